@@ -1,0 +1,1 @@
+"""Last value queues on Apache Kafka."""
