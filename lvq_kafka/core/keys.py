@@ -1,0 +1,66 @@
+"""Keys: their wire form, the key header, and the partition where a key lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lvq_kafka.errors import UnencodableKey
+
+__all__ = ["Key", "encode_headers", "encode_key", "home_partition", "key_text", "murmur2"]
+
+Key = str | bytes | int
+"""What a caller may use as a key (``bool`` is an ``int``)."""
+
+
+def encode_key(key: object) -> bytes:
+    """The bytes a key has on the wire (R2): text is UTF-8, ``1`` and ``"1"`` are one key, ``True`` is ``true``.
+
+    The empty string is a real key.
+
+    Raises:
+        UnencodableKey: for any other type, and for text that UTF-8 cannot write.
+    """
+    if isinstance(key, str):
+        try:
+            return key.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise UnencodableKey(f"The key {key!r} has a character that UTF-8 cannot write.") from None
+    if isinstance(key, bytes):
+        return key
+    if isinstance(key, bool):
+        return b"true" if key else b"false"
+    if isinstance(key, int):
+        return b"%d" % key
+    raise UnencodableKey(
+        f"{key!r} of type {type(key).__name__} cannot be a key.", hint="Use text, bytes, an integer or a boolean."
+    )
+
+
+def key_text(key: bytes) -> str:
+    """The key as text. Bytes that are not UTF-8 survive the way back through `encode_key` (surrogateescape)."""
+    return key.decode("utf-8", "surrogateescape")
+
+
+def encode_headers(headers: Mapping[str, object]) -> list[tuple[str, bytes | None]]:
+    """Headers as Kafka takes them. Values follow the rules of keys; None stays None (a header without a value)."""
+    return [(name, None if value is None else encode_key(value)) for name, value in headers.items()]
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit murmur2 hash of the Java client (``org.apache.kafka.common.utils.Utils.murmur2``), unsigned."""
+    mask, m = 0xFFFFFFFF, 0x5BD1E995
+    length = len(data)
+    h = 0x9747B28C ^ length
+    body = length & ~3
+    for at in range(0, body, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * m & mask
+        h = (h * m & mask) ^ ((k ^ k >> 24) * m & mask)
+    if length > body:
+        h = (h ^ int.from_bytes(data[body:], "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15
+
+
+def home_partition(key: bytes, partitions: int) -> int:
+    """The partition where Java's default partitioner, and so every writer of ours, puts a key (G15)."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions

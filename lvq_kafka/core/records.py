@@ -1,0 +1,114 @@
+"""What lies in the log: positions, records, and batches of records by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["Fetch", "Headers", "Position", "Record", "RecordBatch", "header_value"]
+
+Headers = tuple[tuple[str, bytes | None], ...]
+"""A record's headers in their order; names may repeat, and the last one counts (`header_value`)."""
+
+
+class Position(NamedTuple):
+    """Where a record lies. Offsets of different partitions are not comparable; there is no global number.
+
+    ``str(position)`` is ``topic/partition/offset``, a token that another process can `parse` and wait for.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+    @classmethod
+    def parse(cls, token: str) -> Position:
+        """Read a token written by ``str(position)``.
+
+        Raises:
+            ConfigError: the text is not such a token.
+        """
+        topic, _, rest = token.strip().partition("/")
+        partition, _, offset = rest.partition("/")
+        if not (topic and partition.isdecimal() and offset.isdecimal()):
+            raise ConfigError(
+                f"{token!r} is not a position.", hint="It is written topic/partition/offset, for example prices/0/41."
+            )
+        return cls(topic, int(partition), int(offset))
+
+
+class Record(NamedTuple):
+    """One record as it lies in the log. ``value`` None is a delete; empty bytes is a value."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    """Milliseconds since the epoch, as on the wire: append time, or the producer's where the topic is set so."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def header_value(headers: Iterable[tuple[str, bytes | None]], name: str) -> bytes | None:
+    """The value of the last header of that name, or None when there is none."""
+    found = None
+    for header, value in headers:
+        if header == name:
+            found = value
+    return found
+
+
+@dataclass(slots=True)
+class RecordBatch:
+    """Records by column, all columns of one length; within a partition offsets ascend.
+
+    Columns, because a fold over them runs at the speed of the built-in containers: no object per record.
+    A ``headers`` cell is None or empty for a record without headers.
+    """
+
+    partitions: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    timestamps: list[int] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    headers: list[Sequence[tuple[str, bytes | None]] | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __iter__(self) -> Iterator[Record]:
+        for partition, offset, timestamp, key, value, headers in zip(
+            self.partitions, self.offsets, self.timestamps, self.keys, self.values, self.headers, strict=True
+        ):
+            yield Record(partition, offset, timestamp, key, value, tuple(headers) if headers else ())
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> RecordBatch:
+        """Collect records into columns."""
+        batch = cls()
+        for record in records:
+            batch.partitions.append(record.partition)
+            batch.offsets.append(record.offset)
+            batch.timestamps.append(record.timestamp)
+            batch.keys.append(record.key)
+            batch.values.append(record.value)
+            batch.headers.append(record.headers or None)
+        return batch
+
+
+@dataclass(slots=True)
+class Fetch:
+    """What one poll of a log brought.
+
+    ``positions`` holds, for each partition that moved, the next offset to read. It can move without a record: past
+    transaction markers, aborted records and holes left by compaction. Judge progress by it, never by record offsets.
+    """
+
+    batch: RecordBatch
+    positions: Mapping[int, int]

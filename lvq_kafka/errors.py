@@ -1,0 +1,295 @@
+"""Every error this library raises, in one tree.
+
+::
+
+    LVQError
+    ├─ ConfigError(ValueError)             an option is unknown, missing, malformed or clashes with another
+    ├─ UnencodableKey(TypeError)           a key of a type that has no wire form (R2)
+    ├─ MissingKey(ValueError)              no key header on a message, and the queue refuses such messages (R1)
+    ├─ KeyMismatch(ValueError)             key header and record key disagree, and the policy is "fail" (R16)
+    ├─ CodecError(ValueError)
+    │  ├─ EncodeError                      a value that its codec cannot write
+    │  └─ DecodeError                      a value that its codec cannot read; carries the position
+    ├─ StateError(RuntimeError)
+    │  ├─ Closed                           used after close()
+    │  ├─ AlreadySettled                   a delivery was acked, released or rejected before
+    │  └─ LockLost                         the delivery's partition is no longer held by this consumer
+    ├─ TopicError
+    │  ├─ TopicNotFound(LookupError)
+    │  ├─ TopicMismatch                    a topic's settings do not fit a last value queue
+    │  └─ TopicRecreated                   the topic was deleted, or deleted and created again, under a reader
+    ├─ QueueError
+    │  ├─ QueueNotDeclared(LookupError)    no such queue, or its consumer group has expired (R17)
+    │  └─ QueueMismatch                    a second declare differs from the first
+    ├─ TransportError(ConnectionError)     carries the client's error code and whether a retry makes sense
+    │  ├─ BrokerUnavailable
+    │  ├─ AuthenticationFailed(PermissionError)
+    │  ├─ Unauthorized(PermissionError)
+    │  ├─ MessageTooLarge(ValueError)
+    │  └─ DeliveryFailed                   a message was not stored; carries the key
+    ├─ DataLoss                            offsets a reader needs are gone from the log
+    ├─ CatchUpTimeout(TimeoutError)        carries what each partition still lacks
+    ├─ ReaderFailed(RuntimeError)          a background reader died; carries its cause
+    └─ EmbeddedBrokerError(RuntimeError)
+       ├─ JavaNotFound
+       ├─ CorruptDownload
+       ├─ DiskFull(OSError)
+       └─ BrokerStartFailed                carries the end of the broker's log
+
+A leaf also inherits the builtin a caller would expect, so ``except TimeoutError`` and ``except LookupError`` work.
+Attributes carry the facts; the message says what happened and what to do about it. No message holds a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lvq_kafka.core.progress import Shortfall
+    from lvq_kafka.core.records import Position
+
+__all__ = [
+    "AlreadySettled",
+    "AuthenticationFailed",
+    "BrokerStartFailed",
+    "BrokerUnavailable",
+    "CatchUpTimeout",
+    "Closed",
+    "CodecError",
+    "ConfigError",
+    "CorruptDownload",
+    "DataLoss",
+    "DecodeError",
+    "DeliveryFailed",
+    "DiskFull",
+    "EmbeddedBrokerError",
+    "EncodeError",
+    "JavaNotFound",
+    "KeyMismatch",
+    "LVQError",
+    "LockLost",
+    "MessageTooLarge",
+    "MissingKey",
+    "QueueError",
+    "QueueMismatch",
+    "QueueNotDeclared",
+    "ReaderFailed",
+    "StateError",
+    "TopicError",
+    "TopicMismatch",
+    "TopicNotFound",
+    "TopicRecreated",
+    "TransportError",
+    "Unauthorized",
+    "UnencodableKey",
+]
+
+
+class LVQError(Exception):
+    """Base of every error of this library.
+
+    ``hint`` is the part of the message that says what to do next; it is empty when there is nothing useful to say.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{message} {hint}".rstrip())
+        self.hint = hint
+
+
+class ConfigError(LVQError, ValueError):
+    """An option is unknown, missing, malformed, or clashes with another. ``options`` names the culprits."""
+
+    def __init__(self, message: str, *, options: Sequence[str] = (), hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.options = tuple(options)
+
+
+class UnencodableKey(LVQError, TypeError):
+    """A key of a type that has no wire form. Keys are text, bytes, integers or booleans (R2)."""
+
+
+class MissingKey(LVQError, ValueError):
+    """A message carries no key header and the queue's policy is ``keyless="refuse"`` (R1)."""
+
+
+class KeyMismatch(LVQError, ValueError):
+    """A record's key header disagrees with its record key, and the policy is ``"fail"`` (R16)."""
+
+    def __init__(self, message: str, *, position: Position, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.position = position
+
+
+class CodecError(LVQError, ValueError):
+    """A value could not be written or read by its codec."""
+
+
+class EncodeError(CodecError):
+    """A value that its codec cannot write."""
+
+
+class DecodeError(CodecError):
+    """A stored value that its codec cannot read. The next good write of the key cures it.
+
+    ``position`` is where the value lies; ``raw`` its bytes.
+    """
+
+    def __init__(self, message: str, *, position: Position | None, raw: bytes, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.position = position
+        self.raw = raw
+
+
+class StateError(LVQError, RuntimeError):
+    """The object is not in a state that allows the call."""
+
+
+class Closed(StateError):
+    """The object was used after it was closed."""
+
+
+class AlreadySettled(StateError):
+    """A delivery was already acked, released or rejected."""
+
+
+class LockLost(StateError):
+    """The delivery's partition is no longer assigned to this consumer; another one may hold the message now."""
+
+
+class TopicError(LVQError):
+    """Something is wrong with a topic. ``topic`` is its name."""
+
+    def __init__(self, message: str, *, topic: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.topic = topic
+
+
+class TopicNotFound(TopicError, LookupError):
+    """The topic does not exist, or this user may not see it."""
+
+
+class TopicMismatch(TopicError):
+    """A topic's settings do not fit a last value queue.
+
+    ``settings`` maps the setting's name to ``(expected, actual)``.
+    """
+
+    def __init__(self, message: str, *, topic: str, settings: Mapping[str, tuple[str, str]], hint: str = "") -> None:
+        super().__init__(message, topic=topic, hint=hint)
+        self.settings = dict(settings)
+
+
+class TopicRecreated(TopicError):
+    """The topic was deleted, or deleted and created again, while a reader was using it."""
+
+
+class QueueError(LVQError):
+    """Something is wrong with a queue's declaration. ``queue`` is its name."""
+
+    def __init__(self, message: str, *, queue: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.queue = queue
+
+
+class QueueNotDeclared(QueueError, LookupError):
+    """No such queue, or the consumer group that holds its consumption state is gone (R17)."""
+
+
+class QueueMismatch(QueueError):
+    """A queue is declared again with other properties. ``differences`` maps the name to ``(declared, asked)``."""
+
+    def __init__(
+        self, message: str, *, queue: str, differences: Mapping[str, tuple[object, object]], hint: str = ""
+    ) -> None:
+        super().__init__(message, queue=queue, hint=hint)
+        self.differences = dict(differences)
+
+
+class TransportError(LVQError, ConnectionError):
+    """The Kafka client reported an error.
+
+    ``code`` is the client's symbolic name (``"_TRANSPORT"``, ``"TOPIC_AUTHORIZATION_FAILED"``), ``retriable`` whether
+    the same call can succeed later without anything being changed.
+    """
+
+    def __init__(self, message: str, *, code: str, retriable: bool = False, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.retriable = retriable
+
+
+class BrokerUnavailable(TransportError):
+    """No broker answered in time."""
+
+
+class AuthenticationFailed(TransportError, PermissionError):
+    """The broker refused the TLS handshake or the SASL credentials."""
+
+
+class Unauthorized(TransportError, PermissionError):
+    """The broker knows the user and does not allow the operation."""
+
+
+class MessageTooLarge(TransportError, ValueError):
+    """A message exceeds the client's or the topic's size limit."""
+
+
+class DeliveryFailed(TransportError):
+    """A message was not stored. ``key`` is the record key it would have had."""
+
+    def __init__(self, message: str, *, key: bytes | None, code: str, retriable: bool = False, hint: str = "") -> None:
+        super().__init__(message, code=code, retriable=retriable, hint=hint)
+        self.key = key
+
+
+class DataLoss(LVQError):
+    """Offsets that a reader still needed are gone from the log (retention or DeleteRecords overtook it)."""
+
+
+class CatchUpTimeout(LVQError, TimeoutError):
+    """A reader did not reach its target in time. ``shortfalls`` says for each lagging partition what is missing and why."""
+
+    def __init__(self, message: str, *, shortfalls: Sequence[Shortfall] = (), hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.shortfalls = tuple(shortfalls)
+
+
+class ReaderFailed(LVQError, RuntimeError):
+    """A background reader has stopped because of an error; what it holds no longer follows the topic.
+
+    The error is the ``__cause__``.
+    """
+
+
+class EmbeddedBrokerError(LVQError, RuntimeError):
+    """The embedded broker could not be provided."""
+
+
+class JavaNotFound(EmbeddedBrokerError):
+    """No Java of the needed version was found."""
+
+
+class CorruptDownload(EmbeddedBrokerError):
+    """A downloaded file is not the one the lock names. ``path`` is the file."""
+
+    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+
+class DiskFull(EmbeddedBrokerError, OSError):
+    """There is no room left in the embedded broker's directory. ``path`` is the directory."""
+
+    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
+        EmbeddedBrokerError.__init__(self, message, hint=hint)
+        self.path = path
+
+
+class BrokerStartFailed(EmbeddedBrokerError):
+    """The broker process ended, or did not become ready in time. ``log`` is the end of what it wrote."""
+
+    def __init__(self, message: str, *, log: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.log = log

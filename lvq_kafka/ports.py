@@ -1,0 +1,262 @@
+"""What the library asks of a cluster: the ports that the Kafka client and the in-memory log both implement.
+
+Drivers (producer, view, browser, consumer) know these protocols and nothing of a client. The adapters are
+`lvq_kafka.kafka.KafkaLog` and `lvq_kafka.testing.MemoryLog`; one contract suite runs on both.
+
+Every call that talks to a cluster may raise `TransportError` and its kinds (`BrokerUnavailable`,
+`AuthenticationFailed`, `Unauthorized`); the docstrings name what comes on top. Timeouts are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from lvq_kafka.core.records import Fetch, Position
+from lvq_kafka.errors import TransportError
+
+__all__ = [
+    "Commit",
+    "GroupListener",
+    "GroupMember",
+    "Log",
+    "LogReader",
+    "LogWriter",
+    "Receipt",
+    "TopicDescription",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as the cluster describes it. ``id`` changes when a topic of the same name is created again."""
+
+    name: str
+    id: str
+    partitions: int
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A group's committed offset in one partition, with its metadata text."""
+
+    offset: int
+    metadata: str = ""
+
+
+class Receipt(Protocol):
+    """The outcome of one append, as a future: it resolves to the record's position when all replicas have it (G14)."""
+
+    def result(self, timeout: float | None = None) -> Position:
+        """Wait for the position.
+
+        Raises:
+            DeliveryFailed: the message was not stored.
+            MessageTooLarge: the topic refused its size.
+            TimeoutError: it was not decided in time.
+        """
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Wait, and return the error that `result` would raise, or None."""
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+
+    def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
+        """Call back when the outcome is known, at once if it is. Runs on the thread that learns it: be short."""
+
+
+class LogWriter(Protocol):
+    """Appends to topics: idempotent, acknowledged by all in-sync replicas, murmur2-partitioned. Thread-safe."""
+
+    def append(
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]] | None = None,
+    ) -> Receipt:
+        """Hand over one record; blocks while the local buffer is full.
+
+        Raises:
+            MessageTooLarge: the client refuses the size.
+            TransportError: there was no room in time (code ``_QUEUE_FULL``), or a newer writer with this
+                transactional id has fenced this one off (``_FENCED``).
+            StateError: with a transactional id, when no transaction is open.
+            Closed: after `close`.
+        """
+
+    def flush(self, timeout: float | None = None) -> int:
+        """Wait until every append is decided; return how many are not yet."""
+
+    def take_failures(self) -> list[TransportError]:
+        """The errors of failed appends that nobody has asked a receipt for (`result`, `exception`); each once."""
+
+    def begin_transaction(self) -> None:
+        """Open a transaction. Appends until its end belong to it."""
+
+    def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit]) -> None:
+        """Make a group's commit part of the open transaction."""
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Make the transaction's records visible, all or none."""
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Drop the transaction's records."""
+
+    def close(self, timeout: float | None = None) -> int:
+        """Flush and close; return how many appends were not decided."""
+
+
+class LogReader(Protocol):
+    """Reads partitions of one topic without a group. For one thread."""
+
+    def poll(self, timeout: float) -> Fetch:
+        """Wait up to ``timeout`` for anything new and return all that is at hand, possibly nothing.
+
+        Positions move past markers, aborted records and holes too, and are reported at the end of a partition at the
+        latest. Only committed records come, up to the last stable offset.
+
+        Raises:
+            TopicNotFound: the topic is gone.
+            DataLoss: a position is below the start or beyond the end of the log.
+            TransportError: ``retriable`` when the reader goes on by itself as soon as the cluster is back.
+        """
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions too, each from its offset; a partition that is already read starts anew there."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+class GroupListener(Protocol):
+    """Learns of partitions that come and go. Called inside `GroupMember.poll` and `close`, on the polling thread."""
+
+    def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
+        """New partitions with the group's commits (missing: none). Returns where to start reading each."""
+
+    def revoked(self, partitions: Sequence[int]) -> None:
+        """These are about to go: the last moment to commit for them."""
+
+    def lost(self, partitions: Sequence[int]) -> None:
+        """These are gone already: nothing can be committed for them."""
+
+
+class GroupMember(Protocol):
+    """A member of a consumer group on one topic. For one thread."""
+
+    def poll(self, timeout: float) -> Fetch:
+        """As `LogReader.poll`, for the partitions this member is assigned; also drives the membership."""
+
+    def commit(self, commits: Mapping[int, Commit]) -> None:
+        """Commit synchronously for partitions that are assigned now.
+
+        Raises:
+            TransportError: nothing is known about what was stored; commit a fresh state after the next poll.
+        """
+
+    def pause(self, partitions: Sequence[int]) -> None:
+        """Fetch no more of these partitions for now."""
+
+    def resume(self, partitions: Sequence[int]) -> None:
+        """Fetch them again."""
+
+    def close(self) -> None:
+        """Leave the group; the listener sees the revocation first."""
+
+
+@runtime_checkable
+class Log(Protocol):
+    """A cluster: its topics, offsets and groups, and the readers and writers on it. Thread-safe."""
+
+    def describe_topic(self, topic: str, *, timeout: float = 10.0) -> TopicDescription:
+        """Describe a topic.
+
+        Raises:
+            TopicNotFound: it does not exist or may not be seen.
+        """
+
+    def topic_config(self, topic: str, *, timeout: float = 10.0) -> dict[str, str]:
+        """The topic's settings, defaults included.
+
+        Raises:
+            TopicNotFound: it does not exist.
+            Unauthorized: this user may not read settings.
+        """
+
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int,
+        replication_factor: int | None = None,
+        config: Mapping[str, str],
+        timeout: float = 10.0,
+    ) -> bool:
+        """Create a topic; False when it exists already. ``replication_factor`` None takes the cluster's default."""
+
+    def alter_topic_config(self, topic: str, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
+        """Set these settings and leave the others alone."""
+
+    def add_partitions(self, topic: str, total: int, *, timeout: float = 10.0) -> None:
+        """Raise the partition count."""
+
+    def delete_topic(self, topic: str, *, timeout: float = 10.0) -> None:
+        """Delete a topic.
+
+        Raises:
+            TopicNotFound: it does not exist.
+        """
+
+    def broker_count(self, *, timeout: float = 10.0) -> int:
+        """How many brokers the cluster has now."""
+
+    def start_offsets(self, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
+        """The first offset of each partition's log.
+
+        Raises:
+            TopicNotFound: it does not exist.
+        """
+
+    def end_offsets(self, topic: str, *, stable: bool = False, timeout: float = 10.0) -> dict[int, int]:
+        """The true end of each partition's log; with ``stable`` its last stable offset (open transactions end it).
+
+        Goes over a connection of its own, so that it never queues behind a fetch that waits for data.
+
+        Raises:
+            TopicNotFound: it does not exist.
+        """
+
+    def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
+        """For each partition the first offset whose timestamp (ms) is at or after ``timestamp``, or the log end."""
+
+    def committed(self, group: str, topic: str, *, timeout: float = 10.0) -> dict[int, Commit]:
+        """What a group has committed in a topic, stable commits only; partitions without a commit are missing."""
+
+    def commit(self, group: str, topic: str, commits: Mapping[int, Commit], *, timeout: float = 10.0) -> None:
+        """Commit for a group that has no members now.
+
+        Raises:
+            TransportError: for any partition that was refused; a group with members refuses all.
+        """
+
+    def delete_group(self, group: str, *, timeout: float = 10.0) -> bool:
+        """Delete a group without members; False when there is none."""
+
+    def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
+        """A reader that starts at these positions, one for each partition to read."""
+
+    def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
+        """A new member of a group, subscribed to the topic."""
+
+    def writer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> LogWriter:
+        """A writer. With a transactional id it writes in transactions only, and fences off its predecessor.
+
+        ``max_block`` is how many seconds an append may wait for room in the local buffer; None for as long as it takes.
+        """
+
+    def close(self) -> None:
+        """Close what the log itself holds open (not its readers, members and writers)."""

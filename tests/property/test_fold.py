@@ -1,0 +1,138 @@
+"""The fold equals a naive dict over any log, any batching, any replay, any legal compaction, any interleaving."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.records import Headers, Record, RecordBatch
+
+KEYS = [b"", b"a", b"b", b"c", b"dd", b"\xff\x00"]
+headers: st.SearchStrategy[Headers] = st.sampled_from(
+    [(), (("k", b"a"),), (("k", b"b"), ("x", None)), (("x", b""), ("x", b"2"))]
+)
+
+
+@st.composite
+def logs(draw: st.DrawFn, partitions: int = 1) -> list[list[Record]]:
+    """One log for each partition: holes in the offsets, times that may run backwards, deletes, any key anywhere."""
+    result = []
+    for partition in range(partitions):
+        offset, log = 0, []
+        for _ in range(draw(st.integers(0, 25))):
+            offset += draw(st.integers(1, 3))
+            value = draw(st.one_of(st.none(), st.just(b""), st.binary(min_size=1, max_size=2)))
+            key = draw(st.sampled_from(KEYS))
+            log.append(Record(partition, offset, draw(st.integers(0, 9)), key, value, draw(headers)))
+        result.append(log)
+    return result
+
+
+def expected(partition_logs: Sequence[Sequence[Record]]) -> dict[bytes, Record]:
+    """The rule, told naively: each partition's newest record of a key, then home first, newest time, partition."""
+    candidates: dict[bytes, list[Record]] = {}
+    for log in partition_logs:
+        newest = {record.key: record for record in log if record.key is not None}
+        for key, record in newest.items():
+            candidates.setdefault(key, []).append(record)
+    winners = {
+        key: max(
+            records, key=lambda r: (r.partition == home_partition(key, len(partition_logs)), r.timestamp, r.partition)
+        )
+        for key, records in candidates.items()
+    }
+    return {key: record for key, record in winners.items() if record.value is not None}
+
+
+def content(table: LatestValues) -> dict[bytes, Record]:
+    return {record.key: record for record in table.records() if record.key is not None}
+
+
+def feed(data: st.DataObject, table: LatestValues, partition_logs: Sequence[Sequence[Record]]) -> None:
+    """Apply the logs in batches of any size, partitions interleaved at will, replaying some of it."""
+    at = [0] * len(partition_logs)
+    while any(position < len(log) for position, log in zip(at, partition_logs)):
+        batch = []
+        for _ in range(data.draw(st.integers(1, 4))):
+            partition = data.draw(st.integers(0, len(partition_logs) - 1))
+            count = data.draw(st.integers(0, 8))
+            batch += partition_logs[partition][at[partition] : at[partition] + count]
+            at[partition] += count
+        table.apply(RecordBatch.of(batch))
+        if batch and data.draw(st.booleans()):
+            table.apply(RecordBatch.of(batch))
+        assert table.counters.added - table.counters.replaced - table.counters.deleted == len(table)
+
+
+@given(data=st.data(), partition_logs=logs())
+def test_the_fold_of_any_log_equals_a_naive_dict(data: st.DataObject, partition_logs: list[list[Record]]) -> None:
+    table = LatestValues(1, key_header="k")
+    feed(data, table, partition_logs)
+    assert content(table) == expected(partition_logs)
+    assert [record.offset for record in table.records()] == sorted(record.offset for record in content(table).values())
+    if partition_logs[0]:
+        assert table.positions == {0: partition_logs[0][-1].offset + 1}
+
+
+@settings(max_examples=300)
+@given(data=st.data(), partition_logs=logs(partitions=3))
+def test_keys_in_several_partitions_have_one_current_value_whatever_the_order_of_reading(
+    data: st.DataObject, partition_logs: list[list[Record]]
+) -> None:
+    table = LatestValues(3)
+    feed(data, table, partition_logs)
+    assert content(table) == expected(partition_logs)
+
+
+@given(data=st.data(), log=logs())
+def test_the_fold_of_a_log_equals_the_fold_of_any_legal_compaction_of_it(
+    data: st.DataObject, log: list[list[Record]]
+) -> None:
+    newest = {record.key: record.offset for record in log[0]}
+    compacted = [record for record in log[0] if newest[record.key] == record.offset or data.draw(st.booleans())]
+    # A delete may be dropped too, once everything older of its key is gone.
+    compacted = [
+        record
+        for record in compacted
+        if record.value is not None
+        or any(other.key == record.key and other.offset < record.offset for other in compacted)
+        or data.draw(st.booleans())
+    ]
+    table = LatestValues(1)
+    feed(data, table, [compacted])
+    assert content(table) == expected(log)
+
+
+@given(data=st.data(), partition_logs=logs(partitions=2))
+def test_a_grown_topic_moves_keys_home_without_reading_again(
+    data: st.DataObject, partition_logs: list[list[Record]]
+) -> None:
+    table = LatestValues(1)
+    feed(data, table, partition_logs[:1])
+    table.grow(2)
+    for record in partition_logs[1]:
+        table.apply(RecordBatch.of([record]))
+    assert set(content(table)) - set(expected(partition_logs)) <= {
+        # Deletes that came while there was one partition were not remembered, so nothing contests what came after.
+        record.key
+        for record in partition_logs[0]
+        if record.value is None and record.key is not None
+    }
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=400))
+def test_compaction_of_the_columns_loses_nothing(operations: list[tuple[int, bool]]) -> None:
+    table, model = LatestValues(1), {}
+    for offset, (number, keep) in enumerate(operations * 40):
+        key = b"%d" % number
+        record = Record(0, offset, offset, key, b"v%d" % offset if keep else None, (("own", key),))
+        table.apply(RecordBatch.of([record]))
+        if keep:
+            model[key] = record
+        else:
+            model.pop(key, None)
+    assert content(table) == model
