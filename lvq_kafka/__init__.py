@@ -1,1 +1,47 @@
-"""Last value queues on Apache Kafka."""
+"""Last value queues on Apache Kafka.
+
+A queue on a log-compacted topic that keeps the newest message for each value of a message header. Declare one with
+`LastValueQueue.declare`, then produce, browse, view and consume.
+"""
+
+from lvq_kafka._version import __version__
+from lvq_kafka.browser import Browser
+from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
+from lvq_kafka.consumer import Consumer
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.policy import TopicSpec
+from lvq_kafka.core.records import Position
+from lvq_kafka.delivery import Delivery
+from lvq_kafka.entries import Deleted, EndOfDump, Entry
+from lvq_kafka.errors import LVQError
+from lvq_kafka.producer import Message, Producer
+from lvq_kafka.queue import LastValueQueue, connect, queues
+from lvq_kafka.view import Snapshot, View
+from lvq_kafka.watch import Watch
+
+__all__ = [
+    "BYTES",
+    "JSON",
+    "TEXT",
+    "Browser",
+    "Codec",
+    "Consumer",
+    "Deleted",
+    "Delivery",
+    "EndOfDump",
+    "Entry",
+    "LVQError",
+    "LastValueQueue",
+    "Message",
+    "Position",
+    "Producer",
+    "QueueDefinition",
+    "Snapshot",
+    "TopicSpec",
+    "View",
+    "Watch",
+    "__version__",
+    "connect",
+    "queues",
+    "serializers",
+]

@@ -249,7 +249,7 @@ class DataLoss(LVQError):
 
 
 class CatchUpTimeout(LVQError, TimeoutError):
-    """A reader did not reach its target in time. ``shortfalls`` says for each lagging partition what is missing and why."""
+    """A reader did not reach its target in time. ``shortfalls`` says what each lagging partition misses, and why."""
 
     def __init__(self, message: str, *, shortfalls: Sequence[Shortfall] = (), hint: str = "") -> None:
         super().__init__(message, hint=hint)

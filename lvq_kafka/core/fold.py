@@ -14,19 +14,19 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Headers, Position, Record, RecordBatch, header_value
-from lvq_kafka.errors import KeyMismatch
+from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
+from lvq_kafka.core.records import Headers, Record, RecordBatch
 
-__all__ = ["Counters", "KeyMismatchPolicy", "LatestValues", "Order"]
+__all__ = ["Counters", "LatestValues", "Order"]
 
 Order = Literal["tail", "in-place"]
-KeyMismatchPolicy = Literal["record", "header", "fail"]
 
 # What a slot's flag says of its headers. The common case, the key header alone, is implied by the key and costs a byte.
 _NO_HEADERS, _KEY_HEADER, _OWN_HEADERS = 0, 1, 2
@@ -148,6 +148,21 @@ class LatestValues:
         assert self._key_header is not None
         return ((self._key_header, key),)
 
+    def copy(self) -> LatestValues:
+        """A copy that shares the values and nothing else."""
+        twin = copy(self)
+        twin.positions = dict(self.positions)
+        twin.counters = replace(self.counters)
+        twin._index = dict(self._index)
+        twin._values = list(self._values)
+        twin._offsets = self._offsets[:]
+        twin._timestamps = self._timestamps[:]
+        twin._partition_of = self._partition_of[:]
+        twin._flags = self._flags[:]
+        twin._own_headers = dict(self._own_headers)
+        twin._contested = {key: dict(rivals) for key, rivals in self._contested.items()}
+        return twin
+
     def keys(self, order: Order = "tail") -> list[bytes]:
         """All keys in queue order. Over several partitions the tail order is that of append time."""
         if order == "in-place":
@@ -196,7 +211,8 @@ class LatestValues:
         Raises:
             KeyMismatch: a record's header and key disagree and the policy is ``"fail"``; nothing is applied.
         """
-        keys = self._choose_keys(batch) if self._key_header is not None and any(batch.headers) else batch.keys
+        keys, mismatched = choose_keys(batch, self._topic, self._key_header, self._key_mismatch)
+        self.counters.mismatched += mismatched
         columns: _Columns = (batch.offsets, batch.timestamps, keys, batch.values, batch.headers)
         changed: list[bytes] = []
         for partition, rows in _by_partition(batch.partitions):
@@ -211,35 +227,6 @@ class LatestValues:
         """The topic has more partitions now, so keys have new homes. Returns the keys whose current value changed."""
         self.partitions = partitions
         return [key for key in self._contested if self._settle(key)]
-
-    def _choose_keys(self, batch: RecordBatch) -> list[bytes | None]:
-        """R16: the key of each record, where its key header may say another one than the record key."""
-        name = self._key_header
-        assert name is not None
-        keys = batch.keys
-        chosen: list[bytes | None] | None = None
-        mismatched = 0
-        for at, headers in enumerate(batch.headers):
-            if not headers:
-                continue
-            header, value = headers[0]
-            if len(headers) > 1 or header != name:
-                value = header_value(headers, name)
-            if value is None or value == keys[at]:
-                continue
-            mismatched += 1
-            if self._key_mismatch == "fail":
-                position = Position(self._topic, batch.partitions[at], batch.offsets[at])
-                raise KeyMismatch(
-                    f"The record at {position} has the key {keys[at]!r}, but its header {name!r} says {value!r}.",
-                    position=position,
-                    hint="Compaction goes by the record key. Fix the writer, or open with key_mismatch='record'.",
-                )
-            if self._key_mismatch == "header":
-                chosen = chosen or list(keys)
-                chosen[at] = value
-        self.counters.mismatched += mismatched
-        return chosen or keys
 
     def _fold_run(self, partition: int, columns: _Columns) -> list[bytes]:
         """Fold records of one partition, in offset order; returns the keys they touched."""

@@ -1,8 +1,8 @@
 """Which message a consumer gets next: the order of those that may be handed out.
 
 The ledger decides *whether* a message may be handed out (it is the newest of its key, its partition has been read to
-the end, its key is not in work). A `HandOut` decides only *which* of them is next, so another order, such as priority or
-message groups, is another class with these three methods.
+the end, its key is not in work). A `HandOut` decides only *which* of them is next, so another order, such as priority
+or message groups, is another class with these three methods.
 """
 
 from __future__ import annotations

@@ -14,15 +14,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal
 
+from lvq_kafka.core.fold import Order
 from lvq_kafka.core.handout import BySlot, HandOut
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
 
-__all__ = ["TRANSITIONS", "Event", "Item", "Ledger", "Order", "State"]
-
-Order = Literal["tail", "in-place"]
-"""Where a new value of a waiting key stands (R4): at the tail, or in the place of the value it replaces."""
+__all__ = ["TRANSITIONS", "Event", "Item", "Ledger", "State"]
 
 
 class State(StrEnum):
@@ -109,6 +106,7 @@ class _Partition:
     target: int
     open: bool
     """Whether its messages may be handed out: it has been read up to the target, and is not withheld."""
+    withheld: bool = False
     outstanding: OrderedDict[int, Item] = field(default_factory=OrderedDict)
     """By offset, ascending: all that a commit must not pass. Not the stale ones: they are dead once settled or lost."""
     waiting: dict[bytes | int, Item] = field(default_factory=dict)
@@ -121,6 +119,10 @@ class Ledger:
     """The messages of the partitions that a consumer is assigned.
 
     A step that is not allowed raises and leaves everything as it was.
+
+    Args:
+        order: where a new value of a waiting key stands (R4): at the tail, or in the place of the one it replaces.
+        hand_out: which of the messages that may be handed out is next; by default the one that waits longest.
     """
 
     def __init__(self, *, order: Order = "tail", hand_out: HandOut[Item] | None = None) -> None:
@@ -152,6 +154,7 @@ class Ledger:
             StateError: one of them is not assigned.
         """
         for part in self._known(partitions):
+            part.withheld = True
             if part.open:
                 part.open = False
                 for item in part.waiting.values():
@@ -236,7 +239,7 @@ class Ledger:
         for part, position in zip(self._known(positions.keys()), positions.values(), strict=True):
             if position > part.position:
                 part.position = position
-            if not part.open and part.position >= part.target:
+            if not part.open and not part.withheld and part.position >= part.target:
                 part.open = True
                 for item in sorted(part.waiting.values(), key=_slot_of):
                     if item.lane not in part.held:

@@ -1,0 +1,216 @@
+"""What a queue is: its definition, the JSON it is kept as, and the options it can be declared with."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+from lvq_kafka.core.fold import Order
+from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["REGISTRY_TOPIC", "KeylessPolicy", "QueueDefinition"]
+
+REGISTRY_TOPIC = "_lvq_queues"
+"""The compacted topic, of one partition, that holds every queue's definition under the queue's name."""
+
+FORMAT_VERSION = 1
+
+KeylessPolicy = Literal["pass", "refuse"]
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+
+# Options by their names here and in the brokers people come from, and the field each sets.
+_KEY_HEADER_OPTIONS = ("key-header", "last-value-key", "qpid.last_value_queue_key", "lvqKey")
+_SWITCH_OPTIONS = ("last-value", "qpid.last_value_queue", "qpid.last_value_queue_no_browse")
+_NON_DESTRUCTIVE_OPTIONS = ("non-destructive", "ensureNondestructiveConsumers")
+_CHOICE_OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "keyless": ("keyless", get_args(KeylessPolicy)),
+    "order": ("order", get_args(Order)),
+    "key-mismatch": ("key_mismatch", get_args(KeyMismatchPolicy)),
+}
+# Options of those brokers that a last value queue cannot have, by what they ask for.
+_CLASHING_OPTIONS = {
+    "qpid.priorities": "priority levels",
+    "priorities": "priority levels",
+    "qpid.group_header_key": "message groups",
+    "messageGroupKeyOverride": "message groups",
+    "qpid.paging": "paging",
+    "qpid.last_value_queue_sorted": "sorting",
+    "sortKey": "sorting",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDefinition:
+    """A queue's name and what it was declared with.
+
+    Args:
+        name: the queue's name; its consumer group is ``lvq.<name>``.
+        topic: the log-compacted topic it lies on. Several queues may share one.
+        key_header: the message header that names the key; None when the record key itself is the key.
+        keyless: a message without the key header passes through and is never replaced, or is refused (R1).
+        order: a new value goes to the tail, or keeps its key's place (R4).
+        key_mismatch: what counts when key header and record key disagree (R16).
+        non_destructive: the queue can be browsed, viewed and snapshot, and not consumed (R13).
+
+    Raises:
+        ConfigError: a name that Kafka would not take, an empty header name (R3), or an unknown choice.
+    """
+
+    name: str
+    topic: str
+    key_header: str | None
+    keyless: KeylessPolicy = "pass"
+    order: Order = "tail"
+    key_mismatch: KeyMismatchPolicy = "record"
+    non_destructive: bool = False
+
+    def __post_init__(self) -> None:
+        _check_name("queue", self.name)
+        _check_name("topic", self.topic)
+        if self.key_header is not None and (type(self.key_header) is not str or not self.key_header):
+            raise ConfigError(
+                f"The queue {self.name} needs the name of its key header, not {self.key_header!r}.",
+                options=["key_header"],
+                hint='Name the message header that holds the key, for example key_header="ticker"; '
+                "None means the record key itself.",
+            )
+        for option, (field, choices) in _CHOICE_OPTIONS.items():
+            value = getattr(self, field)
+            if value not in choices:
+                raise ConfigError(
+                    f"{value!r} is no choice for {option} of the queue {self.name}.",
+                    options=[option],
+                    hint=f"Choose one of {', '.join(choices)}.",
+                )
+        if not isinstance(self.non_destructive, bool):
+            raise ConfigError(
+                f"non_destructive of the queue {self.name} is {self.non_destructive!r}, not True or False.",
+                options=["non_destructive"],
+            )
+
+    @property
+    def group(self) -> str:
+        """The consumer group that holds what was consumed."""
+        return f"lvq.{self.name}"
+
+    def differences(self, other: QueueDefinition) -> dict[str, tuple[object, object]]:
+        """What differs, by name, as (mine, the other's)."""
+        mine, theirs = asdict(self), asdict(other)
+        return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
+
+    def to_json(self) -> bytes:
+        """The form in the registry topic: UTF-8 JSON with sorted names."""
+        return json.dumps({"version": FORMAT_VERSION, **asdict(self)}, sort_keys=True).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, *, name: str) -> QueueDefinition:
+        """Read what the registry holds under ``name``.
+
+        Raises:
+            ConfigError: it is malformed, or of a newer version or with fields that this library does not know.
+        """
+        where = f"The definition of the queue {name} in {REGISTRY_TOPIC}"
+        try:
+            content = json.loads(data)
+            if not isinstance(content, dict):
+                raise ValueError("not an object")
+        except ValueError as error:
+            raise ConfigError(f"{where} is not readable: {error}.", hint="Declare it again to repair it.") from None
+        version = content.pop("version", None)
+        unknown = sorted(content.keys() - {field.name for field in fields(cls)})
+        if version != FORMAT_VERSION or unknown:
+            what = f"unknown fields {', '.join(unknown)}" if unknown else f"version {version!r}"
+            raise ConfigError(f"{where} has {what}.", options=unknown, hint="A newer lvq-kafka wrote it; upgrade.")
+        try:
+            definition = cls(**content)
+        except TypeError as error:
+            raise ConfigError(f"{where} is incomplete: {error}.") from None
+        if definition.name != name:
+            raise ConfigError(f"{where} names another queue, {definition.name}.")
+        return definition
+
+    @classmethod
+    def from_options(cls, name: str, options: Mapping[str, object], *, topic: str | None = None) -> QueueDefinition:
+        """A definition from options by name, including those that Qpid, Artemis and Broker-J use.
+
+        Booleans are read by value, so ``last-value=false`` asks for no last value queue, and is refused (R3).
+
+        Raises:
+            ConfigError: an option is unknown (names the nearest), malformed, or clashes with another (names both).
+        """
+        given = dict(options)
+        key_header = _take_one(given, _KEY_HEADER_OPTIONS)
+        switches = [option for option in _SWITCH_OPTIONS if option in given]
+        for option in switches:
+            if not _boolean(option, given.pop(option)):
+                named = f" but {key_header[0]} names a key header" if key_header else ""
+                raise ConfigError(
+                    f"{option}=false asks for a queue that is no last value queue{named}.",
+                    options=[option, *key_header[:1]] if key_header else [option],
+                    hint="Leave the option out, or use a plain topic.",
+                )
+        clashing = [option for option in given if option in _CLASHING_OPTIONS]
+        if clashing:
+            other = key_header[0] if key_header else (switches[0] if switches else "key-header")
+            raise ConfigError(
+                f"{clashing[0]} ({_CLASHING_OPTIONS[clashing[0]]}) and {other} cannot be combined: "
+                "a last value queue orders its messages by key and arrival.",
+                options=[clashing[0], other],
+                hint=f"Leave out {clashing[0]}.",
+            )
+        if key_header is None:
+            raise ConfigError(
+                f"The queue {name} needs the name of its key header.",
+                options=["key-header"],
+                hint="Give key-header (or last-value-key, qpid.last_value_queue_key, lvqKey).",
+            )
+        chosen: dict[str, Any] = {}
+        non_destructive = _take_one(given, _NON_DESTRUCTIVE_OPTIONS)
+        if non_destructive is not None:
+            chosen["non_destructive"] = _boolean(*non_destructive)
+        for option, (field, _) in _CHOICE_OPTIONS.items():
+            if option in given:
+                chosen[field] = given.pop(option)
+        if given:
+            raise _unknown_option(next(iter(given)))
+        return cls(name=name, topic=topic or name, key_header=str(key_header[1]), **chosen)
+
+
+def _check_name(what: str, name: object) -> None:
+    if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
+        raise ConfigError(
+            f"{name!r} cannot be the name of a {what}.",
+            options=[what],
+            hint="Use 1 to 200 of the characters a-z, A-Z, 0-9, dot, underscore and hyphen.",
+        )
+
+
+def _take_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, object] | None:
+    """The one option of these that is given; two that agree are one."""
+    found = [(option, given.pop(option)) for option in names if option in given]
+    if len(found) > 1 and found[0][1] != found[1][1]:
+        (first, one), (second, other) = found[:2]
+        raise ConfigError(f"{first}={one} and {second}={other} disagree.", options=[first, second], hint="Give one.")
+    return found[0] if found else None
+
+
+def _boolean(option: str, value: object) -> bool:
+    text = str(value).strip().lower()
+    if text in ("true", "1", "yes", "on"):
+        return True
+    if text in ("false", "0", "no", "off"):
+        return False
+    raise ConfigError(f"{option}={value!r} is neither true nor false.", options=[option])
+
+
+def _unknown_option(option: str) -> ConfigError:
+    known = [*_KEY_HEADER_OPTIONS, *_SWITCH_OPTIONS, *_NON_DESTRUCTIVE_OPTIONS, *_CHOICE_OPTIONS]
+    nearest = difflib.get_close_matches(option, known, n=1)
+    hint = f"Did you mean {nearest[0]}?" if nearest else f"Known are {', '.join(known)}."
+    return ConfigError(f"{option} is not an option of a queue.", options=[option], hint=hint)

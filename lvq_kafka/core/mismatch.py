@@ -1,0 +1,46 @@
+"""Which key counts where a record's key header and its record key disagree (R16)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lvq_kafka.core.records import Position, RecordBatch, header_value
+from lvq_kafka.errors import KeyMismatch
+
+__all__ = ["KeyMismatchPolicy", "choose_keys"]
+
+KeyMismatchPolicy = Literal["record", "header", "fail"]
+"""The record key counts, as for compaction; or the header; or such a record is an error."""
+
+
+def choose_keys(
+    batch: RecordBatch, topic: str, key_header: str | None, policy: KeyMismatchPolicy
+) -> tuple[list[bytes | None], int]:
+    """The key of each record of a batch, and how many disagree with their header.
+
+    Raises:
+        KeyMismatch: one disagrees, and the policy is ``"fail"``.
+    """
+    if key_header is None or not any(batch.headers):
+        return batch.keys, 0
+    keys = list(batch.keys)
+    mismatched = 0
+    for at, headers in enumerate(batch.headers):
+        if not headers:
+            continue
+        name, said = headers[0]
+        if len(headers) > 1 or name != key_header:
+            said = header_value(headers, key_header)
+        if said is None or said == keys[at]:
+            continue
+        mismatched += 1
+        if policy == "fail":
+            position = Position(topic, batch.partitions[at], batch.offsets[at])
+            raise KeyMismatch(
+                f"The record at {position} has the key {keys[at]!r}, but its header {key_header!r} says {said!r}.",
+                position=position,
+                hint="Compaction goes by the record key. Fix the writer, or declare key_mismatch='record'.",
+            )
+        if policy == "header":
+            keys[at] = said
+    return keys, mismatched

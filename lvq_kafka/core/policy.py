@@ -1,0 +1,122 @@
+"""What a last value queue asks of its topic's settings, why, and the verdict on a topic that is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["Finding", "TopicSpec", "judge", "topic_settings"]
+
+_REASONS = {
+    "cleanup.policy": "compaction keeps the newest record of each key for ever",
+    "message.timestamp.type": "arrival time must not depend on producers' clocks",
+    "segment.ms": "the active segment is never compacted, so a quiet topic must roll it",
+    "segment.bytes": "the active segment is never compacted, so a small busy topic must roll it early",
+    "min.cleanable.dirty.ratio": "a tenth of new records is enough to compact: readers start on short logs",
+    "max.compaction.lag.ms": "every superseded record is removed within a day, however quiet the topic",
+    "delete.retention.ms": "a reader may be away this long and still learn of every delete",
+    "min.insync.replicas": "an acknowledged message survives the loss of a broker",
+    "unclean.leader.election.enable": "a replica that lags must not become the truth",
+    "retention.ms": "age alone must not remove a current value",
+    "retention.bytes": "size alone must not remove a current value",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """How to create a queue's topic.
+
+    Args:
+        partitions: order is total with one, and per partition otherwise.
+        replication_factor: None takes the cluster's default.
+        delete_retention: seconds for which a delete stays readable; a reader away for longer has to start over.
+        reclaim: keep the policy ``compact,delete``, so that a consumed prefix can be removed by DeleteRecords.
+        config: topic settings that go over the ones chosen here, by Kafka's names.
+    """
+
+    partitions: int = 1
+    replication_factor: int | None = None
+    delete_retention: float = 86_400.0
+    reclaim: bool = False
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.partitions < 1:
+            raise ConfigError(f"A topic cannot have {self.partitions} partitions.", options=["partitions"])
+        if self.replication_factor is not None and self.replication_factor < 1:
+            raise ConfigError(
+                f"A topic cannot have {self.replication_factor} replicas.", options=["replication_factor"]
+            )
+        if self.delete_retention < 0:
+            raise ConfigError(f"delete_retention is negative: {self.delete_retention}.", options=["delete_retention"])
+        policy = self.config.get("cleanup.policy")
+        if policy is not None and "compact" not in policy:
+            raise ConfigError(
+                f"cleanup.policy={policy} and a last value queue cannot be combined: {_REASONS['cleanup.policy']}.",
+                options=["cleanup.policy", "key_header"],
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A setting that is not as a last value queue wants it: an ``error`` breaks promises, a ``warning`` bends some."""
+
+    setting: str
+    expected: str
+    actual: str
+    severity: Literal["error", "warning"]
+
+    @property
+    def reason(self) -> str:
+        """Why the setting matters."""
+        return _REASONS[self.setting]
+
+    def __str__(self) -> str:
+        return f"{self.setting} is {self.actual}, not {self.expected}: {self.reason}"
+
+
+def topic_settings(spec: TopicSpec) -> dict[str, str]:
+    """The settings to create the topic with."""
+    settings = {
+        "cleanup.policy": "compact,delete" if spec.reclaim else "compact",
+        "message.timestamp.type": "LogAppendTime",
+        "segment.ms": "3600000",
+        "segment.bytes": "67108864",
+        "min.cleanable.dirty.ratio": "0.1",
+        "max.compaction.lag.ms": "86400000",
+        "delete.retention.ms": str(round(spec.delete_retention * 1000)),
+    }
+    if spec.reclaim:
+        settings["retention.ms"] = "-1"
+    if (spec.replication_factor or 0) >= 3:
+        settings["min.insync.replicas"] = "2"
+    return {**settings, **spec.config}
+
+
+def judge(config: Mapping[str, str], *, replication_factor: int) -> list[Finding]:
+    """Compare a topic's settings with what a last value queue wants. Settings it cannot see are left out."""
+    findings: list[Finding] = []
+
+    def expect(setting: str, expected: str, good: bool, severity: Literal["error", "warning"] = "warning") -> None:
+        if setting in config and not good:
+            findings.append(Finding(setting, expected, config[setting], severity))
+
+    policy = {part.strip() for part in config.get("cleanup.policy", "").split(",")}
+    expect("cleanup.policy", "compact", "compact" in policy, "error")
+    if "delete" in policy and "compact" in policy:
+        expect("retention.ms", "-1", config.get("retention.ms") == "-1")
+        expect("retention.bytes", "-1", config.get("retention.bytes") == "-1")
+    expect("message.timestamp.type", "LogAppendTime", config.get("message.timestamp.type") == "LogAppendTime")
+    expect("delete.retention.ms", "3600000", _number(config, "delete.retention.ms") >= 3_600_000)
+    expect("unclean.leader.election.enable", "false", config.get("unclean.leader.election.enable") == "false")
+    if replication_factor >= 3:
+        expect("min.insync.replicas", "2", _number(config, "min.insync.replicas") >= 2)
+    return findings
+
+
+def _number(config: Mapping[str, str], setting: str) -> int:
+    text = config.get(setting, "")
+    return int(text) if text.lstrip("-").isdigit() else 0

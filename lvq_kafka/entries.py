@@ -1,0 +1,69 @@
+"""What a reader gets: entries, and the events of a stream of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic
+
+from lvq_kafka.codecs import Codec, V
+from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.progress import Shortfall
+from lvq_kafka.core.records import Headers, Position, Record, header_value
+
+__all__ = ["Deleted", "EndOfDump", "Entry", "Event"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[V]):
+    """The current value of a key."""
+
+    key: str
+    """The key as text. Bytes that are not UTF-8 are kept (surrogateescape): the text is good for any look-up."""
+    value: V
+    position: Position
+    timestamp: float
+    """Seconds since the epoch: when the broker appended it, or the producer's time where the topic is set so."""
+    headers: Headers = ()
+    """All headers in their order, names may repeat."""
+
+    def header(self, name: str) -> str | None:
+        """The text of the last header of that name, or None."""
+        value = header_value(self.headers, name)
+        return None if value is None else value.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A key that had a value and has none now."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfDump:
+    """The current values have all been given; updates follow.
+
+    The dump is complete up to ``offsets``, the next offset of each partition. ``blocked`` names partitions where an
+    open transaction hides what was written after it; empty means that nothing acknowledged before the open is missing.
+    """
+
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    blocked: tuple[Shortfall, ...] = ()
+
+
+Event = Entry[V] | Deleted | EndOfDump
+"""What a browser or a watch yields."""
+
+
+def to_entry(record: Record, topic: str, codec: Codec[V], *, raw_on_error: bool = False) -> Entry[V]:
+    """Decode a record that holds a value.
+
+    Raises:
+        DecodeError: the codec cannot read the value, and ``raw_on_error`` is not set.
+    """
+    assert record.key is not None
+    assert record.value is not None
+    position = Position(topic, record.partition, record.offset)
+    value = codec.decode_at(record.value, position, headers=record.headers, raw_on_error=raw_on_error)
+    return Entry(key_text(record.key), value, position, record.timestamp / 1000, record.headers)

@@ -1,0 +1,450 @@
+"""A background reader that keeps the latest values of a topic, and says how far it is.
+
+Views and browsers are built on it. It knows records, not decoded values.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Condition, Event, Thread
+from typing import Literal
+
+from lvq_kafka.core.conflation import ConflatedKeys
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.progress import Progress, Shortfall, describe
+from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.errors import (
+    CatchUpTimeout,
+    Closed,
+    DataLoss,
+    LVQError,
+    ReaderFailed,
+    TopicNotFound,
+    TopicRecreated,
+    TransportError,
+)
+from lvq_kafka.ports import Log, LogReader, TopicDescription
+
+__all__ = ["Follower", "State", "Subscription"]
+
+State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed", "closed"]
+"""How a reader is.
+
+- ``catching-up``: it has not yet read what the log held when it was opened.
+- ``blocked``: it has read all it may; an open transaction hides the rest of what the log held then.
+- ``caught-up``: it has, and follows.
+- ``disconnected``: it cannot reach the cluster, tries on by itself, and may be stale meanwhile.
+- ``failed``: it has stopped for good; ``failure`` says why.
+- ``closed``: it was closed.
+"""
+
+log = logging.getLogger("lvq_kafka.follower")
+
+_POLL = 0.1  # seconds; bounds how long close() waits for the reader thread
+
+
+class Subscription:
+    """Keys that changed, conflated, for one listener of a follower."""
+
+    def __init__(self, follower: Follower, pending: ConflatedKeys) -> None:
+        self._follower = follower
+        self.pending = pending
+        self.wakers: list[Callable[[], None]] = []
+
+    def close(self) -> None:
+        """Be told nothing more."""
+        self._follower._drop(self)
+
+
+class Follower:
+    """Reads all partitions of a topic into a `LatestValues`, from a thread of its own, until it is closed.
+
+    A second thread looks at the topic from outside: whether it is still the same one, whether partitions were added,
+    where its log ends. That keeps every look-up off the reading path, and tells a quiet topic from a lost cluster.
+
+    Args:
+        log: where the topic lies.
+        definition: the queue, for its topic and its key header.
+        since: positions to start from; None for the start of the log.
+        screen: looks at each batch before it is folded, and may change its values.
+        metadata_interval: seconds between two looks at the topic.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        definition: QueueDefinition,
+        *,
+        since: Callable[[Log, str], Mapping[int, int]] | None = None,
+        screen: Callable[[RecordBatch], None] | None = None,
+        metadata_interval: float = 5.0,
+    ) -> None:
+        self.topic = definition.topic
+        self.changed = Condition()
+        self.failure: Exception | None = None
+        self._log = log
+        self._definition = definition
+        self._since = since
+        self._screen = screen
+        self._metadata_interval = metadata_interval
+        self._subscriptions: list[Subscription] = []
+        self._stop = Event()
+        self._look = Event()
+        self._threads: list[Thread] = []
+        self._trouble: TransportError | None = None
+        self._recreated = False
+        self._heard = time.monotonic()
+
+    # ---------------------------------------------------------------- life
+
+    def start(self) -> None:
+        """Take a look at the topic and begin to read.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        self._described = self._log.describe_topic(self.topic)
+        self._open(self._described)
+        self._threads = [
+            Thread(target=self._guard, args=(self._read,), name=f"lvq-read-{self.topic}", daemon=True),
+            Thread(target=self._guard, args=(self._observe,), name=f"lvq-observe-{self.topic}", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop reading. Waits for the threads; safe to call more than once."""
+        self._stop.set()
+        self._look.set()
+        with self.changed:
+            self.changed.notify_all()
+            wakers = self._wakers()
+        for wake in wakers:
+            wake()
+        for thread in self._threads:
+            thread.join(timeout=15.0)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._stop.is_set()
+
+    def _open(self, described: TopicDescription) -> None:
+        """Begin at the beginning: an empty table, a reader on all partitions, the log's end of now as the target."""
+        starts = dict(self._log.start_offsets(self.topic))
+        if self._since is not None:
+            starts |= {p: max(offset, starts.get(p, 0)) for p, offset in self._since(self._log, self.topic).items()}
+        ends = self._log.end_offsets(self.topic)
+        stable = self._log.end_offsets(self.topic, stable=True)
+        table = LatestValues(
+            described.partitions,
+            key_header=self._definition.key_header,
+            key_mismatch=self._definition.key_mismatch,
+            topic=self.topic,
+            tombstone_memory=self._tombstone_memory(),
+        )
+        table.advance(starts)
+        reader = self._log.reader(self.topic, starts)
+        with self.changed:
+            self._described = described
+            self._starts, self._targets, self._ends, self._stable = starts, ends, ends, stable
+            self._caught_up = self._recreated = False
+            self.table = table
+            self._reader: LogReader = reader
+            self._note_progress()
+
+    def _tombstone_memory(self) -> int:
+        try:
+            return int(self._log.topic_config(self.topic).get("delete.retention.ms", 86_400_000))
+        except (LVQError, ValueError):
+            return 86_400_000  # Kafka's default, where this user may not ask
+
+    # ---------------------------------------------------------------- reading thread
+
+    def _guard(self, body: Callable[[], None]) -> None:
+        try:
+            body()
+        except Exception as error:  # noqa: BLE001  # a dead reader must say so, whatever killed it
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Stop for good because of an error."""
+        if not self._stop.is_set():
+            log.error("reading %s has failed: %s", self.topic, error)
+        with self.changed:
+            self.failure = self.failure or error
+            self.changed.notify_all()
+            wakers = self._wakers()
+        self._look.set()
+        for wake in wakers:
+            wake()
+
+    def _read(self) -> None:
+        try:
+            while not self._stop.is_set() and self.failure is None:
+                self._step()
+        finally:
+            self._reader.close()
+
+    def _step(self) -> None:
+        if self._recreated:
+            self._start_over(TopicRecreated(f"The topic {self.topic} was created anew.", topic=self.topic))
+            return
+        if self._described.partitions > self.table.partitions:
+            self._grow(self._described.partitions)
+        try:
+            fetch = self._reader.poll(_POLL)
+        except (TopicNotFound, DataLoss) as error:
+            self._start_over(error)
+        except TransportError as error:
+            if not error.retriable:
+                raise
+            self._lost_touch(error)
+            self._stop.wait(_POLL)
+        else:
+            if fetch.positions:
+                self._take(fetch)
+
+    def _take(self, fetch: Fetch) -> None:
+        if self._screen is not None:
+            self._screen(fetch.batch)
+        with self.changed:
+            keys = self.table.apply(fetch.batch)
+            self.table.advance(fetch.positions)
+            self._heard = time.monotonic()
+            self._trouble = None
+            for subscription in self._subscriptions:
+                subscription.pending.changed(keys)
+            self._note_progress()
+            wakers = self._wakers()
+        for wake in wakers:
+            wake()
+
+    def _note_progress(self) -> None:
+        if not self._caught_up and Progress(self.table.positions).reached(self._targets):
+            self._caught_up = True
+        self.changed.notify_all()
+
+    def _wakers(self) -> list[Callable[[], None]]:
+        return [wake for subscription in self._subscriptions for wake in subscription.wakers]
+
+    def _grow(self, partitions: int) -> None:
+        starts = self._log.start_offsets(self.topic)
+        added = {partition: starts.get(partition, 0) for partition in range(self.table.partitions, partitions)}
+        log.info("%s has %d partitions now; reading the %d new ones", self.topic, partitions, len(added))
+        self._reader.assign(added)
+        with self.changed:
+            keys = self.table.grow(partitions)
+            self.table.advance(added)
+            for subscription in self._subscriptions:
+                subscription.pending.changed(keys)
+            self.changed.notify_all()
+
+    def _start_over(self, error: LVQError) -> None:
+        """The topic, or what this reader was about to read of it, is gone: build anew what can be built (R18)."""
+        try:
+            described = self._log.describe_topic(self.topic)
+        except TopicNotFound as gone:
+            raise TopicRecreated(
+                f"The topic {self.topic} was deleted while it was being read.",
+                topic=self.topic,
+                hint="Declare the queue again and open a new reader.",
+            ) from gone
+        except TransportError as unreachable:
+            self._lost_touch(unreachable)
+            self._stop.wait(_POLL)
+            return
+        log.warning("reading %s from its start again: %s", self.topic, error)
+        before = self.table.keys()
+        self._reader.close()
+        self._open(described)
+        with self.changed:
+            for subscription in self._subscriptions:
+                subscription.pending.changed(before)
+            self.changed.notify_all()
+
+    def _lost_touch(self, error: TransportError) -> None:
+        if self._trouble is None:
+            log.warning("lost touch with the cluster while reading %s: %s", self.topic, error)
+        with self.changed:
+            self._trouble = error
+            self.changed.notify_all()
+
+    # ---------------------------------------------------------------- observing thread
+
+    def _observe(self) -> None:
+        while True:
+            self._look.wait(self._metadata_interval)
+            if self._stop.is_set() or self.failure is not None:
+                return
+            self._look.clear()
+            try:
+                self._look_at_topic()
+            except TopicNotFound as error:
+                if self._stop.is_set():
+                    return
+                raise TopicRecreated(
+                    f"The topic {self.topic} was deleted while it was being read.",
+                    topic=self.topic,
+                    hint="Declare the queue again and open a new reader.",
+                ) from error
+            except TransportError as error:
+                if not error.retriable:
+                    raise
+                self._lost_touch(error)
+
+    def _look_at_topic(self) -> None:
+        described = self._log.describe_topic(self.topic)
+        if described.id != self._described.id:
+            self._recreated = True  # the reading thread owns the reader; it finds this at its next step
+            return
+        ends = self._log.end_offsets(self.topic)
+        stable = self._log.end_offsets(self.topic, stable=True)
+        with self.changed:
+            self._described, self._ends, self._stable = described, ends, stable
+            self._heard = time.monotonic()
+            self._trouble = None
+            self.changed.notify_all()
+
+    # ---------------------------------------------------------------- asking
+
+    @property
+    def state(self) -> State:
+        """How this reader is."""
+        if self._stop.is_set():
+            return "closed"
+        if self.failure is not None:
+            return "failed"
+        if self._trouble is not None:
+            return "disconnected"
+        if self._caught_up:
+            return "caught-up"
+        shortfalls = self.shortfalls()
+        return "blocked" if shortfalls and all(shortfall.blocked for shortfall in shortfalls) else "catching-up"
+
+    @property
+    def topic_id(self) -> str:
+        """The id of the topic that the table was read from."""
+        return self._described.id
+
+    @property
+    def lag(self) -> dict[int, int]:
+        """Offsets between this reader and the end of the log, by partition, as of the last look at the topic."""
+        positions = self.table.positions
+        return {p: max(0, end - positions.get(p, 0)) for p, end in sorted(self._ends.items())}
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Offsets read and offsets to read in all until caught up."""
+        positions = self.table.positions
+        total = sum(max(0, end - self._starts.get(p, 0)) for p, end in self._targets.items())
+        done = sum(
+            min(positions.get(p, 0), end) - self._starts.get(p, 0)
+            for p, end in self._targets.items()
+            if end > self._starts.get(p, 0)
+        )
+        return done, total
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the cluster was last heard of: how stale this reader may be at most."""
+        return time.monotonic() - self._heard
+
+    def shortfalls(self, targets: Mapping[int, int] | None = None) -> list[Shortfall]:
+        """What is missing to a target (default: to caught up), and what holds it up."""
+        return Progress(self.table.positions).shortfalls(self._targets if targets is None else targets, self._stable)
+
+    def check(self) -> None:
+        """Raise when nothing more will come.
+
+        Raises:
+            Closed, ReaderFailed: it was closed, or has stopped because of an error.
+        """
+        if self._stop.is_set():
+            raise Closed(f"The reader of {self.topic} is closed.")
+        if self.failure is not None:
+            raise ReaderFailed(
+                f"Reading {self.topic} has stopped: {self.failure}", hint="Open a new one when the cause is mended."
+            ) from self.failure
+
+    def wait_caught_up(self, timeout: float | None = None, *, or_blocked: bool = False) -> None:
+        """Wait until all that the log held at the start has been read; with ``or_blocked`` stop at open transactions.
+
+        Raises:
+            CatchUpTimeout: names each partition that lacks something, and why.
+            Closed, ReaderFailed: as `check`.
+        """
+        self._wait(lambda: self._caught_up or (or_blocked and self.state == "blocked"), timeout, "catch up", None)
+
+    def barrier(self, timeout: float | None = None) -> dict[int, int]:
+        """Wait until everything that was acknowledged before this call has been applied (G7). Returns that cut.
+
+        Raises:
+            CatchUpTimeout: names each partition that lacks something, and why.
+            Closed, ReaderFailed: as `check`.
+        """
+        self.check()
+        targets = self._log.end_offsets(self.topic)
+        self.wait_for(targets, timeout)
+        return targets
+
+    def wait_for(self, targets: Mapping[int, int], timeout: float | None = None) -> None:
+        """Wait until each partition has been read up to its offset.
+
+        Raises:
+            CatchUpTimeout: names each partition that lacks something, and why.
+            Closed, ReaderFailed: as `check`.
+        """
+        self._wait(lambda: Progress(self.table.positions).reached(targets), timeout, "reach the end", targets)
+
+    def _wait(
+        self, done: Callable[[], bool], timeout: float | None, aim: str, targets: Mapping[int, int] | None
+    ) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self.changed:
+            while True:
+                self.check()
+                if done():
+                    return
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    break
+                self._look.set()
+                self.changed.wait(1.0 if left is None else min(left, 1.0))
+            shortfalls = self.shortfalls(targets)
+            trouble = self._trouble
+        reason = f"the cluster cannot be reached: {trouble}" if trouble else describe(shortfalls)
+        blocked = any(shortfall.blocked for shortfall in shortfalls)
+        raise CatchUpTimeout(
+            f"The reader of {self.topic} did not {aim} within {timeout:g} s: {reason}.",
+            shortfalls=shortfalls,
+            hint="Commit or abort that transaction, or wait for its timeout."
+            if blocked
+            else "Allow more time, or look at the cluster.",
+        )
+
+    # ---------------------------------------------------------------- listeners
+
+    @contextmanager
+    def locked(self) -> Iterator[LatestValues]:
+        """The table, which no batch is applied to meanwhile."""
+        with self.changed:
+            yield self.table
+
+    def subscribe(self, dump: Callable[[LatestValues], Iterable[bytes]] | None = None) -> Subscription:
+        """Be told of every key that changes from now on, after the keys that ``dump`` chooses of the table of now."""
+        with self.changed:
+            subscription = Subscription(self, ConflatedKeys(dump(self.table) if dump is not None else ()))
+            self._subscriptions.append(subscription)
+        return subscription
+
+    def _drop(self, subscription: Subscription) -> None:
+        with self.changed:
+            if subscription in self._subscriptions:
+                self._subscriptions.remove(subscription)
+            self.changed.notify_all()

@@ -1,0 +1,274 @@
+"""The producer: messages with a key header become records with a key (R1 to R3, G14)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import reprlib
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Literal, NoReturn, Self
+
+from lvq_kafka.codecs import BYTES, Codec, V
+from lvq_kafka.core.keys import Key, encode_key
+from lvq_kafka.errors import BrokerUnavailable, ConfigError, LVQError, MissingKey, UnencodableKey
+from lvq_kafka.ports import Log, Receipt
+
+__all__ = ["UNKEYED_HEADER", "Keyless", "Message", "MessageHeaders", "Producer"]
+
+Keyless = Literal["pass", "refuse"]
+"""What becomes of a message without a key (R1)."""
+
+MessageHeaders = Mapping[str, Key | None] | Sequence[tuple[str, Key | None]]
+"""Headers as a caller gives them. In pairs a name may repeat; the last one counts."""
+
+UNKEYED_HEADER = "lvq-unkeyed"
+"""Marks a message that had no key and was given a unique one, so that nothing ever replaces it (R1)."""
+
+_Pairs = list[tuple[str, bytes | None]]
+
+_EXIT_FLUSH = 5.0  # seconds that leaving `with` on an exception waits for what was sent; the exception is the news
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Message(Generic[V]):
+    """What is sent: a value and headers, one of which, the queue's key header, says which value it replaces.
+
+    Header values are text, bytes, integers, booleans or None. ``key`` is for queues without a key header, where the
+    record key itself is the key; elsewhere it may be left out, and must agree with the key header when both are there.
+    The time of a message is the broker's, when it appends it.
+    """
+
+    value: V
+    headers: MessageHeaders = ()
+    key: Key | None = None
+
+    def __repr__(self) -> str:
+        parts = [reprlib.repr(self.value)]
+        if self.headers:
+            parts.append(f"headers={self.headers!r}")
+        if self.key is not None:
+            parts.append(f"key={self.key!r}")
+        return f"Message({', '.join(parts)})"
+
+
+class Producer(Generic[V]):
+    """Sends messages to one last value queue.
+
+    Every send returns at once with a `Receipt`, a future of the position. It resolves by itself, with the position
+    when all in-sync replicas have the record, else with an error; nobody has to poll or flush. The order of sends
+    holds per key, through retries. While the local buffer is full, a send waits.
+
+    A failure is never silent: one that was not seen through ``receipt.result()`` or ``receipt.exception()`` is raised
+    by the next `flush`, by `close`, or at the end of ``with``. One that was seen is not raised again.
+
+    ::
+
+        with queue.producer() as producer:
+            producer.send(Message(b"118.50", headers={"ticker": "IBM"}))
+            producer.put("IBM", b"119.00")
+            producer.delete("IBM")
+
+    Thread-safe, except for transactions, which are one thread's business. Does not survive a fork: open it in the
+    process that uses it.
+
+    Args:
+        log: the cluster.
+        topic: the queue's topic.
+        key_header: the header that is the key; None where the record key itself is it.
+        keyless: what becomes of a message without a key: ``"pass"`` sends it as an ordinary message that nothing
+            replaces, ``"refuse"`` raises.
+        value: the codec of values.
+        transactional_id: makes it a transactional producer, see `transaction`; fences off an earlier one of this id.
+        max_block: seconds that a send may wait for room in the local buffer; None for as long as it takes.
+
+    Raises:
+        ConfigError: the key header's name is empty, or an option has an unknown value.
+        TransportError: with a transactional id, when the cluster does not let us open it.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        topic: str,
+        *,
+        key_header: str | None,
+        keyless: Keyless = "pass",
+        value: Codec[V] = BYTES,  # type: ignore[assignment]
+        transactional_id: str | None = None,
+        max_block: float | None = None,
+    ) -> None:
+        if key_header is not None and not key_header.strip():
+            raise ConfigError(
+                "key_header is empty.", options=["key_header"], hint="Name a header, or None for the record key."
+            )
+        if keyless not in ("pass", "refuse"):
+            raise ConfigError(f'keyless is "pass" or "refuse", not {keyless!r}.', options=["keyless"])
+        self.topic = topic
+        self._key_header = key_header
+        self._keyless = keyless
+        self._codec = value
+        self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
+        self._unkeyed_count = itertools.count()
+        self._writer = log.writer(transactional_id=transactional_id, max_block=max_block)
+        self._append = self._writer.append
+
+    # ------------------------------------------------------------ sending
+
+    def send(self, message: Message[V]) -> Receipt:
+        """Send a message; its key header, or its ``key``, says which value it replaces.
+
+        Raises:
+            MissingKey: it has no key, and ``keyless`` is ``"refuse"``.
+            UnencodableKey: its key, or another header, is of a type that has no wire form.
+            ConfigError: ``key`` and key header disagree.
+            EncodeError: the codec cannot write its value.
+            MessageTooLarge: the client refuses its size.
+            TransportError: the local buffer stayed full for ``max_block`` seconds, or this producer is fenced off.
+            StateError: a transactional producer has no transaction open.
+            Closed: the producer is closed.
+        """
+        headers, key = self._encode_headers(message.headers)
+        if message.key is not None:
+            key = self._agree(encode_key(message.key), key, headers)
+        elif key is None:
+            key = self._make_key(headers)
+        return self._append(self.topic, key, self._codec.encode(message.value, self.topic, headers), headers)
+
+    def put(self, key: Key, value: V, headers: MessageHeaders | None = None) -> Receipt:
+        """Set the value of a key; the key header is added. Raises what `send` raises."""
+        name = key if type(key) is bytes else encode_key(key)
+        pairs = self._headers_for(name, headers)
+        return self._append(self.topic, name, self._codec.encode(value, self.topic, pairs), pairs)
+
+    def delete(self, key: Key, headers: MessageHeaders | None = None) -> Receipt:
+        """Remove a key: a record without a value. Raises what `send` raises."""
+        name = encode_key(key)
+        return self._append(self.topic, name, None, self._headers_for(name, headers))
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until every message is decided.
+
+        Raises:
+            DeliveryFailed, MessageTooLarge: the first failure that nobody has seen; all of these count as seen now.
+            BrokerUnavailable: some are still undecided after ``timeout`` seconds. They may yet be stored.
+        """
+        self._report(self._writer.flush(timeout), timeout)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush and close. What is undecided after ``timeout`` seconds is withdrawn. Raises what `flush` raises."""
+        self._report(self._writer.close(timeout), timeout)
+
+    @contextlib.contextmanager
+    def transaction(self, timeout: float | None = None) -> Iterator[Self]:
+        """A transaction: what is sent inside becomes visible at its end, all or nothing; an exception aborts it.
+
+        Args:
+            timeout: seconds for the commit.
+
+        Raises:
+            StateError: this producer has no transactional id, or a transaction is open already.
+            DeliveryFailed, MessageTooLarge: a message was not stored; the transaction is aborted.
+            TransportError: it could not be committed; ``code`` is ``"_FENCED"`` when a newer producer with the same
+                transactional id has taken over.
+        """
+        self._writer.begin_transaction()
+        try:
+            yield self
+            self._report(self._writer.flush(timeout), timeout)
+            self._writer.commit_transaction(timeout)
+        except BaseException as error:
+            self._abort(error)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close(_EXIT_FLUSH)
+        except LVQError as besides:
+            error.add_note(f"Besides, the producer of {self.topic!r} reports: {besides}")
+
+    # ------------------------------------------------------------ inside
+
+    def _encode_headers(self, headers: MessageHeaders) -> tuple[_Pairs, bytes | None]:
+        """The headers on the wire, and the value of the key header among them."""
+        pairs: _Pairs = []
+        key = None
+        items: Iterable[tuple[str, Any]] = headers.items() if isinstance(headers, Mapping) else headers
+        for name, value in items:
+            data = value if value is None or type(value) is bytes else self._encode_header(name, value)
+            if name == self._key_header:
+                key = data
+            pairs.append((name, data))
+        return pairs, key
+
+    def _encode_header(self, name: str, value: object) -> bytes:
+        try:
+            return encode_key(value)
+        except UnencodableKey as error:
+            raise UnencodableKey(f"The header {name!r} cannot be sent. {error}") from None
+
+    def _headers_for(self, key: bytes, headers: MessageHeaders | None) -> _Pairs:
+        if not headers:
+            return [] if self._key_header is None else [(self._key_header, key)]
+        pairs, named = self._encode_headers(headers)
+        self._agree(key, named, pairs)
+        return pairs
+
+    def _agree(self, key: bytes, named: bytes | None, headers: _Pairs) -> bytes:
+        """Make key and key header one: add the header where it is missing."""
+        if self._key_header is not None:
+            if named is None:
+                headers.append((self._key_header, key))
+            elif named != key:
+                raise ConfigError(
+                    f"The key is {key!r}, and the key header {self._key_header!r} says {named!r}.",
+                    options=["key", self._key_header],
+                    hint="Leave one of them out.",
+                )
+        return key
+
+    def _make_key(self, headers: _Pairs) -> bytes:
+        if self._keyless == "refuse":
+            missing = "key" if self._key_header is None else f"header {self._key_header!r}"
+            raise MissingKey(
+                f"The message for {self.topic!r} has no {missing}.",
+                hint='It names the value to replace. A queue with keyless="pass" takes messages without it.',
+            )
+        headers.append((UNKEYED_HEADER, b"1"))
+        return f"{self._unkeyed}:{next(self._unkeyed_count)}".encode()
+
+    def _report(self, undecided: int, timeout: float | None) -> None:
+        failures = self._writer.take_failures()
+        if failures:
+            if len(failures) > 1:
+                failures[0].add_note(f"{len(failures) - 1} more messages for {self.topic!r} were not stored.")
+            raise failures[0]
+        if undecided:
+            _raise_undecided(undecided, self.topic, timeout)
+
+    def _abort(self, error: BaseException) -> None:
+        try:
+            self._writer.abort_transaction()
+        except LVQError as besides:
+            error.add_note(f"The transaction could not be aborted either: {besides}")
+        self._writer.take_failures()  # sends that the abort has withdrawn are no news
+
+
+def _raise_undecided(undecided: int, topic: str, timeout: float | None) -> NoReturn:
+    within = "" if timeout is None else f" within {timeout:g} s"
+    raise BrokerUnavailable(
+        f"{undecided} messages for {topic!r} were not acknowledged{within}.",
+        code="_TIMED_OUT",
+        retriable=True,
+        hint="Give it more time, or see whether the brokers can be reached.",
+    )

@@ -1,0 +1,442 @@
+"""A last value queue: declare it, open it, and get its producer, view, browser and consumers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+
+from lvq_kafka.browser import Browser
+from lvq_kafka.codecs import BYTES, Codec, V
+from lvq_kafka.consumer import Consumer
+from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
+from lvq_kafka.core.fold import Order
+from lvq_kafka.core.keys import Key
+from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.policy import Finding, TopicSpec, judge, topic_settings
+from lvq_kafka.errors import (
+    ConfigError,
+    QueueError,
+    QueueNotDeclared,
+    TopicMismatch,
+    TopicNotFound,
+    Unauthorized,
+)
+from lvq_kafka.groups import Start, declare_group
+from lvq_kafka.ports import Log
+from lvq_kafka.producer import Producer
+from lvq_kafka.registry import Registry
+from lvq_kafka.view import Undecodable, View
+
+if TYPE_CHECKING:
+    from lvq_kafka.kafka import ClientConfig
+
+__all__ = ["Declaration", "LastValueQueue", "OnMismatch", "connect", "queues"]
+
+OnMismatch = Literal["raise", "warn", "reconcile"]
+"""What to do about topic settings that break a last value queue: raise, only warn, or set them right."""
+
+log_messages = logging.getLogger("lvq_kafka.queue")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What `LastValueQueue.declare` found and did."""
+
+    created_topic: bool
+    created_queue: bool
+    findings: tuple[Finding, ...] = ()
+    """Settings of the topic that are still not as a last value queue wants them."""
+    reconciled: tuple[Finding, ...] = ()
+    """Settings that were not, and have been set right."""
+    unchecked: tuple[str, ...] = ()
+    """What this user's rights did not allow to check, in words."""
+
+
+def connect(
+    bootstrap_servers: str | None = None,
+    *,
+    config: ClientConfig | Mapping[str, Any] | None = None,
+    log: Log | None = None,
+) -> Log:
+    """The log to work on: the one given, or the cluster that servers and configuration name.
+
+    Args:
+        bootstrap_servers: ``host:port``, several separated by commas.
+        config: librdkafka properties, or a `ClientConfig`. With neither servers nor configuration the environment
+            decides (`ClientConfig.from_env`).
+        log: any implementation of `lvq_kafka.ports.Log`; excludes the others.
+
+    Raises:
+        ConfigError: options contradict each other, or nothing names a cluster.
+    """
+    if log is not None:
+        if bootstrap_servers is not None or config is not None:
+            raise ConfigError(
+                "log and bootstrap_servers (or config) are both given.", options=["log", "bootstrap_servers"]
+            )
+        return log
+    # Only here does the library reach for the client, so that everything else runs on any log.
+    from lvq_kafka.kafka import ClientConfig, KafkaLog
+
+    if isinstance(config, ClientConfig):
+        if bootstrap_servers is not None:
+            config = ClientConfig(bootstrap_servers, config.properties | {"bootstrap.servers": bootstrap_servers})
+        return KafkaLog(config)
+    properties = dict(config or {})
+    servers = bootstrap_servers or properties.pop("bootstrap.servers", None)
+    if servers is None:
+        if properties:
+            raise ConfigError(
+                "The configuration names no bootstrap servers.", options=["bootstrap.servers"], hint="Give them."
+            )
+        return KafkaLog(ClientConfig.from_env())
+    return KafkaLog(ClientConfig(str(servers), properties))
+
+
+def queues(
+    bootstrap_servers: str | None = None,
+    *,
+    config: ClientConfig | Mapping[str, Any] | None = None,
+    log: Log | None = None,
+) -> list[QueueDefinition]:
+    """The definitions of all declared queues, by name. Arguments as for `connect`."""
+    return Registry(connect(bootstrap_servers, config=config, log=log)).all()
+
+
+class LastValueQueue(Generic[V]):
+    """A named queue on a log-compacted topic, which holds the newest message for each value of its key header.
+
+    Get one by `declare` (creates it, or verifies that it is so), by `open` (it must be declared), or by the
+    constructor, which uses an existing compacted topic as it is, with no registry and no consumers:
+    ``LastValueQueue("prices", key_header=None)`` takes the record key itself for the key.
+
+    Args:
+        topic: the compacted topic.
+        key_header: the message header that names the key; None when the record key itself is the key.
+        bootstrap_servers, config, log: where the topic lies; see `connect`.
+        value: the codec of values; `BYTES`, `TEXT`, `JSON` or one of your own.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        key_header: str | None = None,
+        keyless: KeylessPolicy = "pass",
+        order: Order = "tail",
+        key_mismatch: KeyMismatchPolicy = "record",
+        value: Codec[V] = BYTES,  # type: ignore[assignment]  # what V is by default
+        bootstrap_servers: str | None = None,
+        config: ClientConfig | Mapping[str, Any] | None = None,
+        log: Log | None = None,
+    ) -> None:
+        definition = QueueDefinition(
+            name=topic, topic=topic, key_header=key_header, keyless=keyless, order=order, key_mismatch=key_mismatch
+        )
+        self._set(definition, value, connect(bootstrap_servers, config=config, log=log), declared=False)
+
+    def _set(self, definition: QueueDefinition, value: Codec[V], log: Log, *, declared: bool) -> None:
+        self.definition = definition
+        self.log = log
+        self.value_codec = value
+        self.declaration: Declaration | None = None
+        self._declared = declared
+
+    @classmethod
+    def _of(cls, definition: QueueDefinition, value: Codec[V], log: Log) -> Self:
+        queue = cls.__new__(cls)
+        queue._set(definition, value, log, declared=True)
+        return queue
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        *,
+        value: Codec[V] = BYTES,  # type: ignore[assignment]  # what V is by default
+        bootstrap_servers: str | None = None,
+        config: ClientConfig | Mapping[str, Any] | None = None,
+        log: Log | None = None,
+    ) -> Self:
+        """A queue that is declared already, as it was declared.
+
+        Raises:
+            QueueNotDeclared: there is no queue of that name.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        log = connect(bootstrap_servers, config=config, log=log)
+        return cls._of(Registry(log).get(name), value, log)
+
+    @classmethod
+    def declare(
+        cls,
+        name: str,
+        *,
+        key_header: str | None,
+        topic: str | None = None,
+        keyless: KeylessPolicy = "pass",
+        order: Order = "tail",
+        key_mismatch: KeyMismatchPolicy = "record",
+        non_destructive: bool = False,
+        start: Start = "earliest",
+        spec: TopicSpec | None = None,
+        on_mismatch: OnMismatch = "raise",
+        value: Codec[V] = BYTES,  # type: ignore[assignment]  # what V is by default
+        bootstrap_servers: str | None = None,
+        config: ClientConfig | Mapping[str, Any] | None = None,
+        log: Log | None = None,
+    ) -> Self:
+        """Create a queue, or verify that the one of that name is just so. Nothing that exists is changed silently.
+
+        Creates the topic where it is missing, with settings that keep a last value queue healthy; checks them where it
+        exists. ``queue.declaration`` tells what was found, done, and could not be checked.
+
+        Args:
+            name: the queue's name, and its topic's unless ``topic`` is given. Several queues may share a topic.
+            key_header: the message header that names the key; None when the record key itself is the key.
+            start: whether a new queue holds what is in its topic already, or only what comes.
+            spec: how to create the topic, should it be missing.
+            on_mismatch: what to do about an existing topic's settings that break a last value queue.
+            keyless, order, key_mismatch, non_destructive: see `QueueDefinition`.
+
+        Raises:
+            ConfigError: a name, header or option is malformed (R3).
+            QueueMismatch: the queue is declared with other properties, or its topic used with another key header.
+            TopicMismatch: the topic exists and is not compacted.
+            QueueNotDeclared: the queue is declared, and its consumer group has expired (R17).
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        definition = QueueDefinition(
+            name=name,
+            topic=topic or name,
+            key_header=key_header,
+            keyless=keyless,
+            order=order,
+            key_mismatch=key_mismatch,
+            non_destructive=non_destructive,
+        )
+        if on_mismatch not in ("raise", "warn", "reconcile"):
+            raise ConfigError(
+                f"on_mismatch={on_mismatch!r} is none of raise, warn, reconcile.", options=["on_mismatch"]
+            )
+        if start not in ("earliest", "latest"):
+            raise ConfigError(f"start={start!r} is neither earliest nor latest.", options=["start"])
+        log = connect(bootstrap_servers, config=config, log=log)
+        registry = Registry(log)
+        registry.check(definition)
+        spec = spec or TopicSpec()
+        created_topic = _ensure_topic(log, definition.topic, spec)
+        findings, reconciled, unchecked = _check_topic(log, definition.topic, on_mismatch)
+        created_queue = registry.declare(definition)
+        if not definition.non_destructive and created_queue:
+            declare_group(log, definition.group, definition.topic, start, queue=name)
+        queue = cls._of(definition, value, log)
+        queue.declaration = Declaration(
+            created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked)
+        )
+        return queue
+
+    # ---------------------------------------------------------------- properties
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.definition.name
+
+    @property
+    def topic(self) -> str:
+        """The topic it lies on."""
+        return self.definition.topic
+
+    @property
+    def key_header(self) -> str | None:
+        """The message header that names the key; None when the record key itself is the key."""
+        return self.definition.key_header
+
+    def __repr__(self) -> str:
+        return f"<LastValueQueue {self.name} on {self.topic}, key {self.key_header or 'of the record'}>"
+
+    def close(self) -> None:
+        """Close the connection that this queue asks questions over. Its readers and writers are closed on their own."""
+        self.log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------- what it is used through
+
+    def producer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> Producer[V]:
+        """A producer; see `Producer`."""
+        return Producer(
+            self.log,
+            self.topic,
+            key_header=self.key_header,
+            keyless=self.definition.keyless,
+            value=self.value_codec,
+            transactional_id=transactional_id,
+            max_block=max_block,
+        )
+
+    def view(
+        self,
+        *,
+        undecodable: Undecodable = "raise",
+        catch_up_timeout: float | None = 60.0,
+        metadata_interval: float = 5.0,
+    ) -> View[V]:
+        """A live mapping from key to current value; see `View`."""
+        return View(
+            self.log,
+            self.definition,
+            self.value_codec,
+            undecodable=undecodable,
+            catch_up_timeout=catch_up_timeout,
+            metadata_interval=metadata_interval,
+        )
+
+    def browser(
+        self,
+        *,
+        dump: bool = True,
+        replay_period: float | None = None,
+        keys: Iterable[Key] | None = None,
+        headers: Mapping[str, Key | None] | None = None,
+        hide_consumed: bool = True,
+        refresh: float = 1.0,
+        follow: bool = True,
+        raw_on_error: bool = False,
+        catch_up_timeout: float | None = 60.0,
+        metadata_interval: float = 5.0,
+    ) -> Browser[V]:
+        """A non-destructive reader: dump, end of dump, updates; see `Browser`.
+
+        Args:
+            hide_consumed: leave out what this queue's consumers have consumed (G2).
+        """
+        consumable = self._declared and not self.definition.non_destructive
+        return Browser(
+            self.log,
+            self.definition,
+            self.value_codec,
+            dump=dump,
+            replay_period=replay_period,
+            keys=keys,
+            headers=headers,
+            group=self.definition.group if hide_consumed and consumable else None,
+            refresh=refresh,
+            follow=follow,
+            raw_on_error=raw_on_error,
+            catch_up_timeout=catch_up_timeout,
+            metadata_interval=metadata_interval,
+        )
+
+    def consumer(
+        self,
+        *,
+        undecodable: Undecodable = "raise",
+        max_in_work: int = 1000,
+        commit_interval: float = 0.2,
+        revoke_grace: float = 1.0,
+    ) -> Consumer[V]:
+        """A destructive reader, one of those that share this queue; see `Consumer`.
+
+        Raises:
+            ConfigError: the queue was declared ``non_destructive`` (R13).
+            QueueNotDeclared: it is a bare topic without a declared queue, so nothing can hold what is consumed.
+        """
+        if self.definition.non_destructive:
+            raise ConfigError(
+                f"The queue {self.name} was declared with non_destructive=True, so nothing can be consumed from it.",
+                options=["non_destructive"],
+                hint="Browse it, or declare another queue on its topic.",
+            )
+        if not self._declared:
+            raise QueueNotDeclared(
+                f"{self.topic} was opened as a bare topic, so nothing holds what is consumed.",
+                queue=self.name,
+                hint="Declare a queue on it: LastValueQueue.declare(...).",
+            )
+        return Consumer(
+            self.log,
+            self.definition,
+            self.value_codec,
+            undecodable=undecodable,
+            max_in_work=max_in_work,
+            commit_interval=commit_interval,
+            revoke_grace=revoke_grace,
+        )
+
+    def delete(self, *, delete_topic: bool = False) -> None:
+        """Delete the queue: its definition and what it knows of consumption. Its topic stays unless asked.
+
+        Args:
+            delete_topic: delete the topic and everything in it, too.
+
+        Raises:
+            QueueNotDeclared: it is not declared.
+            QueueError: the topic serves other queues, or consumers are still at work.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        registry = Registry(self.log)
+        others = [other.name for other in registry.all() if other.topic == self.topic and other.name != self.name]
+        if delete_topic and others:
+            raise QueueError(
+                f"The topic {self.topic} also serves {', '.join(others)}.",
+                queue=self.name,
+                hint="Delete those first, or keep the topic.",
+            )
+        registry.get(self.name)
+        self.log.delete_group(self.definition.group)
+        registry.remove(self.name)
+        if delete_topic:
+            self.log.delete_topic(self.topic)
+
+
+def _ensure_topic(log: Log, topic: str, spec: TopicSpec) -> bool:
+    """Create the topic if it is missing; whether that was so."""
+    try:
+        log.describe_topic(topic)
+    except TopicNotFound:
+        created = log.create_topic(
+            topic,
+            partitions=spec.partitions,
+            replication_factor=spec.replication_factor,
+            config=topic_settings(spec),
+        )
+        if created and spec.replication_factor is None and log.describe_topic(topic).replication_factor >= 3:
+            log.alter_topic_config(topic, {"min.insync.replicas": "2"})
+        return created
+    return False
+
+
+def _check_topic(log: Log, topic: str, on_mismatch: OnMismatch) -> tuple[list[Finding], list[Finding], list[str]]:
+    """Judge the topic's settings; findings that are left, findings that were mended, and what could not be seen."""
+    described = log.describe_topic(topic)
+    try:
+        config = log.topic_config(topic)
+    except Unauthorized:
+        return [], [], [f"the settings of {topic}: this user may not read them"]
+    findings = judge(config, replication_factor=described.replication_factor)
+    reconciled: list[Finding] = []
+    if findings and on_mismatch == "reconcile":
+        log.alter_topic_config(topic, {finding.setting: finding.expected for finding in findings})
+        findings, reconciled = [], findings
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if errors and on_mismatch == "raise":
+        raise TopicMismatch(
+            f"The topic {topic} cannot hold a last value queue: {'; '.join(map(str, errors))}.",
+            topic=topic,
+            settings={finding.setting: (finding.expected, finding.actual) for finding in errors},
+            hint='Set it right with on_mismatch="reconcile", or use another topic.',
+        )
+    for finding in findings:
+        log_messages.warning("topic %s: %s", topic, finding)
+    return findings, reconciled, []

@@ -1,0 +1,371 @@
+"""A queue as a live mapping from key to current value."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from threading import Thread
+from types import TracebackType
+from typing import Generic, Literal, Self
+
+from lvq_kafka.codecs import Codec, V
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.fold import Counters, LatestValues, Order
+from lvq_kafka.core.keys import Key, encode_key, key_text
+from lvq_kafka.core.progress import Shortfall
+from lvq_kafka.core.records import Position, RecordBatch
+from lvq_kafka.entries import Entry, Event, to_entry
+from lvq_kafka.errors import ConfigError, DecodeError, LVQError
+from lvq_kafka.follower import Follower, State
+from lvq_kafka.ports import Log
+from lvq_kafka.watch import Watch
+
+__all__ = ["Snapshot", "Undecodable", "View"]
+
+Undecodable = Literal["raise", "skip", "raw"]
+"""What to do with a value that its codec cannot read.
+
+- ``raise``: reading that key raises `DecodeError`; the others are not affected.
+- ``skip``: the key counts as having no value, until its next good one; ``view.undecodable`` counts them.
+- ``raw``: its bytes are given as they are.
+"""
+
+log = logging.getLogger("lvq_kafka.view")
+
+
+class _Entries(Mapping[str, V]):
+    """Decoded reads of a table. Keys may be asked for as text, bytes, int or bool (R2)."""
+
+    _topic: str
+    _codec: Codec[V]
+    _undecodable: Undecodable
+    _order: Order
+
+    def _locked(self) -> AbstractContextManager[LatestValues]:
+        raise NotImplementedError
+
+    def __getitem__(self, key: Key) -> V:
+        """The current value of a key.
+
+        Raises:
+            KeyError: it has none.
+            DecodeError: its codec cannot read it, and the policy is ``"raise"``.
+        """
+        return self.entry(key).value
+
+    def __contains__(self, key: object) -> bool:
+        wire = encode_key(key)
+        with self._locked() as table:
+            return wire in table
+
+    def __len__(self) -> int:
+        with self._locked() as table:
+            return len(table)
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys of now, in queue order."""
+        with self._locked() as table:
+            keys = table.keys(self._order)
+        return map(key_text, keys)
+
+    # Two mappings of a moving thing are the same only if they are one.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def entry(self, key: Key) -> Entry[V]:
+        """The current value of a key with its position, time and headers.
+
+        Raises:
+            KeyError, DecodeError: as for ``view[key]``.
+        """
+        with self._locked() as table:
+            record = table.record(encode_key(key))
+        if record is None:
+            raise KeyError(key)
+        return to_entry(record, self._topic, self._codec, raw_on_error=self._undecodable == "raw")
+
+    def entries(self) -> list[Entry[V]]:
+        """All entries of now, in queue order."""
+        with self._locked() as table:
+            records = list(table.records(self._order))
+        raw = self._undecodable == "raw"
+        return [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in records]
+
+    def prefix(self, start: Key) -> list[Entry[V]]:
+        """The entries whose key begins with ``start``, in byte order of their keys."""
+        low = encode_key(start)
+        return self._range(low, _after_prefix(low))
+
+    def range(self, start: Key = b"", stop: Key | None = None) -> list[Entry[V]]:
+        """The entries from the key ``start`` up to, but without, ``stop``, in byte order of their keys."""
+        return self._range(encode_key(start), None if stop is None else encode_key(stop))
+
+    def _range(self, start: bytes, stop: bytes | None) -> list[Entry[V]]:
+        with self._locked() as table:
+            records = [table.record(key) for key in table.key_range(start, stop)]
+        raw = self._undecodable == "raw"
+        return [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in records if record]
+
+
+def _after_prefix(prefix: bytes) -> bytes | None:
+    """The first key behind all that begin with the prefix; None when there is no such bound."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+
+
+class Snapshot(_Entries[V]):
+    """The current values of one moment, with the cut through the log that they are (G8).
+
+    ``offsets`` holds the next offset of each partition: every record below it has been folded in, and none at or
+    above it. ``topic_id`` tells that topic from another one of the same name.
+    """
+
+    def __init__(
+        self, table: LatestValues, topic: str, topic_id: str, codec: Codec[V], undecodable: Undecodable, order: Order
+    ) -> None:
+        self._table = table
+        self._topic = topic
+        self._codec = codec
+        self._undecodable = undecodable
+        self._order = order
+        self.topic = topic
+        self.topic_id = topic_id
+        self.offsets: dict[int, int] = dict(sorted(table.positions.items()))
+
+    def _locked(self) -> AbstractContextManager[LatestValues]:
+        return nullcontext(self._table)
+
+    def __repr__(self) -> str:
+        return f"<Snapshot of {self.topic} at {self.offsets}: {len(self)} keys>"
+
+
+class View(_Entries[V], Generic[V]):
+    """A live mapping from key to current value, kept up to date by a background reader.
+
+    As a context manager it is caught up when ``with`` enters: it then holds the newest value of every key that was
+    acknowledged before (G1), and follows. Reads come from memory and never touch the network. A view that cannot
+    follow any more says so: reads raise `ReaderFailed` once it has failed, and ``state`` tells when it is cut off.
+
+    Safe for use from many threads. Keys come and go while it is iterated over: iteration is over the keys of the
+    moment it began.
+
+    Args:
+        log: where the queue lies.
+        definition: the queue.
+        codec: how values are read.
+        catch_up_timeout: seconds that entering ``with`` waits; None for ever.
+        undecodable: see `Undecodable`.
+        metadata_interval: seconds between looks at the topic (new partitions, re-creation, end of the log).
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        definition: QueueDefinition,
+        codec: Codec[V],
+        *,
+        undecodable: Undecodable = "raise",
+        catch_up_timeout: float | None = 60.0,
+        metadata_interval: float = 5.0,
+    ) -> None:
+        if undecodable not in ("raise", "skip", "raw"):
+            raise ConfigError(f"undecodable={undecodable!r} is none of raise, skip, raw.", options=["undecodable"])
+        self.undecodable = 0
+        self._topic = definition.topic
+        self._codec = codec
+        self._undecodable = undecodable
+        self._order = definition.order
+        self._catch_up_timeout = catch_up_timeout
+        self._callbacks: list[Watch[V]] = []
+        self._follower = Follower(
+            log,
+            definition,
+            screen=self._hide_undecodable if undecodable == "skip" else None,
+            metadata_interval=metadata_interval,
+        )
+
+    # ---------------------------------------------------------------- life
+
+    def start(self) -> Self:
+        """Begin to read, without waiting; see ``state``, ``progress`` and `wait_caught_up`.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        self._follower.start()
+        return self
+
+    def close(self) -> None:
+        """Stop reading. The mapping cannot be used afterwards."""
+        for watch in self._callbacks:
+            watch.close()
+        self._follower.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        try:
+            self.wait_caught_up(self._catch_up_timeout)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<View of {self._topic}: {self.state}>"
+
+    def _locked(self) -> AbstractContextManager[LatestValues]:
+        self._follower.check()
+        return self._follower.locked()
+
+    def _hide_undecodable(self, batch: RecordBatch) -> None:
+        for row, record in enumerate(batch):
+            if record.key is not None and record.value is not None:
+                try:
+                    to_entry(record, self._topic, self._codec)
+                except DecodeError:
+                    batch.values[row] = None
+                    self.undecodable += 1
+
+    # ---------------------------------------------------------------- how far it is
+
+    @property
+    def state(self) -> State:
+        """How the reader is; see `lvq_kafka.follower.State`."""
+        return self._follower.state
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the reader has failed, if it has."""
+        return self._follower.failure
+
+    @property
+    def lag(self) -> int:
+        """Offsets between this view and the end of the log, as of the last look at the topic."""
+        return sum(self._follower.lag.values())
+
+    @property
+    def lag_by_partition(self) -> dict[int, int]:
+        """`lag` for each partition."""
+        return self._follower.lag
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Offsets read and offsets to read in all until caught up."""
+        return self._follower.progress
+
+    @property
+    def blocked_by(self) -> list[Shortfall]:
+        """The partitions that an open transaction holds up right now."""
+        return [shortfall for shortfall in self._follower.shortfalls() if shortfall.blocked]
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the cluster was last heard of: how stale this view may be at most."""
+        return self._follower.silence
+
+    @property
+    def counters(self) -> Counters:
+        """What the reader has seen so far."""
+        return self._follower.table.counters
+
+    @property
+    def split_keys(self) -> list[str]:
+        """Keys that lie in several partitions: a writer uses another partitioner, or partitions were added (R14)."""
+        with self._locked() as table:
+            return [key_text(key) for key in table.split_keys]
+
+    def wait_caught_up(self, timeout: float | None = None) -> None:
+        """Wait until the view holds all that the log held when it was started (G1).
+
+        Raises:
+            CatchUpTimeout: names each partition that lacks something, and what holds it up.
+            ReaderFailed, Closed: nothing more will come.
+        """
+        self._follower.wait_caught_up(timeout)
+
+    def barrier(self, timeout: float | None = 30.0) -> dict[int, int]:
+        """Wait until everything acknowledged before this call, by anyone, is visible here (G7).
+
+        Returns:
+            The cut that was waited for: the end offset of each partition.
+
+        Raises:
+            CatchUpTimeout: names each partition that lacks something, and what holds it up.
+            TransportError: the cluster cannot be asked for the end of the log.
+            ReaderFailed, Closed: nothing more will come.
+        """
+        return self._follower.barrier(timeout)
+
+    def wait_for(self, position: Position | str, timeout: float | None = 30.0) -> None:
+        """Wait until the record at a position, or a newer one of its key, is visible here.
+
+        Args:
+            position: what a producer's receipt gave, or its text, from this process or another.
+
+        Raises:
+            ConfigError: it is a position in another topic, or the text is none.
+            CatchUpTimeout, ReaderFailed, Closed: as `barrier`.
+        """
+        if isinstance(position, str) and not isinstance(position, Position):
+            position = Position.parse(position)
+        if position.topic != self._topic:
+            raise ConfigError(f"{position} does not lie in {self._topic}.", options=["position"])
+        self._follower.wait_for({position.partition: position.offset + 1}, timeout)
+
+    # ---------------------------------------------------------------- what it gives
+
+    def snapshot(self) -> Snapshot[V]:
+        """All current values and the cut they are, frozen. Costs a copy of the columns, not of the values."""
+        with self._locked() as table:
+            copy = table.copy()
+            topic_id = self._follower.topic_id
+        return Snapshot(copy, self._topic, topic_id, self._codec, self._undecodable, self._order)
+
+    def watch(self, *, dump: bool = False) -> Watch[V]:
+        """Changes from now on, as an iterator for ``for`` or ``async for``; see `Watch`.
+
+        Args:
+            dump: give the current values first, then `EndOfDump`, with no gap before the updates (G4).
+        """
+        follower = self._follower
+        follower.check()
+        order = self._order
+        return Watch(
+            follower,
+            self._codec,
+            dump=(lambda table: table.keys(order)) if dump else None,
+            raw_on_error=self._undecodable == "raw",
+        )
+
+    def on_change(self, callback: Callable[[Event[V]], object]) -> Callable[[], None]:
+        """Call back with every change, conflated, from a thread of its own; returns what ends that.
+
+        An error that the callback raises is logged, and the next change comes all the same.
+        """
+        watch = self.watch()
+        self._callbacks.append(watch)
+        Thread(target=_call_back, args=(watch, callback), name=f"lvq-callback-{self._topic}", daemon=True).start()
+        return watch.close
+
+
+def _call_back(watch: Watch[V], callback: Callable[[Event[V]], object]) -> None:
+    while True:
+        try:
+            for event in watch:
+                callback(event)
+        except DecodeError as error:
+            log.warning("a value was left out of the callbacks: %s", error)
+        except LVQError as error:
+            log.info("callbacks end: %s", error)
+            return
+        except Exception:
+            log.exception("a change callback has failed")
+        else:
+            return
