@@ -1,0 +1,247 @@
+"""Records by key, stored by column: the newest record of each key, and its bookkeeping.
+
+A key maps to a slot; values, offsets and timestamps of all slots lie in one list and a few arrays. Three things follow.
+A batch is applied by the built-in containers at their own speed, without a Python statement per record. The cyclic
+garbage collector has nothing to walk, since no container is held per key. And the price of keeping position and
+timestamp with each value is some 60 bytes.
+
+An update keeps its slot, so the order of the index, a dict, is the in-place order of R4. The tail order (1 2 3 4, then
+2: 1 3 4 2) is the order of offsets.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Literal, Self
+
+from lvq_kafka.core.records import Headers, Record
+
+__all__ = ["IMPLIED", "ColumnTable", "Columns", "Order", "RawHeaders", "pick"]
+
+Order = Literal["tail", "in-place"]
+
+RawHeaders = Sequence[tuple[str, bytes | None]] | None
+
+Columns = tuple[list[int], list[int], list[bytes], list[bytes | None], list[RawHeaders]]
+"""Offsets, timestamps, keys, values and headers of records of one partition."""
+
+IMPLIED: Headers = (("", None),)
+"""Stands, by identity, for the key header alone with the key as its value."""
+
+# What a slot's flag says of its headers. The common case, the key header alone, is implied by the key and costs a byte.
+_NO_HEADERS, _KEY_HEADER, _OWN_HEADERS = 0, 1, 2
+
+
+class ColumnTable:
+    """One record for each key. It does as it is told; which record is the newest is for the fold to say.
+
+    Not thread-safe.
+    """
+
+    def __init__(self, *, partitions: int, key_header: str | None) -> None:
+        self.partitions = partitions
+        self._key_header = key_header
+        self._index: dict[bytes, int] = {}
+        self._values: list[bytes | None] = []
+        self._offsets = array("q")
+        self._timestamps = array("q")
+        self._partition_of = array("i")
+        self._flags = bytearray()
+        self._own_headers: dict[int, Headers] = {}
+        self._with_headers = False
+        self._sorted: list[bytes] | None = None
+
+    # ---------------------------------------------------------------- reading
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._index
+
+    def value(self, key: bytes) -> bytes | None:
+        """The current value of a key, or None when it has none."""
+        slot = self._index.get(key)
+        return None if slot is None else self._values[slot]
+
+    def record(self, key: bytes) -> Record | None:
+        """The newest record of a key, or None when it has no value."""
+        slot = self._index.get(key)
+        return None if slot is None else self._record(key, slot)
+
+    def _record(self, key: bytes, slot: int) -> Record:
+        return Record(
+            self._partition_of[slot],
+            self._offsets[slot],
+            self._timestamps[slot],
+            key,
+            self._values[slot],
+            self._headers(key, slot),
+        )
+
+    def _headers(self, key: bytes, slot: int) -> Headers:
+        flag = self._flags[slot]
+        if flag == _NO_HEADERS:
+            return ()
+        if flag == _OWN_HEADERS:
+            return self._own_headers[slot]
+        assert self._key_header is not None
+        return ((self._key_header, key),)
+
+    def keys(self, order: Order = "tail") -> list[bytes]:
+        """All keys in queue order. Over several partitions the tail order is that of append time."""
+        if order == "in-place":
+            return list(self._index)
+        return [key for key, _ in self._in_tail_order()]
+
+    def _in_tail_order(self) -> list[tuple[bytes, int]]:
+        items = list(self._index.items())
+        timestamps, partitions, offsets = self._timestamps, self._partition_of, self._offsets
+        if self.partitions == 1:
+            items.sort(key=lambda item: offsets[item[1]])
+        else:
+            items.sort(key=lambda item: (timestamps[item[1]], partitions[item[1]], offsets[item[1]]))
+        return items
+
+    def records(self, order: Order = "tail") -> Iterator[Record]:
+        """The newest record of every key, in queue order."""
+        items = list(self._index.items()) if order == "in-place" else self._in_tail_order()
+        for key, slot in items:
+            yield self._record(key, slot)
+
+    def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
+        """The keys from ``start`` up to but without ``stop``, in byte order."""
+        if self._sorted is None:
+            self._sorted = sorted(self._index)
+        low = bisect_left(self._sorted, start)
+        return self._sorted[low : None if stop is None else bisect_left(self._sorted, stop)]
+
+    def copy(self) -> Self:
+        """A copy that shares the values and nothing else."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._index = dict(self._index)
+        twin._values = list(self._values)
+        twin._offsets = self._offsets[:]
+        twin._timestamps = self._timestamps[:]
+        twin._partition_of = self._partition_of[:]
+        twin._flags = self._flags[:]
+        twin._own_headers = dict(self._own_headers)
+        return twin
+
+    # ---------------------------------------------------------------- writing
+
+    def slots(self, keys: list[bytes]) -> list[int | None]:
+        """The slots these keys have; None for a key that is not there."""
+        return list(map(self._index.get, keys))
+
+    def append_new(self, partition: int, columns: Columns) -> bool:
+        """Take records over if their keys are distinct and all new, as most are in a first read; else do nothing.
+
+        One pass over the index both asks and answers, which is half the work of `slots` and `put`.
+        """
+        keys, index, base = columns[2], self._index, len(self._values)
+        slots = list(range(base, base + len(keys)))
+        met = list(map(index.setdefault, keys, slots))
+        if met != slots:
+            for key, slot, mine in zip(keys, met, slots):
+                if slot == mine:
+                    del index[key]
+            return False
+        self._fill_columns(partition, columns)
+        return True
+
+    def put(self, partition: int, columns: Columns, met: list[int | None]) -> int:
+        """Take over records of distinct keys. ``met`` are the keys' `slots`. Returns how many records they replace."""
+        new = [row for row, slot in enumerate(met) if slot is None]
+        if len(new) < len(met):
+            self._overwrite(partition, columns, met)
+            columns = pick(new, columns)
+        if new:
+            base = len(self._values)
+            self._index.update(zip(columns[2], range(base, base + len(new))))
+            self._fill_columns(partition, columns)
+        return len(met) - len(new)
+
+    def _fill_columns(self, partition: int, columns: Columns) -> None:
+        """Fill the slots that new keys have just been given, the next free ones in their order."""
+        offsets, timestamps, keys, values, headers = columns
+        count, base = len(keys), len(self._values)
+        self._values += values
+        self._offsets.fromlist(offsets)
+        self._timestamps.fromlist(timestamps)
+        self._partition_of += array("i", [partition]) * count
+        if headers.count(IMPLIED) == count:
+            self._with_headers = True
+            self._flags += bytes([_KEY_HEADER]) * count
+        elif any(headers):
+            self._with_headers = True
+            flag = self._flag
+            self._flags.extend(flag(base + row, keys[row], cell) for row, cell in enumerate(headers))
+        else:
+            self._flags.extend(bytes(count))
+        self._sorted = None
+
+    def _overwrite(self, partition: int, columns: Columns, met: list[int | None]) -> None:
+        """Put newer values into the slots that their keys have."""
+        values, offsets, timestamps, partition_of = self._values, self._offsets, self._timestamps, self._partition_of
+        for slot, offset, timestamp, value in zip(met, columns[0], columns[1], columns[3]):
+            if slot is not None:
+                values[slot] = value
+                offsets[slot] = offset
+                timestamps[slot] = timestamp
+                partition_of[slot] = partition
+        if self._with_headers or any(columns[4]):
+            self._with_headers = True
+            for slot, key, cell in zip(met, columns[2], columns[4]):
+                if slot is not None:
+                    self._own_headers.pop(slot, None)
+                    self._flags[slot] = self._flag(slot, key, cell)
+
+    def _flag(self, slot: int, key: bytes, headers: RawHeaders) -> int:
+        """The flag of a slot, its headers put away where they are not implied."""
+        if not headers:
+            return _NO_HEADERS
+        if headers is IMPLIED:
+            return _KEY_HEADER
+        if len(headers) == 1 and headers[0][1] == key and headers[0][0] == self._key_header:
+            return _KEY_HEADER
+        self._own_headers[slot] = tuple(headers)
+        return _OWN_HEADERS
+
+    def remove(self, keys: Iterable[bytes]) -> int:
+        """Take keys out, and return how many were there. Their slots stay behind, empty, until `compact`."""
+        pop, values, own = self._index.pop, self._values, self._own_headers
+        removed = 0
+        for key in keys:
+            slot = pop(key, None)
+            if slot is not None:
+                values[slot] = None
+                own.pop(slot, None)
+                removed += 1
+        if removed:
+            self._sorted = None
+            if len(values) > 2 * len(self._index) + 4096:
+                self._compact()
+        return removed
+
+    def _compact(self) -> None:
+        """Close the gaps that deleted keys have left."""
+        items = sorted(self._index.items(), key=itemgetter(1))
+        slots = [slot for _, slot in items]
+        own = self._own_headers
+        self._own_headers = {new: own[old] for new, old in enumerate(slots) if old in own} if own else {}
+        self._values = [self._values[slot] for slot in slots]
+        self._offsets = array("q", map(self._offsets.__getitem__, slots))
+        self._timestamps = array("q", map(self._timestamps.__getitem__, slots))
+        self._partition_of = array("i", map(self._partition_of.__getitem__, slots))
+        self._flags = bytearray(map(self._flags.__getitem__, slots))
+        self._index.update(zip([key for key, _ in items], range(len(items))))  # an update keeps a dict's order
+
+
+def pick(rows: list[int], columns: Columns) -> Columns:
+    """Some rows of columns."""
+    return tuple([column[row] for row in rows] for column in columns)  # type: ignore[return-value]
