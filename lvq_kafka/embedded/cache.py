@@ -1,0 +1,52 @@
+"""Where things that are worth keeping between runs live: the broker's jars, its class archive, logs of failed starts.
+
+``LVQ_CACHE_DIR`` names the directory; without it, it is ``lvq-kafka`` in ``XDG_CACHE_HOME`` or in ``~/.cache``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lvq_kafka.errors import EmbeddedBrokerError
+
+__all__ = ["cache_dir", "locked"]
+
+
+def cache_dir() -> Path:
+    """Return the cache directory of this user, creating it when it is not there."""
+    named = os.environ.get("LVQ_CACHE_DIR")
+    if named:
+        path = Path(named).expanduser().absolute()
+    else:
+        xdg = os.environ.get("XDG_CACHE_HOME")
+        path = (Path(xdg) if xdg else Path.home() / ".cache") / "lvq-kafka"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EmbeddedBrokerError(
+            f"The cache directory {path} cannot be created: {error.strerror}.",
+            hint="Set LVQ_CACHE_DIR to a directory that this user may write to.",
+        ) from error
+    return path
+
+
+@contextmanager
+def locked(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold an exclusive lock on ``path`` across processes; it is released even when the holder is killed.
+
+    ``on_wait`` is called once if somebody else holds the lock.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,63 @@
+"""How the JVM is called: its options, its class archive, and the two programs it runs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import subprocess
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lvq_kafka.embedded.java import Java
+
+__all__ = ["Jvm"]
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+# Made for a quick start and a small footprint: a broker for one developer never gets hot enough for the big compiler.
+_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData")
+
+
+@dataclass(frozen=True, slots=True)
+class Jvm:
+    """A Java, the broker's jars, and the options to run them with. ``options`` come last and win."""
+
+    java: Java
+    jars: Sequence[Path]
+    heap: str
+    options: Sequence[str] = ()
+
+    @property
+    def archive(self) -> Path:
+        """The class-data archive for this Java and these jars: loaded instead of 8,000 classes, if it is there."""
+        identity = f"{self.java.executable.resolve()}\n{self.java.build}"
+        name = hashlib.sha256(identity.encode()).hexdigest()[:12]
+        return self.jars[0].parent / f"classes-{name}.jsa"
+
+    @property
+    def new_archive(self) -> Path | None:
+        """Where this process's broker writes the archive when it ends, if there is none yet."""
+        return None if self.archive.exists() else self.archive.with_suffix(f".{os.getpid()}.tmp")
+
+    def broker(self, config: Path) -> list[str]:
+        """Return the command that runs the broker."""
+        new = self.new_archive
+        archive = f"-XX:SharedArchiveFile={self.archive}" if new is None else f"-XX:ArchiveClassesAtExit={new}"
+        return [*self._java(archive, f"-Xmx{self.heap}", "-XX:+ExitOnOutOfMemoryError"), "kafka.Kafka", str(config)]
+
+    def format(self, config: Path, log: Path) -> int:
+        """Prepare the data directory named in ``config`` for a new cluster. Return the exit code; ``log`` says more."""
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        arguments = ["format", f"--cluster-id={cluster}", "-c", str(config)]  # in one piece: an id may start with "-"
+        command = [*self._java("-Xmx128m"), "kafka.tools.StorageTool", *arguments]
+        with log.open("ab") as output:
+            return subprocess.call(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+
+    def _java(self, *options: str) -> list[str]:
+        return [
+            *(str(self.java.executable), *_OPTIONS, *options),
+            *(f"-Dlog4j2.configurationFile={_LOGGING}", "-Djava.awt.headless=true", *self.options),
+            *("-cp", os.pathsep.join(map(str, self.jars))),
+        ]

@@ -1,0 +1,146 @@
+"""The starting program's side of the supervisor: run the JVM, signal it, know when it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+__all__ = ["SupervisedProcess"]
+
+# Run as a file, isolated and without site-packages: it starts in hundredths of a second.
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+
+
+class SupervisedProcess:
+    """A child process, restartable, that ends at the latest when this program ends, however that ends.
+
+    The child works in ``directory`` and writes to ``log``. With ``remove`` the directory is deleted by :meth:`close` or
+    when this program ends. ``promote`` is a file and what it is renamed to when the child has ended after a SIGTERM.
+    A detached child has ``grace`` seconds to end when its supervisor is told to.
+    """
+
+    def __init__(
+        self, *, log: Path, directory: Path, remove: bool, grace: float, promote: tuple[Path, Path] | None
+    ) -> None:
+        settings = {
+            "log": str(log),
+            "directory": str(directory),
+            "remove": remove,
+            "grace": grace,
+            "promote": [str(path) for path in promote] if promote else None,
+        }
+        with log.open("ab") as errors:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_SUPERVISOR), json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # Ctrl-C and a closed terminal reach this program, which then stops the child
+            )
+        self._lock = threading.RLock()
+        self._pending = b""
+        self._pid: int | None = None
+        self._exit: int | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id while it runs."""
+        return None if self.ended else self._pid
+
+    @property
+    def supervisor_pid(self) -> int:
+        """The supervisor's process id."""
+        return self._supervisor.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last child has ended."""
+        self._read(0)
+        return self._exit is not None
+
+    @property
+    def ending(self) -> str:
+        """How the last child ended, in words; empty while it runs."""
+        if not self.ended or self._exit is None:
+            return ""
+        return f"exit code {self._exit}" if self._exit >= 0 else f"by {signal.Signals(-self._exit).name}"
+
+    def run(self, command: Sequence[str]) -> None:
+        """Start ``command``. One that cannot be started ends with exit code 127, and the log says why."""
+        with self._lock:
+            self._pid = self._exit = None
+            self._tell({"run": list(command)})
+            while not self._read(None):
+                pass
+
+    def signal(self, name: str) -> None:
+        """Send the child a signal, by its name without SIG. Nothing happens if the child has ended."""
+        self._tell({"signal": name})
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for the child to end; return whether it has."""
+        deadline = time.monotonic() + timeout
+        while not self.ended and (left := deadline - time.monotonic()) > 0:
+            self._read(left)
+        return self.ended
+
+    def detach(self) -> None:
+        """Let the child and its supervisor live on without this program."""
+        self._tell({"detach": True})
+        self._close_pipes()
+        # Should it end before this program does, it is not to remain as a zombie.
+        threading.Thread(target=self._supervisor.wait, name="lvq-detached", daemon=True).start()
+
+    def close(self) -> None:
+        """End the child at once if it runs, and its supervisor; what was to be removed is gone when this returns."""
+        self._close_pipes()
+        self._supervisor.wait()
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._supervisor.stdin, self._supervisor.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def _tell(self, order: dict[str, object]) -> None:
+        assert self._supervisor.stdin is not None
+        with self._lock, contextlib.suppress(OSError, ValueError):  # that it is gone is seen by _read
+            self._supervisor.stdin.write(json.dumps(order).encode() + b"\n")
+            self._supervisor.stdin.flush()
+
+    def _read(self, timeout: float | None) -> bool:
+        """Take in what the supervisor reports within ``timeout`` seconds. Return whether there was something."""
+        stdout = self._supervisor.stdout
+        assert stdout is not None
+        if not _readable(stdout, timeout):
+            return False
+        with self._lock:
+            if not _readable(stdout, 0):  # another thread has read it
+                return False
+            data = os.read(stdout.fileno(), 65536)
+            if not data:  # the supervisor itself was killed; on Linux the kernel has then killed the child
+                self._exit = -9 if self._exit is None else self._exit
+                return True
+            *lines, self._pending = (self._pending + data).split(b"\n")
+            for line in lines:
+                report = json.loads(line)
+                self._pid, self._exit = report.get("pid", self._pid), report.get("exit")
+            return bool(lines)
+
+
+def _readable(pipe: IO[bytes], timeout: float | None) -> bool:
+    if pipe.closed:
+        return False
+    with selectors.DefaultSelector() as selector:  # unlike select(), it takes any descriptor
+        selector.register(pipe, selectors.EVENT_READ)
+        return bool(selector.select(timeout))

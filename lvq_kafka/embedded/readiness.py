@@ -1,0 +1,55 @@
+"""Ask a broker whether it serves, the way any client would."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+from lvq_kafka.embedded.properties import HOST
+
+__all__ = ["wait_until_ready"]
+
+_PAUSE = 0.02
+
+
+def wait_until_ready(port: int, *, alive: Callable[[], bool], timeout: float, brokers: int = 1) -> bool:
+    """Wait until the broker on ``port`` names ``brokers`` members to a client, and a leader for each partition.
+
+    Return False as soon as ``alive`` does, or after ``timeout`` seconds.
+    """
+    # The client reports every refused connection on standard error and waits longer after each: connect it only
+    # once somebody listens.
+    deadline = time.monotonic() + timeout
+    while not _listens(port):
+        if not alive() or time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE)
+
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": f"{HOST}:{port}",
+        "log_level": 0,
+        "reconnect.backoff.ms": 20,
+    }
+    client = AdminClient(settings)
+    while alive() and time.monotonic() < deadline:
+        try:
+            cluster = client.list_topics(timeout=1.0)
+            # A restarted node leads its partitions only some time after it answers.
+            partitions = (part for topic in cluster.topics.values() for part in topic.partitions.values())
+            if len(cluster.brokers) >= brokers and all(part.leader >= 0 for part in partitions):
+                return True
+        except KafkaException:
+            pass
+        time.sleep(_PAUSE)
+    return False
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        # A connection to a port of the outgoing range can, by chance, be one to itself.
+        return probe.connect_ex((HOST, port)) == 0 and probe.getsockname() != probe.getpeername()
