@@ -8,7 +8,7 @@ from typing import Literal
 
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["Finding", "TopicSpec", "judge", "topic_settings"]
+__all__ = ["Finding", "TopicSpec", "judge", "reason_for", "topic_settings"]
 
 _REASONS = {
     "cleanup.policy": "compaction keeps the newest record of each key for ever",
@@ -120,3 +120,8 @@ def judge(config: Mapping[str, str], *, replication_factor: int) -> list[Finding
 def _number(config: Mapping[str, str], setting: str) -> int:
     text = config.get(setting, "")
     return int(text) if text.lstrip("-").isdigit() else 0
+
+
+def reason_for(setting: str) -> str:
+    """Why a last value queue wants a topic setting as it is."""
+    return _REASONS[setting]

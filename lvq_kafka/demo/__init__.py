@@ -1,0 +1,5 @@
+"""The tour: every part of the library at work on a real Kafka, with real market data.
+
+``python -m lvq_kafka.demo`` (or ``make demo``) takes the broker that `lvq_kafka.testing.brokers.provide_broker` finds,
+replays the daily closes of five US stocks, and checks what it shows. It ends with status 1 if anything does not hold.
+"""

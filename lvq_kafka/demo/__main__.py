@@ -1,0 +1,193 @@
+"""Runs the tour."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, LVQError, Message, connect
+from lvq_kafka.core.policy import TopicSpec, reason_for, topic_settings
+from lvq_kafka.demo.board import LateBrowser, play
+from lvq_kafka.demo.sharing import share
+from lvq_kafka.demo.stage import Stage
+from lvq_kafka.demo.ticks import Tick, load_ticks, monthly_closes
+from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker
+from lvq_kafka.view import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BOARD_SECONDS = 8.0
+
+
+def main() -> int:
+    """Run the tour; the exit status."""
+    logging.getLogger("lvq_kafka").addHandler(logging.NullHandler())  # the tour says itself what happens
+    # A terminal has its own width; a log gets one that does not cut the tables.
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    stage = Stage(console)
+    begun = time.monotonic()
+    try:
+        with ThreadPoolExecutor(1) as background:
+            session = background.submit(_start_spark)  # takes its ten seconds while the rest is shown
+            with console.status("starting a Kafka broker"), provide_broker() as broker:
+                console.print(f"[bold]lvq-kafka[/bold] on a real Kafka ({broker.kind}) at {broker.bootstrap_servers}")
+                console.file.flush()
+                _tour(stage, broker, session)
+        with stage.scene("Gone without a trace"):
+            if broker.kind == "given":
+                stage.say("the cluster is yours and stays; the tour has deleted its queues and topics")
+            else:
+                stage.check(not _answers(broker), "the broker and its data are gone")
+    except LVQError as error:
+        console.print(f"[red bold]{type(error).__name__}: {error}[/red bold]")
+        return 1
+    console.print(f"\n[dim]{time.monotonic() - begun:.0f} s in all[/dim]")
+    return stage.finish()
+
+
+def _tour(stage: Stage, broker: ProvidedBroker, session: Future[SparkSession]) -> None:
+    ticks = load_ticks()
+    prefix = f"demo-{time.time_ns():x}-" if broker.kind == "given" else ""  # leave a cluster's own queues alone
+    log = connect(broker.bootstrap_servers)
+    queue = _declare(stage, f"{prefix}prices", log)
+    view, late = _tick(stage, queue, ticks)
+    closes = _share(stage, broker, f"{prefix}closes", log, ticks)
+    _delete(stage, queue, view, late)
+    _snapshot(stage, queue, view, session)
+    late.close()
+    view.close()
+    for used in (queue, closes):
+        used.delete(delete_topic=True)
+    log.close()
+
+
+def _declare(stage: Stage, name: str, log: object) -> LastValueQueue[str]:
+    with stage.scene("Declare a queue: keyed by the message header [italic]ticker[/italic]"):
+        spec = TopicSpec()
+        queue = LastValueQueue.declare(name, key_header="ticker", spec=spec, log=log, value=TEXT)  # type: ignore[arg-type]
+        table = Table(header_style="bold")
+        for column in ("topic setting", "value", "because"):
+            table.add_column(column)
+        for setting, value in topic_settings(spec).items():
+            table.add_row(setting, value, reason_for(setting))
+        stage.show(table)
+        declared = queue.declaration
+        stage.check(declared is not None and declared.created_queue, "the queue is declared")
+    return queue
+
+
+def _tick(stage: Stage, queue: LastValueQueue[str], ticks: list[Tick]) -> tuple[View[str], LateBrowser]:
+    half = len(ticks) // 2
+    producer = queue.producer()
+    with stage.scene("Produce: ticks at speed"):
+        begun = time.monotonic()
+        for tick in ticks[:half]:
+            producer.send(Message(tick.close, headers={"ticker": tick.ticker, "date": tick.date}))
+        producer.flush()
+        took = time.monotonic() - begun
+        stage.say(f"{half} ticks acknowledged in {took:.2f} s ({half / took:,.0f} a second)")
+        with queue.browser(follow=False) as browser:
+            held = {event.key: event.value for event in browser if isinstance(event, Entry)}
+        newest = {tick.ticker: tick.close for tick in ticks[:half]}
+        stage.check(held == newest, f"the queue holds {len(held)} messages: the newest of each ticker so far")
+    with stage.scene("A board of current prices, and a browser that joins late"):
+        view, late = play(stage, queue, producer, ticks[half:], BOARD_SECONDS)
+        producer.close()
+        last = {tick.ticker: tick.close for tick in ticks}
+        stage.check(dict(view) == last, "the view holds the last close of every stock")
+        known = late.has_seen(last, timeout=30.0)
+        stage.check(
+            late.saw_end_of_dump and late.dump.keys() >= held.keys(),
+            f"the late browser got a dump of {len(late.dump)} values, and the end of the dump",
+        )
+        stage.check(known, f"then {late.updates} updates, conflated, and with the last one it is up to date")
+    return view, late
+
+
+def _share(stage: Stage, broker: ProvidedBroker, name: str, log: object, ticks: list[Tick]) -> LastValueQueue[str]:
+    with stage.scene("Consume: two processes share a queue, one is killed"):
+        return share(stage, log, broker.bootstrap_servers, name, monthly_closes(ticks))  # type: ignore[arg-type]
+
+
+def _delete(stage: Stage, queue: LastValueQueue[str], view: View[str], late: LateBrowser) -> None:
+    with stage.scene("Delete a key"):
+        watch = view.watch()
+        with queue.producer() as producer:
+            gone = producer.delete("FB").result(10.0)
+        view.wait_for(gone)
+        stage.check("FB" not in view and watch.take(5.0) == Deleted("FB"), f"FB is gone from the view, as of {gone}")
+        stage.check(late.has_seen(dict(view), timeout=10.0), "and from the browser")
+        watch.close()
+
+
+def _snapshot(stage: Stage, queue: LastValueQueue[str], view: View[str], session: Future[SparkSession]) -> None:
+    import lvq_spark
+
+    with stage.scene("The same queue in Spark"):
+        spark = session.result()
+        cut = view.snapshot()
+        rows = lvq_spark.snapshot(spark, queue, end=cut.offsets).collect()
+        table = Table(header_style="bold")
+        for column in ("key", "value", "partition", "offset", "timestamp"):
+            table.add_column(column)
+        for row in sorted(rows, key=lambda row: row.offset):
+            key, value = bytes(row.key).decode(), bytes(row.value).decode()
+            table.add_row(key, value, str(row.partition), str(row.offset), str(row.timestamp))
+        stage.show(table)
+        mine = {(entry.key, entry.value, entry.position.offset) for entry in cut.entries()}
+        theirs = {(bytes(row.key).decode(), bytes(row.value).decode(), row.offset) for row in rows}
+        same = mine == theirs and len(rows) == len(cut)
+        stage.check(same, f"row for row the view at the same offsets, {cut.offsets}")
+        spark.stop()
+
+
+def _start_spark() -> SparkSession:
+    from lvq_spark import local_session
+
+    with _quiet_stderr():
+        spark = local_session("local[2]")
+        spark.range(1).count()
+    return spark
+
+
+@contextmanager
+def _quiet_stderr() -> Iterator[None]:
+    """Keep what Java and Spark print while they start; show it only if that fails."""
+    with tempfile.TemporaryFile() as kept:
+        stderr = os.dup(2)
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            kept.seek(0)
+            os.write(stderr, kept.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
+def _answers(broker: ProvidedBroker) -> bool:
+    log = connect(broker.bootstrap_servers)
+    try:
+        log.broker_count(timeout=1.0)
+    except LVQError:
+        return False
+    finally:
+        log.close()
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

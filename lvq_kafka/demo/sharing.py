@@ -1,0 +1,73 @@
+"""Two consumer processes share a queue; one is killed; nothing is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from lvq_kafka import TEXT, LastValueQueue, TopicSpec
+from lvq_kafka.demo.stage import Stage
+from lvq_kafka.ports import Log
+
+__all__ = ["share"]
+
+_PATIENCE = 60.0  # seconds that the survivor gets, a killed member's session time-out included
+
+
+def share(stage: Stage, log: Log, bootstrap_servers: str, name: str, closes: dict[str, str]) -> LastValueQueue[str]:
+    """Fill a queue with one message for each key, and have two processes work it off."""
+    queue = LastValueQueue.declare(name, key_header="month", spec=TopicSpec(partitions=4), log=log, value=TEXT)
+    with queue.producer() as producer:
+        for month, close in closes.items():
+            producer.put(month, "preliminary")
+            producer.put(month, close)
+    stage.say(f"{2 * len(closes)} messages for {len(closes)} keys in 4 partitions; two worker processes begin")
+    with tempfile.TemporaryDirectory(prefix="lvq-demo-") as folder:
+        ledgers = [Path(folder, "first"), Path(folder, "second")]
+        workers = [_start(bootstrap_servers, name, ledger) for ledger in ledgers]
+        try:
+            both = _wait(lambda: all(_lines(ledger) for ledger in ledgers))
+            stage.check(both, "both workers got messages")
+            workers[0].kill()  # SIGKILL: it commits nothing and says nothing
+            workers[0].wait()
+            stage.say(f"killed the first worker after {len(_lines(ledgers[0]))} messages")
+            everything = _wait(lambda: set(closes) <= {key for key, _ in _all(ledgers)})
+        finally:
+            for worker in workers:
+                worker.terminate()
+                worker.wait(10)
+        done = _all(ledgers)
+    times = Counter(key for key, _ in done)
+    again = sum(times.values()) - len(times)
+    stage.check(everything, f"every one of the {len(closes)} keys was worked off: nothing lost")
+    stage.check(all(value == closes[key] for key, value in done), "only newest values came, no preliminary one")
+    stage.say(f"{again} messages came twice: work the killed worker had done and not yet committed")
+    return queue
+
+
+def _start(bootstrap_servers: str, queue: str, ledger: Path) -> subprocess.Popen[bytes]:
+    ledger.touch()
+    return subprocess.Popen([sys.executable, "-m", "lvq_kafka.demo.worker", bootstrap_servers, queue, str(ledger)])
+
+
+def _lines(ledger: Path) -> list[tuple[str, str]]:
+    lines = ledger.read_text().split("\n")[:-1]  # without a line that is only half written
+    return [(key, value) for key, _, value in (line.partition("\t") for line in lines)]
+
+
+def _all(ledgers: list[Path]) -> list[tuple[str, str]]:
+    return [row for ledger in ledgers for row in _lines(ledger)]
+
+
+def _wait(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False

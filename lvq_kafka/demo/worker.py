@@ -1,0 +1,28 @@
+"""A consumer process of the tour: works off messages and notes each in a file, as a side effect outside Kafka."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+
+from lvq_kafka import TEXT, LastValueQueue
+
+__all__ = ["main"]
+
+WORK = 0.004  # seconds that one message takes
+
+
+def main(bootstrap_servers: str, queue_name: str, ledger: str) -> None:
+    """Consume until killed. A line ``key<TAB>value`` is on disk before its message is acked."""
+    logging.getLogger("lvq_kafka").addHandler(logging.NullHandler())  # its parent tells the story
+    queue = LastValueQueue.open(queue_name, bootstrap_servers=bootstrap_servers, value=TEXT)
+    with queue.consumer() as consumer, open(ledger, "a", buffering=1) as file:
+        for delivery in consumer:
+            with delivery:
+                time.sleep(WORK)
+                file.write(f"{delivery.key}\t{delivery.value}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
