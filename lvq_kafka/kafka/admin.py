@@ -1,0 +1,186 @@
+"""Questions to a cluster about topics and their offsets, and changes to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
+
+from lvq_kafka.errors import TopicNotFound, TransportError
+from lvq_kafka.kafka.errors import TRANSIENT
+from lvq_kafka.kafka.questions import Questions
+from lvq_kafka.ports import TopicDescription
+
+__all__ = ["EARLIEST", "LATEST", "KafkaAdmin", "at"]
+
+EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+def at(timestamp: int) -> OffsetSpec:
+    """The first offset at or after a time (ms)."""
+    spec: OffsetSpec = OffsetSpec.for_timestamp(timestamp)
+    return spec
+
+
+class KafkaAdmin:
+    """The topic part of `lvq_kafka.kafka.KafkaLog`; its methods are those of `lvq_kafka.ports.Log`."""
+
+    def __init__(self, questions: Questions) -> None:
+        self._ask = questions.ask
+
+    def describe_topic(self, topic: str, timeout: float) -> TopicDescription:
+        """See `lvq_kafka.ports.Log.describe_topic`."""
+        found = self._describe(topic, time.monotonic() + timeout)
+        return TopicDescription(
+            name=topic,
+            id=str(found.topic_id),
+            partitions=len(found.partitions),
+            replication_factor=min(len(partition.replicas) for partition in found.partitions),
+        )
+
+    def topic_config(self, topic: str, timeout: float) -> dict[str, str]:
+        """See `lvq_kafka.ports.Log.topic_config`."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        [entries] = self._ask(
+            lambda client, left: client.describe_configs([resource], request_timeout=left).values(),
+            f"read the settings of topic {topic!r}",
+            time.monotonic() + timeout,
+            topic=topic,
+        )
+        return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+
+    def create_topic(
+        self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str], timeout: float
+    ) -> bool:
+        """See `lvq_kafka.ports.Log.create_topic`. Returns when the topic can be used."""
+        deadline = time.monotonic() + timeout
+        new = NewTopic(topic, partitions, -1 if replication_factor is None else replication_factor, config=dict(config))
+        try:
+            self._ask(
+                lambda client, left: client.create_topics([new], request_timeout=left).values(),
+                f"create topic {topic!r}",
+                deadline,
+            )
+        except TransportError as error:
+            if error.code != "TOPIC_ALREADY_EXISTS":
+                raise
+            return False
+        self._await_partitions(topic, partitions, deadline)
+        return True
+
+    def alter_topic_config(self, topic: str, config: Mapping[str, str], timeout: float) -> None:
+        """See `lvq_kafka.ports.Log.alter_topic_config`."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=_settings(config))
+        self._ask(
+            lambda client, left: client.incremental_alter_configs([resource], request_timeout=left).values(),
+            f"change the settings of topic {topic!r}",
+            time.monotonic() + timeout,
+            topic=topic,
+        )
+
+    def add_partitions(self, topic: str, total: int, timeout: float) -> None:
+        """See `lvq_kafka.ports.Log.add_partitions`. Returns when the partitions can be used."""
+        deadline = time.monotonic() + timeout
+        self._ask(
+            lambda client, left: client.create_partitions([NewPartitions(topic, total)], request_timeout=left).values(),
+            f"raise the partitions of topic {topic!r} to {total}",
+            deadline,
+            topic=topic,
+        )
+        self._await_partitions(topic, total, deadline)
+
+    def delete_topic(self, topic: str, timeout: float) -> None:
+        """See `lvq_kafka.ports.Log.delete_topic`. Returns when the topic is gone for readers, too."""
+        deadline = time.monotonic() + timeout
+        self._ask(
+            lambda client, left: client.delete_topics([topic], request_timeout=left).values(),
+            f"delete topic {topic!r}",
+            deadline,
+            topic=topic,
+        )
+        while time.monotonic() < deadline:
+            try:
+                self._describe(topic, deadline)
+            except TopicNotFound:
+                return
+            time.sleep(0.02)
+
+    def brokers(self, timeout: float) -> list[int]:
+        """The ids of the brokers that the cluster has now."""
+        [cluster] = self._ask(
+            lambda client, left: [client.describe_cluster(request_timeout=left)],
+            "describe the cluster",
+            time.monotonic() + timeout,
+        )
+        return [node.id for node in cluster.nodes]
+
+    def alter_broker_config(self, config: Mapping[str, str], timeout: float) -> None:
+        """Set dynamic settings on each broker."""
+        deadline = time.monotonic() + timeout
+        resources = [
+            ConfigResource(ConfigResource.Type.BROKER, str(broker), incremental_configs=_settings(config))
+            for broker in self.brokers(timeout)
+        ]
+        self._ask(
+            lambda client, left: client.incremental_alter_configs(resources, request_timeout=left).values(),
+            "change the settings of the brokers",
+            deadline,
+        )
+
+    def _describe(self, topic: str, deadline: float) -> Any:
+        [found] = self._ask(
+            lambda client, left: client.describe_topics(TopicCollection([topic]), request_timeout=left).values(),
+            f"describe topic {topic!r}",
+            deadline,
+            topic=topic,
+        )
+        return found
+
+    def _await_partitions(self, topic: str, partitions: int, deadline: float) -> None:
+        """Wait until brokers know the partitions and their leaders answer: creation returns before that."""
+        while True:
+            try:
+                if len(self._describe(topic, deadline).partitions) >= partitions:
+                    self._offsets(topic, range(partitions), LATEST, deadline)
+                    return
+            except TopicNotFound:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
+
+    def offsets(self, topic: str, spec: OffsetSpec, timeout: float, *, stable: bool = False) -> dict[int, int]:
+        """Each partition's offset for a specification; -1 where there is none."""
+        deadline = time.monotonic() + timeout
+        partitions = range(len(self._describe(topic, deadline).partitions))
+        return self._offsets(topic, partitions, spec, deadline, stable=stable)
+
+    def _offsets(
+        self, topic: str, partitions: Iterable[int], spec: OffsetSpec, deadline: float, *, stable: bool = False
+    ) -> dict[int, int]:
+        wanted = [TopicPartition(topic, partition) for partition in partitions]
+        isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
+        answers = self._ask(
+            lambda client, left: client.list_offsets(
+                dict.fromkeys(wanted, spec), isolation_level=isolation, request_timeout=left
+            ).values(),
+            f"read the offsets of topic {topic!r}",
+            deadline,
+            topic=topic,
+            passing=TRANSIENT | {KafkaError._NOENT},
+        )
+        return {partition.partition: answer.offset for partition, answer in zip(wanted, answers, strict=True)}
+
+
+def _settings(config: Mapping[str, str]) -> list[ConfigEntry]:
+    return [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()]

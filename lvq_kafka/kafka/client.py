@@ -1,0 +1,206 @@
+"""How to reach a cluster: bootstrap servers and librdkafka properties, checked and kept secret."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka.properties import CONSUMER_ONLY, JAVA_NAMES, OWNED, PRODUCER_ONLY, is_secret
+
+__all__ = ["ClientConfig", "PropertyValue"]
+
+PropertyValue = str | int | float | bool | Callable[..., Any]
+"""A property as librdkafka takes it; callables for its callbacks (``oauth_cb``, ``stats_cb``, ``throttle_cb``)."""
+
+_ENVIRONMENT = {
+    "LVQ_BOOTSTRAP_SERVERS": "bootstrap.servers",
+    "LVQ_SECURITY_PROTOCOL": "security.protocol",
+    "LVQ_SASL_MECHANISM": "sasl.mechanism",
+    "LVQ_SASL_USERNAME": "sasl.username",
+    "LVQ_SASL_PASSWORD": "sasl.password",
+    "LVQ_SSL_CA_LOCATION": "ssl.ca.location",
+    "LVQ_SSL_KEY_PASSWORD": "ssl.key.password",
+}
+
+
+class ClientConfig:
+    """Bootstrap servers and client properties, the same for every client that a log opens. Immutable.
+
+    Properties are librdkafka's (``security.protocol``, ``sasl.username``, ``fetch.message.max.bytes`` …); each client
+    gets those that concern it. The few that the library's guarantees rest on are refused, and so are names that only
+    the Java client knows. Secrets never appear in the repr or in an error.
+
+    Raises:
+        ConfigError: no bootstrap servers, or a property that is refused; it says why, or what to use.
+    """
+
+    __slots__ = ("_properties",)
+
+    def __init__(self, bootstrap_servers: str, properties: Mapping[str, PropertyValue] | None = None) -> None:
+        given = dict(properties or {})
+        servers = ",".join(part.strip() for part in bootstrap_servers.split(",") if part.strip())
+        if not servers:
+            raise ConfigError(
+                "No bootstrap servers are given.",
+                options=["bootstrap.servers"],
+                hint="Name at least one broker, for example localhost:9092.",
+            )
+        also = given.pop("bootstrap.servers", None) or given.pop("metadata.broker.list", None)
+        if also is not None and also != servers:
+            raise ConfigError(
+                f"Bootstrap servers are given twice: {servers} and, as a property, {also}.",
+                options=["bootstrap_servers", "bootstrap.servers"],
+            )
+        for name in given:
+            _check(name)
+        self._properties: dict[str, PropertyValue] = {"bootstrap.servers": servers, **given}
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> ClientConfig:
+        """Read a properties file as Kafka's own tools take it (``name=value`` lines, ``#`` comments).
+
+        Raises:
+            ConfigError: the file cannot be read or a line is no property; names the line.
+        """
+        return cls._of(_read(Path(path), "path"), f"{os.fspath(path)} does not set bootstrap.servers.")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> ClientConfig:
+        """Read the environment.
+
+        ``LVQ_CONFIG`` names a properties file. Over it go ``LVQ_BOOTSTRAP_SERVERS``, ``LVQ_SECURITY_PROTOCOL``,
+        ``LVQ_SASL_MECHANISM``, ``LVQ_SASL_USERNAME``, ``LVQ_SASL_PASSWORD``, ``LVQ_SSL_CA_LOCATION`` and
+        ``LVQ_SSL_KEY_PASSWORD``. Any of them with ``_FILE`` behind it names a file that holds the value.
+
+        Raises:
+            ConfigError: nothing names bootstrap servers, a file cannot be read, or both forms of a variable are set.
+        """
+        environ = os.environ if environ is None else environ
+        properties = _read(Path(environ["LVQ_CONFIG"]), "LVQ_CONFIG") if environ.get("LVQ_CONFIG") else {}
+        for variable, name in _ENVIRONMENT.items():
+            in_file = f"{variable}_FILE"
+            if environ.get(variable) and environ.get(in_file):
+                raise ConfigError(f"{variable} and {in_file} are both set.", options=[variable, in_file])
+            if environ.get(in_file):
+                properties[name] = _text(Path(environ[in_file]), in_file).rstrip("\r\n")
+            elif environ.get(variable):
+                properties[name] = environ[variable]
+        return cls._of(properties, "Neither LVQ_BOOTSTRAP_SERVERS nor a file in LVQ_CONFIG names bootstrap servers.")
+
+    @classmethod
+    def _of(cls, properties: dict[str, str], missing: str) -> ClientConfig:
+        servers = properties.pop("bootstrap.servers", "")
+        if not servers:
+            raise ConfigError(missing, options=["bootstrap.servers"], hint="For example localhost:9092.")
+        return cls(servers, properties)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The servers, separated by commas."""
+        return str(self._properties["bootstrap.servers"])
+
+    @property
+    def properties(self) -> dict[str, PropertyValue]:
+        """A copy of all properties, secrets included."""
+        return dict(self._properties)
+
+    def for_consumer(self) -> dict[str, PropertyValue]:
+        """The properties that concern a consumer."""
+        return self._without(PRODUCER_ONLY)
+
+    def for_producer(self) -> dict[str, PropertyValue]:
+        """The properties that concern a producer."""
+        return self._without(CONSUMER_ONLY)
+
+    def for_admin(self) -> dict[str, PropertyValue]:
+        """The properties that concern an admin client."""
+        return self._without(CONSUMER_ONLY | PRODUCER_ONLY)
+
+    def _without(self, names: frozenset[str]) -> dict[str, PropertyValue]:
+        return {name: value for name, value in self._properties.items() if name not in names}
+
+    def __eq__(self, other: object) -> bool:
+        return self._properties == other._properties if isinstance(other, ClientConfig) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._properties.items()))
+
+    def __repr__(self) -> str:
+        shown = {name: "***" if is_secret(name) else value for name, value in self._properties.items()}
+        return f"ClientConfig({shown!r})"
+
+
+def _check(name: str) -> None:
+    if name in OWNED:
+        raise ConfigError(
+            f"{name} cannot be set: {OWNED[name]}.", options=[name], hint="Leave it out of the client's properties."
+        )
+    if name in JAVA_NAMES:
+        raise ConfigError(
+            f"{name} belongs to the Java client; this library uses librdkafka.", options=[name], hint=JAVA_NAMES[name]
+        )
+
+
+def _text(path: Path, option: str) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"Cannot read {path}: {reason}.", options=[option]) from None
+
+
+def _read(path: Path, option: str) -> dict[str, str]:
+    """Parse a Java properties file: the syntax that client files use, and an error for the rest.
+
+    No error shows a line's text: it may hold a secret.
+    """
+    properties: dict[str, str] = {}
+    for number, line in _logical_lines(_text(path, option)):
+        name, separator, value = line.partition("=")
+        name = name.strip()
+        if not separator or not name or any(character.isspace() or character in ":\\" for character in name):
+            raise ConfigError(
+                f"{path}, line {number} is not of the form name=value.", hint="A comment starts with # or !."
+            )
+        if name in properties:
+            raise ConfigError(f"{path}, line {number} sets {name} a second time.", options=[name])
+        try:
+            properties[name] = _ESCAPE.sub(_unescaped, value.lstrip())
+        except KeyError:
+            raise ConfigError(
+                f"{path}, line {number} has a backslash before a character that it does not escape.",
+                options=[name],
+                hint="Write a backslash as \\\\.",
+            ) from None
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers, without comments and blank ones; a backslash at the end joins the next line."""
+    start, joined = 0, ""
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.lstrip()
+        if not joined:
+            if not line or line[0] in "#!":
+                continue
+            start = number
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            joined += line[:-1]
+            continue
+        yield start, joined + line
+        joined = ""
+    if joined:
+        yield start, joined
+
+
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"} | {character: character for character in "\\=:#! \"'"}
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    code = escape[1]
+    return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPED[code]

@@ -1,0 +1,150 @@
+"""Opening clients: quiet ones, that say why they cannot connect."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from lvq_kafka.errors import ConfigError, LVQError
+from lvq_kafka.kafka.client import ClientConfig, PropertyValue
+from lvq_kafka.kafka.errors import NO_TOPIC, REFUSED, UNAUTHORIZED, UNREACHABLE, kafka_error, translate
+from lvq_kafka.kafka.properties import COMMON, CONSUMER_ONLY, PRODUCER_ONLY, is_secret
+
+__all__ = ["Health", "open_admin", "open_consumer", "open_producer"]
+
+Client = TypeVar("Client", Consumer, Producer, AdminClient)
+
+
+class _Repeats(logging.Filter):
+    """Lets the same line through once in ten seconds: a client without a broker says it twenty times a second."""
+
+    def __init__(self, interval: float = 10.0) -> None:
+        super().__init__()
+        self._interval = interval
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        line = re.sub(r"rdkafka#\S+|\(after [^)]*\)", "", record.getMessage())
+        now = time.monotonic()
+        if now - self._last.get(line, -self._interval) < self._interval:
+            return False
+        if len(self._last) >= 100:
+            self._last.clear()
+        self._last[line] = now
+        return True
+
+
+_logger = logging.getLogger("lvq_kafka.client")
+_logger.addHandler(logging.NullHandler())  # without a handler Python itself would write to stderr
+_logger.addFilter(_Repeats())
+
+
+class Health:
+    """What a client reports on its own account, outside of any call: the client's ``error_cb``.
+
+    A call that meets a closed door only says that it timed out. The reason comes here, and so does the news that a
+    topic is gone from under a consumer.
+    """
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._refusal: KafkaError | None = None
+        self._outage: KafkaError | None = None
+        self._news: KafkaError | None = None
+        self._detail = ""
+
+    def report(self, error: KafkaError) -> None:
+        """Take note of an error."""
+        code = error.code()
+        if code in REFUSED:
+            self._refusal = error
+        elif code == KafkaError._ALL_BROKERS_DOWN:
+            self._outage = self._news = error
+        elif code in NO_TOPIC or code in UNAUTHORIZED or error.fatal():
+            self._news = error
+        elif code != KafkaError._UNKNOWN_PARTITION:  # a partition that was just added; the client finds it by itself
+            self._detail = error.str()
+
+    def recovered(self) -> None:
+        """A broker has answered: what was said of connections before is history."""
+        self._refusal = self._outage = None
+        self._detail = ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether no broker is left and at least one has refused us: waiting will not help."""
+        return self._refusal is not None and self._outage is not None
+
+    def take_news(self) -> KafkaError | None:
+        """What a consumer has to hear of, each report once: all brokers are gone, or its topic is."""
+        news, self._news = self._news, None
+        return news
+
+    def explain(self, error: KafkaError, doing: str, *, topic: str | None = None) -> LVQError:
+        """The library's error for a client's error, with the reason that was reported here."""
+        if self._refusal is not None and error.code() in UNREACHABLE:
+            error = self._refusal
+        return translate(error, doing, topic=topic, servers=self._servers, detail=self._detail)
+
+
+def open_consumer(
+    config: ClientConfig, health: Health, owned: Mapping[str, Any], defaults: Mapping[str, PropertyValue] | None = None
+) -> Consumer:
+    """A consumer: ``defaults`` below the user's properties, ``owned`` above.
+
+    Raises:
+        ConfigError: librdkafka refuses a property.
+    """
+    return _open(Consumer, {**(defaults or {}), **config.for_consumer(), **owned}, health)
+
+
+def open_producer(
+    config: ClientConfig, health: Health, owned: Mapping[str, Any], defaults: Mapping[str, PropertyValue] | None = None
+) -> Producer:
+    """A producer: ``defaults`` below the user's properties, ``owned`` above.
+
+    Raises:
+        ConfigError: librdkafka refuses a property.
+    """
+    return _open(Producer, {**(defaults or {}), **config.for_producer(), **owned}, health)
+
+
+def open_admin(config: ClientConfig, health: Health) -> AdminClient:
+    """An admin client. Its log and its errors come out when it is polled.
+
+    Raises:
+        ConfigError: librdkafka refuses a property.
+    """
+    return _open(AdminClient, config.for_admin(), health)
+
+
+def _open(kind: Callable[..., Client], properties: dict[str, Any], health: Health) -> Client:
+    try:
+        return kind({"log.connection.close": False, **properties, "error_cb": health.report}, logger=_logger)
+    except KafkaException as exception:
+        error = kafka_error(exception)
+        raise _config_error(str(exception) if error is None else error.str(), properties) from None
+    except (TypeError, ValueError) as exception:
+        raise _config_error(str(exception), properties) from None
+
+
+def _config_error(reason: str, properties: Mapping[str, Any]) -> ConfigError:
+    culprits = [name for name in properties if f'"{name}"' in reason or name in reason.split()]
+    near = []
+    if culprits and "No such configuration property" in reason:
+        near = difflib.get_close_matches(culprits[0], COMMON | CONSUMER_ONLY | PRODUCER_ONLY, 1)
+    for name, value in properties.items():
+        if is_secret(name) and value:
+            reason = reason.replace(str(value), "***")
+    return ConfigError(
+        f"The Kafka client refuses its properties: {reason.rstrip('.')}.",
+        options=culprits,
+        hint=f"Did you mean {near[0]}?" if near else "",
+    )

@@ -1,0 +1,230 @@
+"""Delivery reports: who polls the client for them.
+
+The client reports a delivery only inside its own ``poll``, and takes Python's lock anew for each report. A thread that
+polls while another one sends therefore slows both down (measured: to half the rate). So there are two pollers, which
+keep out of each other's way. The background thread polls, so that nobody has to call ``poll`` or ``flush`` to learn of
+an outcome. When a sender is busy, it only keeps the time, and says when a poll is `due`: the next send does it.
+Callbacks always run on the background thread: never inside a send, whose caller may hold a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from lvq_kafka.errors import StateError, TransportError
+from lvq_kafka.kafka.errors import kafka_error
+from lvq_kafka.kafka.receipt import KafkaReceipt
+from lvq_kafka.ports import Receipt
+
+__all__ = ["Deliveries"]
+
+_logger = logging.getLogger("lvq_kafka.producer")
+
+_IDLE = 0.5  # seconds between polls with nothing under way: for the client's log, its errors and token refreshes
+_POLL = 0.05  # seconds a poll waits for a report; one that comes ends it at once
+_CROWD = 100  # records under way from which a sender counts as busy
+_TICK = 0.005  # seconds between the polls of a busy sender; when it lets one pass, the background thread takes over
+_KEPT_FAILURES = 1000  # a single one already makes flush and close raise; a broken cluster must not fill the memory
+
+_Watcher = threading.Event | Callable[[Receipt], object]
+
+
+class Deliveries:
+    """The delivery reports of one client.
+
+    Args:
+        client: the producer that makes them.
+        describe: makes the library's error of a failed delivery.
+    """
+
+    def __init__(self, client: Producer, describe: Callable[[KafkaError, Message], TransportError]) -> None:
+        self.receipt: type[KafkaReceipt] = type("KafkaReceipt", (KafkaReceipt,), {"__slots__": (), "_deliveries": self})
+        """Makes the receipt of one append."""
+        self.parked = False
+        """Whether the background thread waits for `wake`, since nothing was under way."""
+        self.due = False
+        """Whether the next send shall `poll`. One that does so shows that somebody sends."""
+        self.fatal: KafkaError | None = None
+        """What has put the client past use."""
+        self.watchers: dict[KafkaReceipt, list[_Watcher]] = {}
+        """Who wants to know of an outcome."""
+        self._client = client
+        self._describe = describe
+        self._lock = threading.Lock()
+        self._failures: dict[KafkaReceipt, TransportError] = {}
+        self._callbacks: deque[tuple[Callable[[Receipt], object], Receipt]] = deque()
+        self._nudge = threading.Event()
+        self._quiet = threading.Condition()
+        self._flushing = 0
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="lvq-kafka-deliveries", daemon=True)
+        self._thread.start()
+
+    # ------------------------------------------------------------ for senders and those who wait
+
+    def poll(self, timeout: float) -> None:
+        """Poll on the thread that sends."""
+        self.due = False
+        self._poll_client(timeout)
+
+    def wake(self) -> None:
+        """Make the background thread poll, whatever it does."""
+        self._nudge.set()
+
+    def wait_for(self, receipt: KafkaReceipt, timeout: float | None) -> None:
+        """Wait until a receipt is decided.
+
+        Raises:
+            TimeoutError: it is not.
+        """
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        event = threading.Event()
+        if not self.watch(receipt, event):
+            return
+        self.wake()
+        while not self._wait(event, min(1.0, deadline - time.monotonic())):
+            if (self._stopping or not len(self._client)) and not receipt.done():
+                # An interrupt (Ctrl-C) hit its very report, or it was sent while another thread closed the producer.
+                receipt.lost(TransportError("The outcome of a send was lost.", code="_DESTROY", retriable=True))
+                return
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"The message was neither stored nor refused within {timeout:g} s.")
+
+    def _wait(self, event: threading.Event, timeout: float) -> bool:
+        if threading.current_thread() is self._thread:  # in a callback: nobody else would poll
+            self._poll_client(min(_POLL, max(0.0, timeout)))
+            return event.is_set()
+        return event.wait(timeout)
+
+    def drain(self, timeout: float | None) -> int:
+        """Wait until every append is decided and every callback has returned; return how many are undecided.
+
+        Raises:
+            StateError: this is a callback.
+        """
+        if threading.current_thread() is self._thread:
+            raise StateError("A callback cannot flush or close.", hint="Do it on the thread that sends.")
+        with self._quiet:
+            self._flushing += 1
+            self.wake()
+            try:
+                self._quiet.wait_for(self._done, timeout)
+            finally:
+                self._flushing -= 1
+        return len(self._client)
+
+    def stop(self) -> None:
+        """End the background thread and let go of the client. All appends are decided."""
+        self._stopping = True
+        self.wake()
+        self._thread.join()
+        self.due = False
+        del self._client
+
+    # ------------------------------------------------------------ for receipts
+
+    def failed(self, receipt: KafkaReceipt, error: KafkaError, message: Message) -> TransportError:
+        """Keep a failure until somebody takes notice of it."""
+        failure = self._describe(error, message)
+        if len(self._failures) < _KEPT_FAILURES:
+            self._failures[receipt] = failure
+        return failure
+
+    def noticed(self, receipt: KafkaReceipt) -> None:
+        """Somebody has seen this failure."""
+        self._failures.pop(receipt, None)
+
+    def take_failures(self) -> list[TransportError]:
+        """The failures that nobody has seen, each once."""
+        failures, self._failures = self._failures, {}
+        return list(failures.values())
+
+    def watch(self, receipt: KafkaReceipt, watcher: _Watcher) -> bool:
+        """Register for an outcome; False when it is known already."""
+        with self._lock:
+            if receipt.done():
+                return False
+            self.watchers.setdefault(receipt, []).append(watcher)
+        if receipt.done():  # decided in between, by a thread that may have seen nobody watching
+            self.tell(receipt)
+        return True
+
+    def tell(self, receipt: KafkaReceipt) -> None:
+        """Tell those who watch a receipt, each once: waiting threads at once, callbacks on the background thread."""
+        if receipt not in self.watchers:
+            return
+        with self._lock:
+            watchers = self.watchers.pop(receipt, ())
+        for watcher in watchers:
+            if isinstance(watcher, threading.Event):
+                watcher.set()
+            else:
+                self._callbacks.append((watcher, receipt))
+
+    # ------------------------------------------------------------ the background thread
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._rest()
+            self._serve()
+
+    def _rest(self) -> None:
+        self.parked = True
+        if self._done():  # asked after parking: an append looks at `parked` after it has handed over
+            self._nudge.wait(_IDLE)
+        self.parked = False
+        self._nudge.clear()
+
+    def _serve(self) -> None:
+        while not (self._stopping or self._done()):
+            self.due = True
+            self._poll(_POLL if len(self._client) else 0)
+            if not self.due and len(self._client) >= _CROWD:
+                self._stand_by()
+        self._poll(0)
+
+    def _done(self) -> bool:
+        return not len(self._client) and not self._callbacks
+
+    def _poll_client(self, timeout: float) -> None:
+        try:
+            self._client.poll(timeout)
+        except KafkaException as exception:
+            # A fatal error (fenced off, sequence lost), which the client raises here instead of calling error_cb. From
+            # now on every other call raises it too; they know what they were doing, so it is for them to say it.
+            self.fatal = kafka_error(exception)
+
+    def _poll(self, timeout: float) -> None:
+        try:
+            self._poll_client(timeout)
+        except Exception:
+            _logger.exception("A callback of the Kafka client failed.")
+        self._call_back()
+        if self._flushing and self._done():
+            with self._quiet:
+                self._quiet.notify_all()
+
+    def _stand_by(self) -> None:
+        """Leave the polling to the senders, until none of them does it or somebody waits for a receipt."""
+        while not self.due and not self._nudge.is_set():
+            self.due = True
+            self._nudge.wait(_TICK)
+            self._call_back()
+        self._nudge.clear()
+
+    def _call_back(self) -> None:
+        while self._callbacks:
+            callback, receipt = self._callbacks[0]
+            try:
+                callback(receipt)
+            except Exception:
+                _logger.exception("A callback of a receipt failed.")
+            with contextlib.suppress(IndexError):
+                self._callbacks.popleft()  # only now: until it has returned, a flush waits for it

@@ -1,0 +1,160 @@
+"""From the client's errors to the library's."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from lvq_kafka.errors import (
+    AuthenticationFailed,
+    BrokerUnavailable,
+    ConfigError,
+    DataLoss,
+    LVQError,
+    MessageTooLarge,
+    TopicNotFound,
+    TransportError,
+    Unauthorized,
+)
+
+__all__ = ["NO_TOPIC", "REFUSED", "TRANSIENT", "UNAUTHORIZED", "UNREACHABLE", "kafka_error", "translate"]
+
+REFUSED = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.ILLEGAL_SASL_STATE,
+    }
+)
+"""The broker, or our own check of its certificate, refuses the connection."""
+
+UNREACHABLE = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._WAIT_COORD,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+"""No broker answers."""
+
+TRANSIENT = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""The cluster answers, and is busy with something that passes. The client often does not call these retriable."""
+
+UNAUTHORIZED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""The broker knows the user and says no."""
+
+NO_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
+"""The topic does not exist."""
+
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_OUT_OF_RANGE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
+_BAD_REQUEST = frozenset(
+    {
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_REPLICA_ASSIGNMENT,
+        KafkaError.INVALID_REQUEST,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_GROUP_ID,
+        KafkaError._INVALID_ARG,
+    }
+)
+
+
+def kafka_error(error: BaseException) -> KafkaError | None:
+    """The client's error inside an exception, if it is one of the client's."""
+    if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
+        return error.args[0]
+    return None
+
+
+def translate(
+    error: KafkaError, doing: str, *, topic: str | None = None, servers: str = "", detail: str = ""
+) -> LVQError:
+    """The library's error for a client's error.
+
+    ``doing`` completes "Cannot …" (``"describe topic 'prices'"``). ``detail`` is what the client said about its
+    connections; it often knows more than the call that failed.
+    """
+    code, name = error.code(), error.name()
+    reason = _sentence(error.str())
+    what = f"Cannot {doing}: {reason}"
+    if code in REFUSED:
+        return AuthenticationFailed(what, code=name, hint=_refusal_hint(code))
+    if code in UNAUTHORIZED:
+        return Unauthorized(what, code=name, hint="Ask for an ACL that allows it, or use another user.")
+    if code in NO_TOPIC and topic is not None:
+        return TopicNotFound(
+            f"Cannot {doing}: there is no such topic, or this user may not see it.",
+            topic=topic,
+            hint="Declare the queue first, or check the name and the cluster.",
+        )
+    if code in UNREACHABLE:
+        where = f" No answer from {servers}." if servers else ""
+        said = f" The client says: {_sentence(detail)}" if detail else f" {reason}"
+        return BrokerUnavailable(
+            f"Cannot {doing}.{where}{said}",
+            code=name,
+            retriable=True,
+            hint="Check that the broker runs, that host and port are right, and that security.protocol fits its port.",
+        )
+    if code in _TOO_LARGE:
+        hint = "Send less, or raise the topic's max.message.bytes and the client's message.max.bytes."
+        return MessageTooLarge(what, code=name, hint=hint)
+    if code in _OUT_OF_RANGE:
+        return DataLoss(what, hint="Start again from the beginning of the log.")
+    if code in _BAD_REQUEST:
+        return ConfigError(what)
+    return TransportError(what, code=name, retriable=error.retriable() or code in TRANSIENT)
+
+
+def _refusal_hint(code: int) -> str:
+    if code == KafkaError._SSL:
+        return "Check ssl.ca.location, the certificate's host names, and that security.protocol fits the port."
+    return "Check sasl.username, sasl.password and sasl.mechanism."
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,0 +1,180 @@
+"""What consumer groups have committed, seen and set from outside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from threading import Lock
+from typing import TypeVar
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+from lvq_kafka.errors import Closed, TopicNotFound, TransportError
+from lvq_kafka.kafka.admin import KafkaAdmin
+from lvq_kafka.kafka.client import ClientConfig
+from lvq_kafka.kafka.connect import Health, open_consumer
+from lvq_kafka.kafka.errors import TRANSIENT, UNREACHABLE, kafka_error
+from lvq_kafka.kafka.questions import Questions
+from lvq_kafka.kafka.reader import READ_RULES
+from lvq_kafka.ports import Commit
+
+__all__ = ["KafkaGroups", "commit_of"]
+
+T = TypeVar("T")
+GroupOffsets = Future[ConsumerGroupTopicPartitions]
+
+_PAUSE = 0.02  # seconds
+_SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
+
+
+class KafkaGroups:
+    """The group part of `lvq_kafka.kafka.KafkaLog`; its methods are those of `lvq_kafka.ports.Log`.
+
+    Commits are read by a consumer that never joins, because librdkafka's admin call for it (up to 2.16.0 at least)
+    ends the process with a segmentation fault when the coordinator moves or is still loading. The consumer of the
+    group that was asked about last is kept: to open one and to find the coordinator takes much longer than to ask.
+    """
+
+    def __init__(self, config: ClientConfig, questions: Questions, admin: KafkaAdmin) -> None:
+        self._config = config
+        self._ask = questions.ask
+        self._admin = admin
+        self._lock = Lock()
+        self._asked_last: tuple[str, Consumer, Health] | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        with self._lock:
+            self._closed = True
+            self._forget()
+
+    def committed(self, group: str, topic: str, timeout: float) -> dict[int, Commit]:
+        """See `lvq_kafka.ports.Log.committed`."""
+        deadline = time.monotonic() + timeout
+        try:
+            partitions = self._admin.describe_topic(topic, timeout).partitions
+        except TopicNotFound:
+            return {}
+        asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+        found = self._ask_consumer(
+            group,
+            lambda consumer, left: _without_errors(consumer.committed(asked, left)),
+            f"read the commits of group {group!r}",
+            deadline,
+        )
+        return {partition.partition: commit_of(partition) for partition in found if partition.offset >= 0}
+
+    def commit(self, group: str, topic: str, commits: Mapping[int, Commit], timeout: float) -> None:
+        """See `lvq_kafka.ports.Log.commit`. Reads back what it wrote."""
+        deadline = time.monotonic() + timeout
+        asked = [TopicPartition(topic, p, commit.offset, commit.metadata) for p, commit in commits.items()]
+        request = [ConsumerGroupTopicPartitions(group, asked)]
+        self._ask(
+            lambda client, left: map(
+                _each_partition, client.alter_consumer_group_offsets(request, request_timeout=left).values()
+            ),
+            f"commit for group {group!r} in topic {topic!r}",
+            deadline,
+            topic=topic,
+        )
+        stored = self.committed(group, topic, max(0.1, deadline - time.monotonic()))
+        lost = sorted(partition for partition, commit in commits.items() if stored.get(partition) != commit)
+        if lost:
+            raise TransportError(
+                f"Group {group!r} does not hold what was committed for partitions {lost} of topic {topic!r}.",
+                code="_STATE",
+                retriable=True,
+                hint="Something else commits for this group at the same time.",
+            )
+
+    def delete_group(self, group: str, timeout: float) -> bool:
+        """See `lvq_kafka.ports.Log.delete_group`."""
+        try:
+            self._ask(
+                lambda client, left: client.delete_consumer_groups([group], request_timeout=left).values(),
+                f"delete group {group!r}",
+                time.monotonic() + timeout,
+            )
+        except TransportError as error:
+            if error.code != "GROUP_ID_NOT_FOUND":
+                raise
+            return False
+        return True
+
+    # ------------------------------------------------------------ the consumer that asks
+
+    def _ask_consumer(self, group: str, call: Callable[[Consumer, float], T], doing: str, deadline: float) -> T:
+        """The answer to a call, which is made again while it fails in a way that passes and there is time."""
+        with self._lock:
+            consumer, health = self._consumer_of(group)
+            while True:
+                left = deadline - time.monotonic()
+                try:
+                    answer = call(consumer, max(0.1, min(left, _SLICE)))
+                except KafkaException as exception:
+                    error = kafka_error(exception)
+                    if error is None:
+                        raise
+                    told = consumer.poll(0)  # the call only says that nothing came; what the client has seen comes here
+                    error = (told.error() if told is not None else None) or error
+                    if error.code() not in TRANSIENT | UNREACHABLE or health.refused or left <= _PAUSE:
+                        raise health.explain(error, doing) from exception
+                    time.sleep(_PAUSE)
+                else:
+                    health.recovered()
+                    return answer
+
+    def _consumer_of(self, group: str) -> tuple[Consumer, Health]:
+        if self._closed:
+            raise Closed("The log is closed.")
+        if self._asked_last is None or self._asked_last[0] != group:
+            self._forget()
+            health = Health(self._config.bootstrap_servers)
+            consumer = open_consumer(self._config, health, {**READ_RULES, "group.id": group})
+            self._asked_last = (group, consumer, health)
+        return self._asked_last[1:]
+
+    def _forget(self) -> None:
+        if self._asked_last is not None:
+            self._asked_last[1].close()
+            self._asked_last = None
+
+
+def commit_of(partition: TopicPartition) -> Commit:
+    """The commit in one of the client's partitions.
+
+    This client reads metadata that another kind of client wrote (without a NUL) past its end. A reader of metadata
+    must not mind what follows; where that is no text, the text before it is returned.
+    """
+    try:
+        metadata = partition.metadata or ""
+    except UnicodeDecodeError as error:
+        metadata = error.object[: error.start].decode("utf-8")
+    return Commit(partition.offset, metadata)
+
+
+def _without_errors(partitions: list[TopicPartition]) -> list[TopicPartition]:
+    for partition in partitions:
+        if partition.error is not None:
+            raise KafkaException(partition.error)
+    return partitions
+
+
+def _each_partition(future: GroupOffsets) -> GroupOffsets:
+    """A future that fails where one partition of the answer has failed; the client's own does not."""
+    checked: GroupOffsets = Future()
+
+    def check(done: GroupOffsets) -> None:
+        exception = done.exception()
+        if exception is None:
+            errors = [partition.error for partition in done.result().topic_partitions or () if partition.error]
+            exception = KafkaException(errors[0]) if errors else None
+        if exception is None:
+            checked.set_result(done.result())
+        else:
+            checked.set_exception(exception)
+
+    future.add_done_callback(check)
+    return checked

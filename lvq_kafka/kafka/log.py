@@ -1,0 +1,138 @@
+"""The Kafka adapter: a cluster as the library's drivers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lvq_kafka.kafka.admin import EARLIEST, LATEST, KafkaAdmin, at
+from lvq_kafka.kafka.client import ClientConfig
+from lvq_kafka.kafka.groups import KafkaGroups
+from lvq_kafka.kafka.questions import Questions
+from lvq_kafka.kafka.reader import KafkaReader
+from lvq_kafka.ports import Commit, GroupListener, GroupMember, LogReader, LogWriter, TopicDescription
+
+__all__ = ["KafkaLog"]
+
+
+class KafkaLog:
+    """A Kafka cluster, as `lvq_kafka.ports.Log` describes it. Thread-safe.
+
+    Opens one admin client for questions; readers, members and writers have connections of their own.
+
+    Raises:
+        ConfigError: the client refuses its properties. Whether a broker answers shows in the first call.
+    """
+
+    def __init__(self, config: ClientConfig | str) -> None:
+        self.config = ClientConfig(config) if isinstance(config, str) else config
+        self._questions = Questions(self.config)
+        self._admin = KafkaAdmin(self._questions)
+        self._groups = KafkaGroups(self.config, self._questions, self._admin)
+
+    def __repr__(self) -> str:
+        return f"KafkaLog({self.config.bootstrap_servers!r})"
+
+    def describe_topic(self, topic: str, *, timeout: float = 10.0) -> TopicDescription:
+        """See `lvq_kafka.ports.Log.describe_topic`."""
+        return self._admin.describe_topic(topic, timeout)
+
+    def topic_config(self, topic: str, *, timeout: float = 10.0) -> dict[str, str]:
+        """See `lvq_kafka.ports.Log.topic_config`."""
+        return self._admin.topic_config(topic, timeout)
+
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int,
+        replication_factor: int | None = None,
+        config: Mapping[str, str],
+        timeout: float = 10.0,
+    ) -> bool:
+        """See `lvq_kafka.ports.Log.create_topic`. Returns when the topic can be used.
+
+        Raises:
+            ConfigError: the cluster refuses a setting, the partition count or the replication factor.
+        """
+        return self._admin.create_topic(topic, partitions, replication_factor, config, timeout)
+
+    def alter_topic_config(self, topic: str, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
+        """See `lvq_kafka.ports.Log.alter_topic_config`.
+
+        Raises:
+            ConfigError: the cluster refuses a setting.
+        """
+        self._admin.alter_topic_config(topic, config, timeout)
+
+    def add_partitions(self, topic: str, total: int, *, timeout: float = 10.0) -> None:
+        """See `lvq_kafka.ports.Log.add_partitions`. Returns when the partitions can be used.
+
+        Raises:
+            ConfigError: the topic has as many partitions already.
+        """
+        self._admin.add_partitions(topic, total, timeout)
+
+    def delete_topic(self, topic: str, *, timeout: float = 10.0) -> None:
+        """See `lvq_kafka.ports.Log.delete_topic`. Returns when the topic is gone for readers, too."""
+        self._admin.delete_topic(topic, timeout)
+
+    def broker_count(self, *, timeout: float = 10.0) -> int:
+        """See `lvq_kafka.ports.Log.broker_count`."""
+        return len(self._admin.brokers(timeout))
+
+    def alter_broker_config(self, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
+        """Set dynamic settings on each broker, beyond what `lvq_kafka.ports.Log` asks of a cluster.
+
+        Raises:
+            ConfigError: the cluster refuses a setting.
+        """
+        self._admin.alter_broker_config(config, timeout)
+
+    def start_offsets(self, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
+        """See `lvq_kafka.ports.Log.start_offsets`."""
+        return self._admin.offsets(topic, EARLIEST, timeout)
+
+    def end_offsets(self, topic: str, *, stable: bool = False, timeout: float = 10.0) -> dict[int, int]:
+        """See `lvq_kafka.ports.Log.end_offsets`."""
+        return self._admin.offsets(topic, LATEST, timeout, stable=stable)
+
+    def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
+        """See `lvq_kafka.ports.Log.offsets_at`."""
+        found = self._admin.offsets(topic, at(timestamp), timeout)
+        if min(found.values()) < 0:
+            ends = self.end_offsets(topic, timeout=timeout)
+            found = {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
+        return found
+
+    def committed(self, group: str, topic: str, *, timeout: float = 10.0) -> dict[int, Commit]:
+        """See `lvq_kafka.ports.Log.committed`."""
+        return self._groups.committed(group, topic, timeout)
+
+    def commit(self, group: str, topic: str, commits: Mapping[int, Commit], *, timeout: float = 10.0) -> None:
+        """See `lvq_kafka.ports.Log.commit`."""
+        self._groups.commit(group, topic, commits, timeout)
+
+    def delete_group(self, group: str, *, timeout: float = 10.0) -> bool:
+        """See `lvq_kafka.ports.Log.delete_group`."""
+        return self._groups.delete_group(group, timeout)
+
+    def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
+        """See `lvq_kafka.ports.Log.reader`."""
+        return KafkaReader(self.config, topic, positions)
+
+    def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
+        """See `lvq_kafka.ports.Log.member`."""
+        from lvq_kafka.kafka.member import KafkaMember
+
+        return KafkaMember(self.config, group, topic, listener)
+
+    def writer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> LogWriter:
+        """See `lvq_kafka.ports.Log.writer`."""
+        from lvq_kafka.kafka.writer import KafkaWriter
+
+        return KafkaWriter(self.config, transactional_id=transactional_id, max_block=max_block)
+
+    def close(self) -> None:
+        """See `lvq_kafka.ports.Log.close`."""
+        self._groups.close()
+        self._questions.close()

@@ -1,0 +1,205 @@
+"""Members of consumer groups: partitions that come and go, read from explicit positions, committed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.errors import Closed, LVQError, TransportError
+from lvq_kafka.kafka.client import ClientConfig, PropertyValue
+from lvq_kafka.kafka.connect import Health, open_consumer
+from lvq_kafka.kafka.errors import kafka_error
+from lvq_kafka.kafka.groups import commit_of
+from lvq_kafka.kafka.reader import FETCH_DEFAULTS, READ_RULES, MessagePump
+from lvq_kafka.ports import Commit, GroupListener
+from lvq_kafka.retrying import patiently
+
+__all__ = ["KafkaMember"]
+
+_CLASSIC_DEFAULTS: Mapping[str, PropertyValue] = {
+    # A member that died holds its messages for as long as its session lasts. The client heartbeats from a thread of
+    # its own, so neither slow work nor a busy interpreter can end it.
+    "session.timeout.ms": 10_000,
+    "heartbeat.interval.ms": 500,  # also the time after which a member learns that another one has come
+}
+_COMMITTED_TIMEOUT = 5.0  # seconds for one question
+_PATIENCE = 30.0  # seconds over all attempts
+
+
+class KafkaMember:
+    """A member of a consumer group. See `lvq_kafka.ports.GroupMember`.
+
+    What is assigned is kept here, by the callbacks, and nothing else is ever committed: a broker accepts commits of a
+    member for partitions that it lost long ago, as long as it is a member again.
+
+    Runs on the classic protocol with the cooperative-sticky assignor, or on the new one where the client's property
+    ``group.protocol`` says ``consumer``. In both, partitions that a member keeps are read on without a break.
+    """
+
+    def __init__(self, config: ClientConfig, group: str, topic: str, listener: GroupListener) -> None:
+        self._group = group
+        self._topic = topic
+        self._listener = listener
+        self._owned: set[int] = set()
+        self._failure: Exception | None = None
+        self._health = Health(config.bootstrap_servers)
+        owned: dict[str, Any] = {**READ_RULES, "group.id": group}
+        defaults = dict(FETCH_DEFAULTS)
+        if config.for_consumer().get("group.protocol", "classic") == "classic":
+            owned["partition.assignment.strategy"] = "cooperative-sticky"
+            defaults |= _CLASSIC_DEFAULTS
+        self._consumer: Consumer | None = open_consumer(config, self._health, owned, defaults)
+        self._pump = MessagePump(self._consumer, topic, self._health)
+        self._asking(
+            f"subscribe to topic {topic!r}",
+            lambda client: client.subscribe(
+                [topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            ),
+        )
+
+    def poll(self, timeout: float) -> Fetch:
+        """See `lvq_kafka.ports.GroupMember.poll`."""
+        self._open()
+        try:
+            fetch = self._pump.poll(timeout)
+        except LVQError:
+            self._raise_failure()
+            raise
+        self._raise_failure()
+        if self._owned.issuperset(fetch.positions):
+            return fetch
+        # A partition can go after the client gave out its records, in the same call.
+        batch = RecordBatch.of(record for record in fetch.batch if record.partition in self._owned)
+        return Fetch(batch, {p: position for p, position in fetch.positions.items() if p in self._owned})
+
+    def commit(self, commits: Mapping[int, Commit]) -> None:
+        """See `lvq_kafka.ports.GroupMember.commit`."""
+        offsets = self._positions(commits)
+        stored = self._asking(
+            f"commit for group {self._group!r}", lambda client: client.commit(offsets=offsets, asynchronous=False)
+        )
+        for partition in stored or ():
+            if partition.error is not None:
+                raise self._explain(partition.error, f"commit for group {self._group!r}")
+
+    def transaction_offsets(self, commits: Mapping[int, Commit]) -> tuple[list[TopicPartition], object]:
+        """What a producer needs to make these commits part of its transaction: positions and this member's identity.
+
+        Raises:
+            TransportError: a partition is not assigned. The broker would take the commit all the same.
+        """
+        return self._positions(commits), self._open().consumer_group_metadata()
+
+    def pause(self, partitions: Sequence[int]) -> None:
+        """See `lvq_kafka.ports.GroupMember.pause`."""
+        self._asking("pause", lambda client: client.pause(self._topic_partitions(partitions)))
+
+    def resume(self, partitions: Sequence[int]) -> None:
+        """See `lvq_kafka.ports.GroupMember.resume`."""
+        self._asking("resume", lambda client: client.resume(self._topic_partitions(partitions)))
+
+    def close(self) -> None:
+        """See `lvq_kafka.ports.GroupMember.close`."""
+        if self._consumer is None:
+            return
+        try:
+            if self._owned:
+                self._revoke(self._owned)
+        finally:
+            consumer, self._consumer = self._consumer, None
+            consumer.close()
+
+    # ------------------------------------------------------------ callbacks, inside poll
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._guard(lambda: self._assign(consumer, [partition.partition for partition in partitions]))
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._guard(lambda: self._revoke({partition.partition for partition in partitions}))
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._guard(lambda: self._lose({partition.partition for partition in partitions}))
+
+    def _guard(self, step: Callable[[], None]) -> None:
+        """Keep an error for `poll` to raise: the client has to be let finish what it is in the middle of."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001  # the listener's errors are not ours to choose from
+            self._failure = self._failure or error
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _assign(self, consumer: Consumer, partitions: list[int]) -> None:
+        if not partitions:  # the new protocol says so, too, that nothing came
+            return
+        found = patiently(
+            lambda: self._asking(
+                f"read the commits of group {self._group!r}",
+                lambda client: client.committed(self._topic_partitions(partitions), _COMMITTED_TIMEOUT),
+            ),
+            _PATIENCE,
+        )
+        for partition in found:
+            if partition.error is not None:
+                raise self._explain(partition.error, f"read the commits of group {self._group!r}")
+        commits = {partition.partition: commit_of(partition) for partition in found if partition.offset >= 0}
+        starts = self._listener.assigned(partitions, commits)
+        consumer.incremental_assign([TopicPartition(self._topic, p, start) for p, start in starts.items()])
+        self._owned.update(starts)
+        self._pump.mend(starts)
+
+    def _revoke(self, partitions: Collection[int]) -> None:
+        going = sorted(self._owned.intersection(partitions))
+        try:
+            if going:
+                self._listener.revoked(going)
+        finally:
+            self._owned.difference_update(going)
+
+    def _lose(self, partitions: Collection[int]) -> None:
+        gone = sorted(self._owned.intersection(partitions))
+        self._owned.difference_update(gone)
+        if gone:
+            self._listener.lost(gone)
+
+    # ------------------------------------------------------------ inside
+
+    def _positions(self, commits: Mapping[int, Commit]) -> list[TopicPartition]:
+        foreign = sorted(set(commits) - self._owned)
+        if foreign or not self._open().memberid():
+            raise TransportError(
+                f"This member of group {self._group!r} does not hold partition {', '.join(map(str, foreign))} "
+                f"of topic {self._topic!r} and cannot commit for it."
+                if foreign
+                else f"The group {self._group!r} has put this member out.",
+                code="ILLEGAL_GENERATION" if foreign else "UNKNOWN_MEMBER_ID",
+                retriable=not foreign,
+                hint="Poll to learn what is assigned now.",
+            )
+        return [TopicPartition(self._topic, p, commit.offset, commit.metadata) for p, commit in commits.items()]
+
+    def _topic_partitions(self, partitions: Collection[int]) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, partition) for partition in partitions]
+
+    def _asking(self, doing: str, call: Callable[[Consumer], Any]) -> Any:
+        try:
+            return call(self._open())
+        except KafkaException as exception:
+            error = kafka_error(exception)
+            if error is None:
+                raise
+            raise self._explain(error, doing) from exception
+
+    def _explain(self, error: KafkaError, doing: str) -> LVQError:
+        return self._health.explain(error, doing, topic=self._topic)
+
+    def _open(self) -> Consumer:
+        if self._consumer is None:
+            raise Closed(f"This member of group {self._group!r} is closed.")
+        return self._consumer

@@ -1,0 +1,81 @@
+"""Asking an admin client: waiting for answers, trying again what passes by itself, saying why nothing came."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from lvq_kafka.errors import Closed, ConfigError
+from lvq_kafka.kafka.client import ClientConfig
+from lvq_kafka.kafka.connect import Health, open_admin
+from lvq_kafka.kafka.errors import TRANSIENT, kafka_error
+
+__all__ = ["Questions"]
+
+T = TypeVar("T")
+
+
+class Questions:
+    """An admin client behind one method. Thread-safe.
+
+    The futures of an admin client resolve only while it is alive, so it lives as long as this.
+    """
+
+    _WATCH = 0.05
+    _PAUSES = (0.01, 0.2)
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._health = Health(config.bootstrap_servers)
+        self._client: AdminClient | None = open_admin(config, self._health)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._client = None
+
+    def ask(
+        self,
+        request: Callable[[AdminClient, float], Iterable[Future[T]]],
+        doing: str,
+        deadline: float,
+        *,
+        topic: str | None = None,
+        passing: frozenset[int] = TRANSIENT,
+    ) -> list[T]:
+        """The answers to a request, which is made again while it fails with a ``passing`` code and there is time."""
+        pause, longest = self._PAUSES
+        while True:
+            client = self._client
+            if client is None:
+                raise Closed("The log is closed.")
+            try:
+                futures = list(request(client, max(0.1, deadline - time.monotonic())))
+                answers = [self._wait(client, future, deadline) for future in futures]
+            except KafkaException as exception:
+                error = kafka_error(exception)
+                if error is None:
+                    raise
+                client.poll(0)
+                if error.code() not in passing or time.monotonic() + pause > deadline:
+                    raise self._health.explain(error, doing, topic=topic) from exception
+            except (TypeError, ValueError) as exception:
+                raise ConfigError(f"Cannot {doing}: {exception}.") from exception
+            else:
+                self._health.recovered()
+                return answers
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    def _wait(self, client: AdminClient, future: Future[T], deadline: float) -> T:
+        while not future.done():
+            try:
+                return future.result(self._WATCH)
+            except TimeoutError:
+                client.poll(0)  # lets the client tell what it sees: a refusal makes waiting pointless
+                if self._health.refused or time.monotonic() > deadline + 1:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "No answer in time")) from None
+        return future.result()

@@ -1,0 +1,190 @@
+"""Reading partitions: from the client's messages to columns, and from its events to positions and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.errors import Closed, LVQError, TransportError
+from lvq_kafka.kafka.client import ClientConfig, PropertyValue
+from lvq_kafka.kafka.connect import Health, open_consumer
+from lvq_kafka.kafka.errors import kafka_error
+
+__all__ = ["FETCH_DEFAULTS", "READ_RULES", "KafkaReader", "MessagePump", "to_fetch"]
+
+DRAIN = 1000
+"""Messages taken from the client at once."""
+
+FETCH_DEFAULTS: Mapping[str, PropertyValue] = {
+    "fetch.queue.backoff.ms": 1,  # by default a full queue pauses a partition for a second
+    # How long a broker holds back an answer without data. The client learns that it stands at the end of a partition
+    # from an empty answer only, and reads a partition that was just added with the next request only.
+    "fetch.wait.max.ms": 100,
+    "reconnect.backoff.max.ms": 1000,  # by default a broker that is back may be noticed ten seconds later
+    "topic.metadata.propagation.max.ms": 2000,  # by default a missing topic is reported after half a minute
+}
+"""Settings for speed; a user's own go before them."""
+
+READ_RULES: Mapping[str, PropertyValue] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "allow.auto.create.topics": False,
+}
+"""What every consumer of the library keeps to."""
+
+_GROUP = "lvq-reader"  # the client wants a group id even where nothing is joined or committed
+_TOLERATED = frozenset({KafkaError._MAX_POLL_EXCEEDED})  # the loss of the partitions, which follows, says it
+_TOLERATED_WITHOUT_GROUP = _TOLERATED | {KafkaError.GROUP_AUTHORIZATION_FAILED}  # it is asked for nevertheless
+
+
+def to_fetch(messages: Sequence[Message], sole: int | None = None) -> tuple[Fetch, list[Message]]:
+    """Turn messages into columns and positions; returns the messages that are neither records nor ends, too.
+
+    An end of partition carries the offset that the reader has reached, past markers and holes, so it is a position.
+    ``sole`` is the partition that all messages are of, where there is only one; it saves a tenth of the reading time.
+    """
+    ends: dict[int, int] = {}
+    errors: list[Message] = []
+    if any(map(Message.error, messages)):
+        messages = _set_aside(messages, ends, errors)
+    offsets: list[int] = list(map(Message.offset, messages))  # type: ignore[arg-type]
+    positions: dict[int, int]
+    if sole is None:
+        partitions: list[int] = list(map(Message.partition, messages))  # type: ignore[arg-type]
+        positions = {partition: last + 1 for partition, last in dict(zip(partitions, offsets, strict=True)).items()}
+    else:
+        partitions = [sole] * len(offsets)
+        positions = {sole: offsets[-1] + 1} if offsets else {}
+    for partition, end in ends.items():
+        if end > positions.get(partition, -1):
+            positions[partition] = end
+    batch = RecordBatch(
+        partitions=partitions,
+        offsets=offsets,
+        timestamps=[stamp for _, stamp in map(Message.timestamp, messages)],
+        keys=list(map(Message.key, messages)),
+        values=list(map(Message.value, messages)),
+        headers=list(map(Message.headers, messages)),  # type: ignore[arg-type]
+    )
+    return Fetch(batch, positions), errors
+
+
+def _set_aside(messages: Sequence[Message], ends: dict[int, int], errors: list[Message]) -> list[Message]:
+    """The records alone; the other messages go where they belong."""
+    records = []
+    for message in messages:
+        error = message.error()
+        if error is None:
+            records.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ends[message.partition()] = message.offset()  # type: ignore[index,assignment]
+        else:
+            errors.append(message)
+    return records
+
+
+class MessagePump:
+    """Polls a consumer: takes all that is at hand, waits only when nothing is, and raises what went wrong.
+
+    Records that came together with an error are handed out first; the next `poll` raises it. An error that does not
+    pass by itself is raised by every later `poll`, too: what is read of the other partitions would be incomplete.
+    """
+
+    def __init__(self, consumer: Consumer, topic: str, health: Health, *, groupless: bool = False) -> None:
+        self._tolerated = _TOLERATED_WITHOUT_GROUP if groupless else _TOLERATED
+        self._consumer = consumer
+        self._topic = topic
+        self._health = health
+        self._broken: dict[int | None, LVQError] = {}
+        self.sole: int | None = None
+        """The partition that is read, while there is only one."""
+
+    def poll(self, timeout: float) -> Fetch:
+        """As `LogReader.poll`."""
+        self._raise_broken()
+        consume = self._consumer.consume
+        try:
+            messages = consume(DRAIN, 0)
+            if not messages:
+                # consume() would sit out the timeout until it has them all; poll() wakes up for the first
+                first = self._consumer.poll(timeout)
+                messages = [] if first is None else [first, *consume(DRAIN - 1, 0)]
+        except KafkaException as exception:
+            error = kafka_error(exception)
+            if error is None:
+                raise
+            raise self._explain(error) from exception
+        fetch, events = to_fetch(messages, self.sole)
+        if fetch.positions:
+            self._health.recovered()
+        for event in events:
+            error, partition = event.error(), event.partition()
+            if error is not None and error.code() not in self._tolerated:
+                self._broken[partition] = self._explain(error, partition)
+        news = self._health.take_news()
+        if news is not None:
+            self._broken[None] = self._explain(news)
+        if not fetch.positions:
+            self._raise_broken()
+        return fetch
+
+    def mend(self, partitions: Iterable[int]) -> None:
+        """These partitions were assigned anew: what was wrong with them is over."""
+        for partition in partitions:
+            self._broken.pop(partition, None)
+
+    def _raise_broken(self) -> None:
+        for partition, error in self._broken.items():
+            if isinstance(error, TransportError) and error.retriable:
+                del self._broken[partition]
+            raise error
+
+    def _explain(self, error: KafkaError, partition: int | None = None) -> LVQError:
+        where = "" if partition is None or partition < 0 else f", partition {partition}"
+        return self._health.explain(error, f"read topic {self._topic!r}{where}", topic=self._topic)
+
+
+class KafkaReader:
+    """Reads partitions of one topic by assignment. See `lvq_kafka.ports.LogReader`."""
+
+    def __init__(self, config: ClientConfig, topic: str, positions: Mapping[int, int]) -> None:
+        health = Health(config.bootstrap_servers)
+        rules = {**READ_RULES, "group.id": _GROUP}
+        self._topic = topic
+        self._consumer: Consumer | None = open_consumer(config, health, rules, FETCH_DEFAULTS)
+        self._pump = MessagePump(self._consumer, topic, health, groupless=True)
+        self._assigned: set[int] = set()
+        self.assign(positions)
+
+    def poll(self, timeout: float) -> Fetch:
+        """See `lvq_kafka.ports.LogReader.poll`."""
+        self._open()
+        return self._pump.poll(timeout)
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """See `lvq_kafka.ports.LogReader.assign`."""
+        consumer = self._open()
+        again = self._assigned.intersection(positions)
+        if again:
+            consumer.incremental_unassign([TopicPartition(self._topic, partition) for partition in again])
+        # absolute offsets: a logical one ("beginning") waits half a second for a retry timer
+        consumer.incremental_assign([TopicPartition(self._topic, p, offset) for p, offset in positions.items()])
+        self._assigned.update(positions)
+        self._pump.sole = next(iter(self._assigned)) if len(self._assigned) == 1 else None
+        self._pump.mend(positions)
+
+    def close(self) -> None:
+        """See `lvq_kafka.ports.LogReader.close`."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _open(self) -> Consumer:
+        if self._consumer is None:
+            raise Closed(f"The reader of topic {self._topic!r} is closed.")
+        return self._consumer

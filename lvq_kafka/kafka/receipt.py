@@ -1,0 +1,76 @@
+"""The receipt of one append."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+from confluent_kafka import KafkaError, Message
+
+from lvq_kafka.core.records import Position
+from lvq_kafka.errors import TransportError
+from lvq_kafka.ports import Receipt
+
+if TYPE_CHECKING:
+    from lvq_kafka.kafka.deliveries import Deliveries
+
+__all__ = ["KafkaReceipt"]
+
+
+class KafkaReceipt:
+    """`Receipt` of an append to Kafka.
+
+    One is made for each record, so making one costs next to nothing: its only slot stays empty until the outcome is
+    known, its writer is an attribute of its class (each has a subclass of its own), and who waits is kept elsewhere.
+    """
+
+    __slots__ = ("_outcome",)
+
+    _deliveries: ClassVar[Deliveries]
+    _outcome: tuple[str, int, int] | TransportError
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        """Take the delivery report; the client calls this."""
+        if error is None:
+            self._outcome = (message.topic(), message.partition(), message.offset())  # type: ignore[assignment]
+        else:
+            self._outcome = self._deliveries.failed(self, error, message)
+        if self._deliveries.watchers:
+            self._deliveries.tell(self)
+
+    def result(self, timeout: float | None = None) -> Position:
+        """See `Receipt.result`."""
+        outcome = self._await(timeout)
+        if isinstance(outcome, tuple):
+            return Position(*outcome)
+        raise outcome
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """See `Receipt.exception`."""
+        outcome = self._await(timeout)
+        return None if isinstance(outcome, tuple) else outcome
+
+    def done(self) -> bool:
+        """See `Receipt.done`."""
+        return hasattr(self, "_outcome")
+
+    def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
+        """See `Receipt.add_done_callback`. Runs on the writer's own thread, or here when the outcome is known."""
+        if not self._deliveries.watch(self, callback):
+            callback(self)
+
+    def lost(self, error: TransportError) -> None:
+        """The report will never come."""
+        self._outcome = error
+
+    def _await(self, timeout: float | None) -> tuple[str, int, int] | TransportError:
+        if not self.done():
+            self._deliveries.wait_for(self, timeout)
+        if not isinstance(self._outcome, tuple):
+            self._deliveries.noticed(self)
+        return self._outcome
+
+    def __repr__(self) -> str:
+        if not self.done():
+            return "<Receipt undecided>"
+        return f"<Receipt {Position(*self._outcome) if isinstance(self._outcome, tuple) else repr(self._outcome)}>"

@@ -1,0 +1,41 @@
+"""confluent-kafka's serializer objects as a codec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from lvq_kafka.codecs import Codec
+from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
+
+__all__ = ["SerializerCodec"]
+
+
+class SerializerCodec(Codec[Any]):
+    """Calls a serializer and a deserializer as confluent-kafka's own clients do."""
+
+    __slots__ = ("_deserializer", "_serializer")
+
+    def __init__(self, serializer: Callable[..., Any] | None, deserializer: Callable[..., Any] | None) -> None:
+        if serializer is None and deserializer is None:
+            raise ConfigError(
+                "There is neither a serializer nor a deserializer.", options=["serializer", "deserializer"]
+            )
+        self._serializer = serializer
+        self._deserializer = deserializer
+        self.name = "/".join(type(part).__name__ for part in (serializer, deserializer) if part is not None)
+
+    def _write(self, value: Any, topic: str, headers: list[tuple[str, bytes | None]]) -> bytes:
+        if self._serializer is None:
+            raise EncodeError("This codec has no serializer.", hint="Use serializers(serializer, deserializer).")
+        data: bytes = self._serializer(value, SerializationContext(topic, MessageField.VALUE, headers))  # type: ignore[arg-type]
+        return data
+
+    def _read(self, data: bytes, topic: str, headers: Sequence[tuple[str, bytes | None]]) -> Any:
+        if self._deserializer is None:
+            raise DecodeError(
+                "This codec has no deserializer.", position=None, raw=data, hint="Use serializers(None, deserializer)."
+            )
+        return self._deserializer(data, SerializationContext(topic, MessageField.VALUE, list(headers)))

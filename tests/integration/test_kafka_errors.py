@@ -1,0 +1,289 @@
+"""What a user sees who cannot connect, log in, or may not do it: the right kind of error, soon, with the reason."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+import trustme
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from lvq_kafka.embedded import EmbeddedBroker, Listener
+from lvq_kafka.errors import AuthenticationFailed, BrokerUnavailable, TransportError, Unauthorized
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.ports import TopicDescription
+from tests.waiting import eventually
+
+COMPACT = {"cleanup.policy": "compact"}
+NOWHERE = "127.0.0.1:1"
+
+
+@dataclass(frozen=True)
+class SecureBroker:
+    """A broker with a plain listener for its super user, and TLS with passwords for others."""
+
+    plain: str
+    secure: str
+    ca: str
+    wrong_ca: str
+
+    def config(self, user: str = "alice", password: str = "tiger", **properties: str) -> ClientConfig:
+        return ClientConfig(
+            self.secure,
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": user,
+                "sasl.password": password,
+                "ssl.ca.location": self.ca,
+            }
+            | {name.replace("_", "."): value for name, value in properties.items()},
+        )
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+    pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    chain = "".join(part.bytes().decode() for part in issued.cert_chain_pems)
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    trustme.CA().cert_pem.write_to_path(str(folder / "wrong.pem"))
+    listener = Listener.sasl({"alice": "tiger", "mallory": "tiger", "carol": "tiger"}, certificate=chain, key=pkcs8)
+    with EmbeddedBroker(listeners={"SECURE": listener}, acls=True) as broker:
+        allow(broker.bootstrap_servers, "alice", ResourceType.TOPIC, "alice-", ResourcePatternType.PREFIXED)
+        yield SecureBroker(
+            broker.bootstrap_servers, broker.address("SECURE"), str(folder / "ca.pem"), str(folder / "wrong.pem")
+        )
+
+
+def allow(
+    servers: str,
+    user: str,
+    kind: ResourceType,
+    name: str,
+    pattern: ResourcePatternType,
+    operation: AclOperation = AclOperation.ALL,
+) -> None:
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    binding = AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+    for future in admin.create_acls([binding]).values():
+        future.result(10)
+
+
+def described(log: KafkaLog, topic: str) -> TopicDescription | None:
+    """The description, or None while the broker has not heard of the ACL."""
+    with suppress(Unauthorized):
+        return log.describe_topic(topic)
+    return None
+
+
+class TestNobodyThere:
+    def test_no_broker_is_reported_with_its_address_and_what_to_check(self) -> None:
+        log = KafkaLog(NOWHERE)
+        with pytest.raises(BrokerUnavailable, match=NOWHERE) as caught:
+            log.describe_topic("prices", timeout=0.5)
+        assert caught.value.retriable
+        assert "Connection refused" in str(caught.value)
+        assert "broker runs" in caught.value.hint
+        log.close()
+
+    def test_the_callers_timeout_is_kept(self) -> None:
+        log = KafkaLog(NOWHERE)
+        started = time.monotonic()
+        with pytest.raises(BrokerUnavailable):
+            log.end_offsets("prices", timeout=0.5)
+        assert time.monotonic() - started < 2
+        log.close()
+
+    def test_a_name_that_does_not_resolve_is_named(self) -> None:
+        log = KafkaLog("no-such-host.invalid:9092")
+        with pytest.raises(BrokerUnavailable, match=r"no-such-host\.invalid"):
+            log.broker_count(timeout=1)
+        log.close()
+
+    def test_a_reader_reports_it_and_lives_on(self) -> None:
+        log = KafkaLog(NOWHERE)
+        reader = log.reader("prices", {0: 0})
+        with pytest.raises(BrokerUnavailable) as caught:
+            eventually(lambda: reader.poll(0.1).positions)
+        assert caught.value.retriable
+        assert reader.poll(0).positions == {}
+        reader.close()
+        log.close()
+
+    def test_a_port_where_no_kafka_answers_is_reported(self) -> None:
+        with web_server() as address:
+            log = KafkaLog(address)
+            with pytest.raises(BrokerUnavailable, match=address):
+                log.broker_count(timeout=1)
+            log.close()
+
+
+def web_server() -> _WebServer:
+    return _WebServer()
+
+
+class _WebServer:
+    """Answers everything as a web server would."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            if self.request.recv(1000):
+                self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    def __enter__(self) -> str:
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), self.Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return f"127.0.0.1:{self._server.server_address[1]}"
+
+    def __exit__(self, *exception: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class TestRefused:
+    def refused(self, config: ClientConfig) -> AuthenticationFailed:
+        log = KafkaLog(config)
+        started = time.monotonic()
+        with pytest.raises(AuthenticationFailed) as caught:
+            log.describe_topic("alice-prices", timeout=30)
+        assert time.monotonic() - started < 10  # it does not wait for what cannot come
+        assert not caught.value.retriable
+        assert "tiger" not in str(caught.value)
+        log.close()
+        return caught.value
+
+    def test_a_wrong_password(self, secure: SecureBroker) -> None:
+        error = self.refused(secure.config(password="lion-tiger"))
+        assert error.code == "_AUTHENTICATION"
+        assert "sasl.password" in error.hint
+
+    def test_an_unknown_user(self, secure: SecureBroker) -> None:
+        assert self.refused(secure.config(user="nobody")).code == "_AUTHENTICATION"
+
+    def test_a_mechanism_that_the_broker_does_not_offer(self, secure: SecureBroker) -> None:
+        error = self.refused(secure.config(sasl_mechanism="SCRAM-SHA-256"))
+        assert "sasl.mechanism" in error.hint
+
+    def test_a_certificate_of_an_unknown_authority(self, secure: SecureBroker) -> None:
+        error = self.refused(secure.config(ssl_ca_location=secure.wrong_ca))
+        assert error.code == "_SSL"
+        assert "ssl.ca.location" in error.hint
+
+    def test_a_certificate_for_another_host(self, secure: SecureBroker) -> None:
+        port = secure.secure.rpartition(":")[2]
+        config = ClientConfig(
+            f"localhost:{port}", secure.config().properties | {"bootstrap.servers": f"localhost:{port}"}
+        )
+        assert self.refused(config).code == "_SSL"
+
+    def test_a_reader_learns_of_it(self, secure: SecureBroker) -> None:
+        log = KafkaLog(secure.config(password="lion-tiger"))
+        reader = log.reader("alice-prices", {0: 0})
+        with pytest.raises(AuthenticationFailed):
+            eventually(lambda: reader.poll(0.1).positions)
+        with pytest.raises(AuthenticationFailed):
+            reader.poll(0)
+        reader.close()
+        log.close()
+
+    def test_a_plain_client_at_a_tls_port_is_told_about_the_protocol(self, secure: SecureBroker) -> None:
+        log = KafkaLog(secure.secure)
+        with pytest.raises(TransportError, match=r"security\.protocol"):
+            log.broker_count(timeout=1)
+        log.close()
+
+
+class TestAllowed:
+    def test_the_right_password_and_authority_get_through(self, secure: SecureBroker) -> None:
+        log = KafkaLog(secure.config())
+        assert log.create_topic("alice-open", partitions=1, config=COMPACT)
+        assert log.describe_topic("alice-open").partitions == 1
+        writer = log.writer()
+        position = writer.append("alice-open", b"k", b"v").result(20)
+        writer.close()
+        reader = log.reader("alice-open", {0: 0})
+        assert eventually(lambda: len(reader.poll(0.1).batch)) == 1
+        assert log.end_offsets("alice-open") == {0: position.offset + 1}
+        reader.close()
+        log.close()
+
+
+class TestForbidden:
+    """mallory logs in, and no ACL names him."""
+
+    @pytest.fixture
+    def log(self, secure: SecureBroker) -> Iterator[KafkaLog]:
+        log = KafkaLog(secure.config(user="mallory"))
+        yield log
+        log.close()
+
+    @pytest.fixture
+    def topic(self, secure: SecureBroker) -> str:
+        log = KafkaLog(secure.plain)
+        log.create_topic("alice-prices", partitions=1, config=COMPACT)
+        log.close()
+        return "alice-prices"
+
+    def test_every_question_about_a_topic_is_refused_with_its_name(self, log: KafkaLog, topic: str) -> None:
+        for call in (
+            lambda: log.describe_topic(topic),
+            lambda: log.topic_config(topic),
+            lambda: log.start_offsets(topic),
+            lambda: log.end_offsets(topic),
+            lambda: log.delete_topic(topic),
+            lambda: log.alter_topic_config(topic, COMPACT),
+            lambda: log.add_partitions(topic, 3),
+            lambda: log.create_topic("alice-new", partitions=1, config=COMPACT),
+        ):
+            with pytest.raises(Unauthorized, match="'alice-") as caught:
+                call()
+            assert not caught.value.retriable
+            assert "ACL" in caught.value.hint
+
+    def test_settings_records_and_groups_may_be_forbidden_where_the_topic_may_be_seen(
+        self, secure: SecureBroker, topic: str
+    ) -> None:
+        allow(secure.plain, "carol", ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, AclOperation.DESCRIBE)
+        log = KafkaLog(secure.config(user="carol"))
+        assert eventually(lambda: described(log, topic)).partitions == 1
+        with pytest.raises(Unauthorized, match=f"settings of topic '{topic}'"):
+            log.topic_config(topic)
+        with pytest.raises(Unauthorized, match=r"lvq\.prices"):
+            log.committed("lvq.prices", topic)
+        reader = log.reader(topic, {0: 0})
+        with pytest.raises(Unauthorized, match=topic):
+            eventually(lambda: reader.poll(0.1).positions)
+        reader.close()
+        log.close()
+
+    def test_a_reader_needs_no_rights_on_any_group(self, secure: SecureBroker, topic: str) -> None:
+        """The client insists on a group id, and asks for its coordinator; the broker need not answer."""
+        log = KafkaLog(secure.config())
+        reader = log.reader(topic, {0: 0})
+        assert eventually(lambda: reader.poll(0.1).positions) == {0: 0}
+        assert reader.poll(0.5).positions == {}
+        reader.close()
+        log.close()

@@ -1,0 +1,138 @@
+"""From the client's error codes to the library's errors."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from lvq_kafka.errors import (
+    AuthenticationFailed,
+    BrokerUnavailable,
+    ConfigError,
+    DataLoss,
+    LVQError,
+    MessageTooLarge,
+    TopicNotFound,
+    TransportError,
+    Unauthorized,
+)
+from lvq_kafka.kafka.connect import Health
+from lvq_kafka.kafka.errors import TRANSIENT, kafka_error, translate
+
+KINDS = [
+    (KafkaError._AUTHENTICATION, AuthenticationFailed),
+    (KafkaError._SSL, AuthenticationFailed),
+    (KafkaError.SASL_AUTHENTICATION_FAILED, AuthenticationFailed),
+    (KafkaError.TOPIC_AUTHORIZATION_FAILED, Unauthorized),
+    (KafkaError.GROUP_AUTHORIZATION_FAILED, Unauthorized),
+    (KafkaError.CLUSTER_AUTHORIZATION_FAILED, Unauthorized),
+    (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Unauthorized),
+    (KafkaError.UNKNOWN_TOPIC_OR_PART, TopicNotFound),
+    (KafkaError._UNKNOWN_TOPIC, TopicNotFound),
+    (KafkaError._TRANSPORT, BrokerUnavailable),
+    (KafkaError._ALL_BROKERS_DOWN, BrokerUnavailable),
+    (KafkaError._RESOLVE, BrokerUnavailable),
+    (KafkaError._TIMED_OUT, BrokerUnavailable),
+    (KafkaError.MSG_SIZE_TOO_LARGE, MessageTooLarge),
+    (KafkaError._AUTO_OFFSET_RESET, DataLoss),
+    (KafkaError.OFFSET_OUT_OF_RANGE, DataLoss),
+    (KafkaError.INVALID_CONFIG, ConfigError),
+    (KafkaError.INVALID_REPLICATION_FACTOR, ConfigError),
+    (KafkaError.POLICY_VIOLATION, ConfigError),
+    (KafkaError.OFFSET_METADATA_TOO_LARGE, TransportError),
+]
+
+
+@pytest.mark.parametrize(("code", "kind"), KINDS)
+def test_each_code_becomes_the_kind_of_error_it_means(code: int, kind: type[LVQError]) -> None:
+    error = translate(KafkaError(code, "the reason"), "do the thing", topic="prices", servers="a:1")
+    assert type(error) is kind
+    assert "Cannot do the thing" in str(error)
+    if isinstance(error, TransportError):
+        assert error.code == KafkaError(code).name()
+
+
+@pytest.mark.parametrize("code", sorted(TRANSIENT))
+def test_what_passes_by_itself_is_retriable(code: int) -> None:
+    error = translate(KafkaError(code), "do the thing")
+    assert isinstance(error, TransportError)
+    assert error.retriable
+
+
+def test_a_refusal_is_not_retriable_and_says_what_to_check() -> None:
+    error = translate(KafkaError(KafkaError._AUTHENTICATION, "bad password"), "do the thing")
+    assert isinstance(error, AuthenticationFailed)
+    assert not error.retriable
+    assert "sasl.password" in error.hint
+    assert "ssl.ca.location" in translate(KafkaError(KafkaError._SSL, "no CA"), "do the thing").hint
+
+
+def test_an_unreachable_cluster_is_named_with_its_servers_and_what_the_client_saw() -> None:
+    error = translate(KafkaError(KafkaError._TIMED_OUT), "do it", servers="a:1,b:2", detail="Connection refused")
+    assert isinstance(error, BrokerUnavailable)
+    assert error.retriable
+    assert "a:1,b:2" in str(error)
+    assert "Connection refused" in str(error)
+    assert "security.protocol" in error.hint
+
+
+def test_a_missing_topic_is_named() -> None:
+    error = translate(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "describe topic 'prices'", topic="prices")
+    assert isinstance(error, TopicNotFound)
+    assert error.topic == "prices"
+    assert "'prices'" in str(error)
+
+
+def test_only_exceptions_of_the_client_hold_its_error() -> None:
+    error = KafkaError(KafkaError._TRANSPORT)
+    assert kafka_error(KafkaException(error)) is error
+    assert kafka_error(KafkaException("text")) is None
+    assert kafka_error(ValueError("text")) is None
+
+
+class TestHealth:
+    def test_a_timeout_after_a_refusal_is_the_refusal(self) -> None:
+        health = Health("a:1")
+        health.report(KafkaError(KafkaError._AUTHENTICATION, "bad password"))
+        assert not health.refused  # another broker may let us in
+        health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        assert health.refused
+        error = health.explain(KafkaError(KafkaError._TIMED_OUT), "do it")
+        assert isinstance(error, AuthenticationFailed)
+        assert "bad password" in str(error)
+
+    def test_a_refusal_does_not_hide_what_a_broker_answers(self) -> None:
+        health = Health("a:1")
+        health.report(KafkaError(KafkaError._AUTHENTICATION, "bad password"))
+        assert isinstance(health.explain(KafkaError(KafkaError.INVALID_CONFIG), "do it"), ConfigError)
+
+    def test_an_answer_makes_history_of_it(self) -> None:
+        health = Health("a:1")
+        health.report(KafkaError(KafkaError._SSL, "no CA"))
+        health.report(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
+        health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        health.recovered()
+        error = health.explain(KafkaError(KafkaError._TIMED_OUT), "do it")
+        assert isinstance(error, BrokerUnavailable)
+        assert "Connection refused" not in str(error)
+        assert not health.refused
+
+    def test_an_outage_is_news_once_for_each_report(self) -> None:
+        health = Health("a:1")
+        health.report(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
+        assert health.take_news() is None
+        health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        news = health.take_news()
+        assert news is not None
+        assert news.code() == KafkaError._ALL_BROKERS_DOWN
+        assert health.take_news() is None
+
+    def test_a_topic_that_is_gone_is_news(self) -> None:
+        health = Health("a:1")
+        health.report(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        assert health.take_news() is not None
+
+    def test_a_partition_that_the_client_does_not_know_yet_is_none(self) -> None:
+        health = Health("a:1")
+        health.report(KafkaError(KafkaError._UNKNOWN_PARTITION))
+        assert health.take_news() is None

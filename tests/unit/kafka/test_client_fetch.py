@@ -1,0 +1,79 @@
+"""From the client's messages to columns and positions."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, Message
+
+from lvq_kafka.core.records import Record
+from lvq_kafka.kafka.reader import to_fetch
+
+
+def record(
+    partition: int,
+    offset: int,
+    key: bytes | None = b"k",
+    value: bytes | None = b"v",
+    headers: list[tuple[str, bytes | None]] | None = None,
+) -> Message:
+    return Message(
+        topic="t",
+        partition=partition,
+        offset=offset,
+        key=key,
+        value=value,
+        headers=headers,
+        timestamp=(2, 1_000 + offset),
+    )
+
+
+def event(partition: int, offset: int, code: int) -> Message:
+    return Message(topic="t", partition=partition, offset=offset, error=KafkaError(code))
+
+
+def test_nothing_makes_an_empty_fetch() -> None:
+    fetch, errors = to_fetch([])
+    assert len(fetch.batch) == 0
+    assert fetch.positions == {}
+    assert errors == []
+    assert to_fetch([], 0) == (fetch, [])
+
+
+def test_records_keep_their_order_and_their_parts() -> None:
+    headers: list[tuple[str, bytes | None]] = [("a", b"1"), ("a", None)]
+    fetch, errors = to_fetch(
+        [record(1, 5, headers=headers), record(0, 9, value=None), record(1, 6, key=None, value=b"")]
+    )
+    assert list(fetch.batch) == [
+        Record(1, 5, 1_005, b"k", b"v", (("a", b"1"), ("a", None))),
+        Record(0, 9, 1_009, b"k", None),
+        Record(1, 6, 1_006, None, b""),
+    ]
+    assert fetch.positions == {1: 7, 0: 10}
+    assert errors == []
+
+
+def test_an_end_of_partition_is_a_position_and_no_record() -> None:
+    fetch, errors = to_fetch(
+        [record(0, 3), event(0, 8, KafkaError._PARTITION_EOF), event(1, 0, KafkaError._PARTITION_EOF)]
+    )
+    assert fetch.batch.offsets == [3]
+    assert fetch.positions == {0: 8, 1: 0}
+    assert errors == []
+
+
+def test_an_end_that_records_have_passed_does_not_take_the_position_back() -> None:
+    fetch, _ = to_fetch([event(0, 3, KafkaError._PARTITION_EOF), record(0, 3), record(0, 4)])
+    assert fetch.positions == {0: 5}
+
+
+def test_errors_are_returned_and_records_around_them_kept() -> None:
+    broken = event(0, 4, KafkaError._AUTO_OFFSET_RESET)
+    fetch, errors = to_fetch([record(1, 1), broken, record(1, 2)])
+    assert errors == [broken]
+    assert fetch.batch.offsets == [1, 2]
+    assert fetch.positions == {1: 3}
+
+
+def test_knowing_the_only_partition_changes_nothing_but_the_speed() -> None:
+    messages = [record(3, 1), record(3, 2), event(3, 7, KafkaError._PARTITION_EOF)]
+    assert to_fetch(messages, 3) == to_fetch(messages)

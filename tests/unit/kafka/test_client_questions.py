@@ -1,0 +1,115 @@
+"""Asking an admin client: what is asked again, what is not, and how long it takes. No broker answers here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from lvq_kafka.errors import BrokerUnavailable, Closed, ConfigError, TransportError
+from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.kafka.groups import commit_of
+from lvq_kafka.kafka.questions import Questions
+from lvq_kafka.ports import Commit
+
+
+@pytest.fixture
+def questions() -> Iterator[Questions]:
+    questions = Questions(ClientConfig("127.0.0.1:1"))
+    yield questions
+    questions.close()
+
+
+class Answers:
+    """A request that is answered by one of these after the other: values, or error codes."""
+
+    def __init__(self, *answers: str | int) -> None:
+        self.left = list(answers)
+
+    def __call__(self, client: AdminClient, timeout: float) -> list[Future[str]]:
+        future: Future[str] = Future()
+        answer = self.left.pop(0)
+        if isinstance(answer, int):
+            future.set_exception(KafkaException(KafkaError(answer)))
+        else:
+            future.set_result(answer)
+        return [future]
+
+
+def soon(seconds: float = 10) -> float:
+    return time.monotonic() + seconds
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    ],
+)
+def test_what_passes_by_itself_is_asked_again(questions: Questions, code: int) -> None:
+    answers = Answers(code, code, "yes")
+    assert questions.ask(answers, "ask", soon()) == ["yes"]
+
+
+def test_what_does_not_pass_is_raised_at_once(questions: Questions) -> None:
+    answers = Answers(KafkaError.INVALID_CONFIG, "never asked")
+    with pytest.raises(ConfigError):
+        questions.ask(answers, "ask", soon())
+    assert answers.left == ["never asked"]
+
+
+def test_a_caller_can_name_what_passes(questions: Questions) -> None:
+    answers = Answers(KafkaError._NOENT, "yes")
+    assert questions.ask(answers, "ask", soon(), passing=frozenset({KafkaError._NOENT})) == ["yes"]
+
+
+def test_when_the_time_is_over_the_last_reason_is_raised_as_retriable(questions: Questions) -> None:
+    def busy(client: AdminClient, timeout: float) -> list[Future[str]]:
+        return Answers(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)(client, timeout)
+
+    with pytest.raises(TransportError) as caught:
+        questions.ask(busy, "ask", soon(0.1))
+    assert caught.value.code == "COORDINATOR_LOAD_IN_PROGRESS"
+    assert caught.value.retriable
+
+
+def test_an_answer_that_never_comes_ends_in_a_timeout_all_the_same(questions: Questions) -> None:
+    started = time.monotonic()
+    with pytest.raises(BrokerUnavailable):
+        questions.ask(lambda client, timeout: [Future[str]()], "ask", soon(0.1))
+    assert time.monotonic() - started < 5
+
+
+def test_arguments_that_the_client_refuses_are_a_configuration_error(questions: Questions) -> None:
+    def refuse(client: AdminClient, timeout: float) -> list[Future[str]]:
+        raise ValueError("topic must not be empty")
+
+    with pytest.raises(ConfigError, match="Cannot ask: topic must not be empty"):
+        questions.ask(refuse, "ask", soon())
+
+
+def test_nothing_is_asked_after_close(questions: Questions) -> None:
+    questions.close()
+    with pytest.raises(Closed):
+        questions.ask(Answers("yes"), "ask", soon())
+
+
+class Overread:
+    """A partition as the client returns it where another client's metadata was read past its end into no text."""
+
+    offset = 7
+
+    @property
+    def metadata(self) -> str:
+        return b"foreign\xb8\x01".decode("utf-8")
+
+
+def test_metadata_that_ends_in_rubbish_is_cut_where_it_is_no_text() -> None:
+    assert commit_of(Overread()) == Commit(7, "foreign")  # type: ignore[arg-type]

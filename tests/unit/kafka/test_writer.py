@@ -1,0 +1,395 @@
+"""The Kafka writer on librdkafka's mock cluster: receipts, retries, refusals, a full buffer, a broker that is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import KafkaError
+
+from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.records import Position
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    Closed,
+    ConfigError,
+    DeliveryFailed,
+    MessageTooLarge,
+    StateError,
+    TransportError,
+)
+from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.kafka.receipt import KafkaReceipt
+from lvq_kafka.kafka.writer import KafkaWriter
+from lvq_kafka.ports import Receipt
+from tests.unit.kafka.mock_cluster import PRODUCE, MockCluster
+from tests.waiting import eventually
+
+OpenWriter = Callable[..., KafkaWriter]
+
+
+@pytest.fixture
+def cluster() -> Iterator[MockCluster]:
+    cluster = MockCluster()
+    cluster.create_topic("t", 1)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def open_writer(cluster: MockCluster) -> Iterator[OpenWriter]:
+    writers: list[KafkaWriter] = []
+
+    def open_writer(
+        transactional_id: str | None = None, max_block: float | None = None, **properties: str | int
+    ) -> KafkaWriter:
+        config = ClientConfig(
+            cluster.bootstrap_servers, {name.replace("_", "."): value for name, value in properties.items()}
+        )
+        writers.append(KafkaWriter(config, transactional_id=transactional_id, max_block=max_block))
+        return writers[-1]
+
+    yield open_writer
+    for writer in writers:
+        writer.close(0)
+
+
+@pytest.fixture
+def writer(open_writer: OpenWriter) -> KafkaWriter:
+    return open_writer()
+
+
+# -- receipts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_resolves_to_the_position_without_a_poll_or_a_flush(writer: KafkaWriter) -> None:
+    receipts = [writer.append("t", b"k", b"v", [("ticker", b"IBM"), ("empty", b""), ("none", None)]) for _ in range(3)]
+    assert [receipt.result(10) for receipt in receipts] == [Position("t", 0, offset) for offset in range(3)]
+    assert [receipt.exception() for receipt in receipts] == [None] * 3
+    assert all(receipt.done() for receipt in receipts)
+    assert repr(receipts[1]) == "<Receipt t/0/1>"
+
+
+def test_a_null_value_and_an_empty_key_are_taken(writer: KafkaWriter) -> None:
+    assert writer.append("t", b"", None).result(10) == Position("t", 0, 0)
+    assert writer.append("t", b"", b"", []).result(10) == Position("t", 0, 1)
+
+
+def test_keys_go_to_their_home_partition(writer: KafkaWriter, cluster: MockCluster) -> None:
+    cluster.create_topic("many", 7)
+    keys = [b"", b"a", b"IBM", "Zoë".encode(), bytes(range(200))]
+    for key in keys:
+        assert writer.append("many", key, b"v").result(10).partition == home_partition(key, 7)
+
+
+def test_an_acknowledgement_is_there_at_once_when_one_record_is_sent_at_a_time(writer: KafkaWriter) -> None:
+    writer.append("t", b"k", b"v").result(10)
+    seconds = []
+    for _ in range(30):
+        begin = time.monotonic()
+        writer.append("t", b"k", b"v").result(10)
+        seconds.append(time.monotonic() - begin)
+    assert statistics.median(seconds) < 0.05
+
+
+def test_callbacks_run_once_each_and_not_on_the_thread_that_sends(writer: KafkaWriter) -> None:
+    called: list[tuple[Receipt, threading.Thread]] = []
+    receipts = [writer.append("t", b"k", b"v") for _ in range(100)]
+    late = writer.append("t", b"k", b"v")
+    late.result(10)
+    for receipt in receipts:  # decided by now: called here
+        receipt.add_done_callback(lambda receipt: called.append((receipt, threading.current_thread())))
+    assert called == [(receipt, threading.current_thread()) for receipt in receipts]
+    called.clear()
+    for _ in range(2000):
+        receipt = writer.append("t", b"k", b"v")
+        receipt.add_done_callback(lambda receipt: called.append((receipt, threading.current_thread())))
+    eventually(lambda: len(called) == 2000)
+    assert len({receipt for receipt, _ in called}) == 2000
+    assert all(receipt.done() for receipt, _ in called)
+
+
+def test_a_callback_never_runs_inside_a_send_so_both_may_take_one_lock(writer: KafkaWriter) -> None:
+    lock = threading.Lock()
+    called = []
+
+    def callback(_: Receipt) -> None:
+        with lock:
+            called.append(1)
+
+    sent = 0
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        with lock:
+            receipt = writer.append("t", b"k", b"v")
+        if not receipt.done():
+            receipt.add_done_callback(callback)
+            sent += 1
+    assert writer.flush(10) == 0
+    assert len(called) == sent > 0
+
+
+def test_a_flush_returns_after_the_callbacks(writer: KafkaWriter) -> None:
+    called: list[Receipt] = []
+    for number in range(500):
+        writer.append("t", b"%d" % number, b"v").add_done_callback(called.append)
+    assert writer.flush(10) == 0
+    assert len(set(called)) == 500
+
+
+def test_a_callback_that_fails_is_logged_and_harms_nobody(
+    writer: KafkaWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    called: list[Receipt] = []
+    with caplog.at_level(logging.ERROR, "lvq_kafka.producer"):
+        receipt = writer.append("t", b"k", b"v")
+        receipt.add_done_callback(lambda _: [][0])
+        receipt.add_done_callback(called.append)
+        assert writer.flush(10) == 0
+    assert called == [receipt]
+    assert "A callback of a receipt failed." in caplog.text
+    assert writer.append("t", b"k", b"v").result(10)
+
+
+def test_a_callback_may_send_and_wait_but_not_flush(writer: KafkaWriter, cluster: MockCluster) -> None:
+    outcomes: list[object] = []
+
+    def callback(_: Receipt) -> None:
+        try:
+            outcomes.append(writer.append("t", b"k", b"again").result(10))
+            writer.flush()
+        except StateError as error:
+            outcomes.append(error)
+
+    cluster.set_latency(30)
+    writer.append("t", b"k", b"v").add_done_callback(callback)
+    assert writer.flush(10) == 0
+    assert outcomes[0] == Position("t", 0, 1)
+    assert "callback" in str(outcomes[1])
+
+
+def test_waiting_for_a_receipt_has_a_limit(writer: KafkaWriter, cluster: MockCluster) -> None:
+    cluster.down()
+    receipt = writer.append("t", b"k", b"v")
+    with pytest.raises(TimeoutError, match=r"0\.05 s"):
+        receipt.result(0.05)
+    with pytest.raises(TimeoutError):
+        receipt.exception(0)
+    assert not receipt.done()
+    assert repr(receipt) == "<Receipt undecided>"
+    cluster.up()
+    assert receipt.result(10) == Position("t", 0, 0)
+
+
+def test_a_report_that_an_interrupt_swallowed_does_not_leave_its_receipt_waiting_for_ever(
+    writer: KafkaWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: KafkaReceipt, error: object, message: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(KafkaReceipt, "__call__", interrupted)
+    receipt = writer.append("t", b"k", b"v")
+    monkeypatch.setattr(writer._deliveries, "_poll_client", lambda timeout: swallow(writer, timeout))
+    with pytest.raises(TransportError, match="outcome of a send was lost"):
+        receipt.result(10)
+
+
+def swallow(writer: KafkaWriter, timeout: float) -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        writer._client.poll(timeout)
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+def test_retries_keep_the_order_and_store_each_record_once(open_writer: OpenWriter, cluster: MockCluster) -> None:
+    writer = open_writer(batch_num_messages=10)
+    writer.append("t", b"k", b"v").result(10)
+    passing = [KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.NOT_ENOUGH_REPLICAS]
+    cluster.fail_next(PRODUCE, *passing * 2)
+    receipts = [writer.append("t", b"k", b"v") for _ in range(200)]
+    assert [receipt.result(30).offset for receipt in receipts] == list(range(1, 201))
+
+
+@pytest.mark.parametrize("value", [b"v", None])
+def test_a_refusal_is_a_delivery_failure_with_the_key_and_the_reason(
+    writer: KafkaWriter, cluster: MockCluster, value: bytes | None
+) -> None:
+    cluster.fail_next(PRODUCE, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(DeliveryFailed, match=r"'IBM' in 't'.*ACL") as caught:
+        writer.append("t", b"IBM", value).result(10)
+    assert caught.value.key == b"IBM"
+    assert caught.value.code == "TOPIC_AUTHORIZATION_FAILED"
+    assert not caught.value.retriable
+
+
+def test_a_topic_that_does_not_exist_is_said_to_be_missing(open_writer: OpenWriter) -> None:
+    writer = open_writer(topic_metadata_propagation_max_ms=100)
+    with pytest.raises(DeliveryFailed, match=r"no such topic.*Declare") as caught:
+        writer.append("nowhere", b"IBM", b"v").result(10)
+    assert caught.value.key == b"IBM"
+
+
+def test_the_topics_refusal_of_a_size_names_key_and_size(writer: KafkaWriter, cluster: MockCluster) -> None:
+    cluster.fail_next(PRODUCE, KafkaError.MSG_SIZE_TOO_LARGE)
+    with pytest.raises(MessageTooLarge, match=r"'IBM' has 103 bytes.*max\.message\.bytes.*'t'"):
+        writer.append("t", b"IBM", b"v" * 100).result(10)
+
+
+def test_the_clients_refusal_of_a_size_names_key_size_and_limit(open_writer: OpenWriter) -> None:
+    writer = open_writer(message_max_bytes=2000)
+    with pytest.raises(MessageTooLarge, match=r"'IBM' has 3009 bytes; the client takes 2000\."):
+        writer.append("t", b"IBM", b"v" * 3000, [("ticker", b"")])
+    assert writer.append("t", b"IBM", b"v").result(10)
+
+
+def test_failures_that_no_receipt_has_told_are_kept_and_given_once(writer: KafkaWriter, cluster: MockCluster) -> None:
+    cluster.fail_next(PRODUCE, *[KafkaError.INVALID_RECORD] * 3)
+    seen = writer.append("t", b"seen", b"v")
+    assert isinstance(seen.exception(10), DeliveryFailed)
+    for key in (b"a", b"b"):
+        writer.append("t", key, b"v")
+        assert writer.flush(10) == 0
+    failures = writer.take_failures()
+    assert [failure.key for failure in failures if isinstance(failure, DeliveryFailed)] == [b"a", b"b"]
+    assert writer.take_failures() == []
+
+
+def test_failures_that_nobody_fetches_do_not_fill_the_memory(open_writer: OpenWriter, cluster: MockCluster) -> None:
+    writer = open_writer(delivery_timeout_ms=100)
+    cluster.down()
+    for _ in range(3000):
+        writer.append("t", b"k", b"v")
+    assert writer.flush(20) == 0
+    assert len(writer.take_failures()) == 1000
+
+
+def test_a_full_local_buffer_makes_a_send_wait(open_writer: OpenWriter, cluster: MockCluster) -> None:
+    writer = open_writer(queue_buffering_max_messages=10)
+    cluster.set_latency(20)
+    receipts = [writer.append("t", b"k", b"v") for _ in range(100)]
+    assert [receipt.result(10).offset for receipt in receipts] == list(range(100))
+
+
+def test_how_long_a_send_waits_for_room_can_be_limited(open_writer: OpenWriter, cluster: MockCluster) -> None:
+    writer = open_writer(max_block=0.05, queue_buffering_max_messages=10)
+    cluster.down()
+    for _ in range(10):
+        writer.append("t", b"k", b"v")
+    with pytest.raises(TransportError, match=r"No room in the local buffer for 0\.05 s.*10 messages wait") as caught:
+        writer.append("t", b"k", b"v")
+    assert caught.value.code == "_QUEUE_FULL"
+    assert caught.value.retriable
+    assert "max_block" in caught.value.hint
+
+
+def test_a_flush_says_how_many_are_undecided(writer: KafkaWriter, cluster: MockCluster) -> None:
+    cluster.down()
+    receipts = [writer.append("t", b"k", b"v") for _ in range(3)]
+    assert writer.flush(0.05) == 3
+    cluster.up()
+    assert writer.flush(10) == 0
+    assert all(receipt.done() for receipt in receipts)
+
+
+def test_a_close_withdraws_what_is_not_decided_in_time(writer: KafkaWriter, cluster: MockCluster) -> None:
+    cluster.down()
+    receipt = writer.append("t", b"IBM", b"v")
+    assert writer.close(0.05) == 1
+    with pytest.raises(DeliveryFailed, match="closed before") as caught:
+        receipt.result(0)
+    assert caught.value.key == b"IBM"
+    assert writer.take_failures() == []
+
+
+def test_a_message_that_no_broker_takes_fails_when_its_time_is_up(
+    open_writer: OpenWriter, cluster: MockCluster
+) -> None:
+    writer = open_writer(delivery_timeout_ms=100)
+    cluster.down()
+    with pytest.raises(DeliveryFailed) as caught:
+        writer.append("t", b"IBM", b"v").result(10)
+    assert caught.value.code == "_TIMED_OUT"
+    assert caught.value.retriable
+    assert isinstance(caught.value.__cause__, BrokerUnavailable)
+    assert cluster.bootstrap_servers in str(caught.value)
+
+
+def test_a_closed_writer_refuses_and_leaves_no_thread(open_writer: OpenWriter) -> None:
+    before = set(threading.enumerate())
+    writer = open_writer()
+    receipt = writer.append("t", b"k", b"v")
+    assert writer.close(10) == 0
+    assert set(threading.enumerate()) <= before
+    assert receipt.result(0) == Position("t", 0, 0)
+    assert writer.close() == 0
+    assert writer.flush() == 0
+    with pytest.raises(Closed):
+        writer.append("t", b"k", b"v")
+    with pytest.raises(Closed):
+        writer.begin_transaction()
+
+
+def test_threads_may_share_a_writer(writer: KafkaWriter) -> None:
+    positions: dict[bytes, list[int]] = {}
+
+    def send(key: bytes) -> None:
+        receipts = [writer.append("t", key, b"v") for _ in range(500)]
+        positions[key] = [receipt.result(20).offset for receipt in receipts]
+
+    threads = [threading.Thread(target=send, args=[key]) for key in (b"a", b"b", b"c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(offsets == sorted(offsets) for offsets in positions.values())
+    assert sorted(itertools.chain(*positions.values())) == list(range(1500))
+
+
+def test_a_property_that_the_client_does_not_know_is_an_error(cluster: MockCluster) -> None:
+    with pytest.raises(ConfigError, match="lingr"):
+        KafkaWriter(ClientConfig(cluster.bootstrap_servers, {"lingr.ms": 5}))
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_is_begun_and_committed_or_aborted(open_writer: OpenWriter) -> None:
+    writer = open_writer(transactional_id="feed")
+    writer.begin_transaction()
+    receipt = writer.append("t", b"k", b"v")
+    writer.commit_transaction(10)
+    assert receipt.result(0)
+    writer.begin_transaction()
+    writer.append("t", b"k", b"v")
+    writer.abort_transaction(10)
+    assert writer.flush(0) == 0
+
+
+def test_transactional_calls_out_of_place_are_errors_of_state(open_writer: OpenWriter) -> None:
+    writer = open_writer(transactional_id="feed")
+    with pytest.raises(StateError, match="No transaction is open"):
+        writer.append("t", b"k", b"v")
+    with pytest.raises(StateError, match="commit the transaction"):
+        writer.commit_transaction(5)
+    writer.begin_transaction()
+    with pytest.raises(StateError, match="begin a transaction"):
+        writer.begin_transaction()
+    plain = open_writer()
+    for call in (plain.begin_transaction, plain.commit_transaction, plain.abort_transaction):
+        with pytest.raises(StateError, match="no transactional id"):
+            call()
+
+
+def test_a_close_in_a_transaction_aborts_it(open_writer: OpenWriter) -> None:
+    writer = open_writer(transactional_id="feed")
+    writer.begin_transaction()
+    writer.append("t", b"k", b"v")
+    assert writer.close(10) == 0
+    assert writer.take_failures() == []
