@@ -1,0 +1,115 @@
+"""A real broker for tests and the demo, from wherever this machine can provide one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, cast, get_args
+
+from lvq_kafka.errors import BrokerStartFailed, ConfigError, StateError
+
+if TYPE_CHECKING:
+    from lvq_kafka.embedded import EmbeddedBroker
+    from lvq_kafka.testing.containers import KafkaContainer
+
+__all__ = ["BrokerKind", "ProvidedBroker", "provide_broker"]
+
+BrokerKind = Literal["given", "docker", "embedded"]
+
+GIVEN = "LVQ_BOOTSTRAP_SERVERS"
+CHOICE = "LVQ_TEST_BROKER"
+
+
+@dataclass(frozen=True)
+class ProvidedBroker:
+    """A broker that runs, and where it comes from.
+
+    One that was started here (``kind`` is not ``"given"``) can be killed, restarted, paused and resumed; its address
+    stays the same and its data is kept.
+    """
+
+    bootstrap_servers: str
+    kind: BrokerKind
+    _process: EmbeddedBroker | KafkaContainer | None = None
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        self._own.kill()
+
+    def restart(self) -> None:
+        """Start it again, stopping it in an orderly way first if it runs; return when it serves clients."""
+        self._own.restart()
+
+    def pause(self) -> None:
+        """Freeze it: connections stay open and nothing answers."""
+        self._own.pause()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._own.resume()
+
+    @property
+    def _own(self) -> EmbeddedBroker | KafkaContainer:
+        if self._process is None:
+            raise StateError(
+                f"The broker at {self.bootstrap_servers} was not started here and is left alone.",
+                hint=f"Unset {GIVEN}, or set {CHOICE} to embedded or docker, for tests that stop a broker.",
+            )
+        return self._process
+
+
+@contextmanager
+def provide_broker(prefer: BrokerKind | None = None) -> Iterator[ProvidedBroker]:
+    """Provide a broker for the ``with`` block; what is started here is gone afterwards.
+
+    It is the cluster that ``LVQ_BOOTSTRAP_SERVERS`` names; else Kafka in Docker, where an engine answers and an image
+    can be had; else the embedded broker. ``prefer``, or the variable ``LVQ_TEST_BROKER``, decides for one of them.
+
+    Raises:
+        ConfigError: ``LVQ_TEST_BROKER`` is none of the kinds, or no servers are given.
+        BrokerStartFailed, EmbeddedBrokerError: the broker cannot be started; says why.
+    """
+    kind, why_not_docker = _resolve(prefer)
+    if kind == "given":
+        servers = os.environ.get(GIVEN)
+        if not servers:
+            raise ConfigError(f"{GIVEN} is not set.", options=[GIVEN], hint="For example localhost:9092.")
+        yield ProvidedBroker(servers, "given")
+    elif kind == "docker":
+        if why_not_docker is not None:
+            raise BrokerStartFailed(f"No Kafka can be started in Docker: {why_not_docker}.")
+        from lvq_kafka.testing.containers import KafkaContainer
+
+        with KafkaContainer() as container:
+            yield ProvidedBroker(container.bootstrap_servers, "docker", container)
+    else:
+        from lvq_kafka.embedded import EmbeddedBroker
+
+        with EmbeddedBroker() as broker:
+            yield ProvidedBroker(broker.bootstrap_servers, "embedded", broker)
+
+
+def _resolve(prefer: BrokerKind | None) -> tuple[BrokerKind, str | None]:
+    """The kind to provide, and for Docker the reason why it cannot be."""
+    choice = prefer or os.environ.get(CHOICE)
+    if choice:
+        if choice not in get_args(BrokerKind):
+            raise ConfigError(
+                f"{CHOICE}={choice} names no kind of broker.",
+                options=[CHOICE],
+                hint=f"It is one of {', '.join(get_args(BrokerKind))}.",
+            )
+        return cast("BrokerKind", choice), _docker_unavailable() if choice == "docker" else None
+    if os.environ.get(GIVEN):
+        return "given", None
+    return ("docker", None) if _docker_unavailable() is None else ("embedded", None)
+
+
+def _docker_unavailable() -> str | None:
+    try:
+        from lvq_kafka.testing.containers import docker_unavailable_reason
+    except ModuleNotFoundError as error:
+        return f"{error.name} is not installed; the extra lvq-kafka[testing] brings it"
+    return docker_unavailable_reason()

@@ -1,0 +1,106 @@
+"""Making a real broker compact a topic now, for tests: a fraction of a second instead of whenever it likes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lvq_kafka.core.keys import home_partition
+
+if TYPE_CHECKING:
+    from lvq_kafka.kafka import KafkaLog
+
+__all__ = ["FORCED_COMPACTION", "force_compaction"]
+
+FORCED_COMPACTION: Mapping[str, str] = {
+    "segment.ms": "1",  # every append closes the segment before it, and only closed segments are cleaned
+    "min.cleanable.dirty.ratio": "0.0",
+    "min.compaction.lag.ms": "0",
+    "delete.retention.ms": "0",
+    "file.delete.delay.ms": "0",
+}
+"""Topic settings with which a broker compacts all that it may, at once."""
+
+_CLEANER = {"log.cleaner.backoff.ms": "100"}  # how long an idle cleaner sleeps; 15 s by default
+_FILLER = b"\xfflvq-filler-%d"
+_ROUND = 0.4  # seconds until the next filler; a round takes 0.1 s on an idle machine
+
+
+def force_compaction(log: KafkaLog | str, topic: str, *, drop_tombstones: bool = False, timeout: float = 30.0) -> None:
+    """Return when the topic holds one record for each key, and with ``drop_tombstones`` no delete any more.
+
+    Only records below the log end at the time of the call count. The topic keeps the settings `FORCED_COMPACTION`, and
+    one delete of a key that nobody uses is left at the end of each partition.
+
+    Args:
+        log: the cluster, or its bootstrap servers.
+        topic: a topic with ``cleanup.policy`` ``compact``, alone or with ``delete``.
+        drop_tombstones: whether deletes have to go, too. Without it they stay if they were there.
+        timeout: seconds. An idle machine takes 0.1 to 0.3.
+
+    Raises:
+        TimeoutError: the broker did not get there; says what is left.
+        TopicNotFound: there is no such topic.
+    """
+    if isinstance(log, str):
+        from lvq_kafka.kafka import KafkaLog
+
+        log = KafkaLog(log)
+        try:
+            return force_compaction(log, topic, drop_tombstones=drop_tombstones, timeout=timeout)
+        finally:
+            log.close()
+    deadline = time.monotonic() + timeout
+    log.alter_broker_config(_CLEANER, timeout=timeout)
+    log.alter_topic_config(topic, FORCED_COMPACTION, timeout=timeout)
+    ends = log.end_offsets(topic, timeout=timeout)
+    while True:
+        _roll(log, topic, len(ends), timeout)
+        # A delete goes in two rounds: the first takes away what it deletes, the second the delete itself. Where
+        # deletes shall stay there must be one round only.
+        round_end = min(deadline, time.monotonic() + _ROUND) if drop_tombstones else deadline
+        while (left := _left_over(log, topic, ends, drop_tombstones)) and time.monotonic() < round_end:
+            time.sleep(0.02)
+        if not left:
+            return None
+        if time.monotonic() >= deadline:
+            raise TimeoutError(
+                f"The broker has not compacted topic {topic!r} within {timeout:g} s; "
+                f"left are these of its records (partition, offset): {left[:20]}."
+            )
+
+
+def _roll(log: KafkaLog, topic: str, partitions: int, timeout: float) -> None:
+    """Append a record to each partition, so that all before it lies in closed segments."""
+    time.sleep(0.003)  # segment.ms
+    writer = log.writer()
+    try:
+        for partition in range(partitions):
+            number = next(n for n in range(10_000) if home_partition(_FILLER % n, partitions) == partition)
+            writer.append(topic, _FILLER % number, None).result(timeout)
+    finally:
+        writer.close(timeout)
+
+
+def _left_over(log: KafkaLog, topic: str, ends: Mapping[int, int], tombstones: bool) -> list[tuple[int, int]]:
+    """Partition and offset of the records below ``ends`` that compaction has still to take away."""
+    positions = log.start_offsets(topic)
+    reader = log.reader(topic, positions)
+    newest: dict[tuple[int, bytes | None], tuple[int, bool]] = {}
+    left: list[tuple[int, int]] = []
+    try:
+        while any(positions[partition] < end for partition, end in ends.items()):
+            fetch = reader.poll(1.0)
+            positions.update(fetch.positions)
+            for record in fetch.batch:
+                if record.offset < ends[record.partition]:
+                    before = newest.get((record.partition, record.key))
+                    if before is not None:
+                        left.append((record.partition, before[0]))
+                    newest[record.partition, record.key] = (record.offset, record.value is None)
+    finally:
+        reader.close()
+    if tombstones:
+        left += [(partition, offset) for (partition, _), (offset, deletes) in newest.items() if deletes]
+    return sorted(left)

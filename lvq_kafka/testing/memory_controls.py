@@ -1,0 +1,141 @@
+"""What a test can do to the in-memory log that no client could: cleaning, losing, failing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from lvq_kafka.core.records import Position, Record
+from lvq_kafka.errors import StateError, TransportError
+from lvq_kafka.ports import GroupMember
+from lvq_kafka.testing.memory_cluster import Cluster
+from lvq_kafka.testing.memory_member import MemoryMember
+
+__all__ = ["Controls"]
+
+
+class Controls:
+    """What a cluster, its other users and its network do.
+
+    Args:
+        clock: the time in seconds since the epoch, for record timestamps. Blocking calls always wait in real time.
+        brokers: the number of brokers, which bounds the replication factor.
+        fetch_limit: the most records that one poll returns.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time, brokers: int = 1, fetch_limit: int = 100_000) -> None:
+        self._cluster = Cluster(clock, brokers, fetch_limit)
+
+    def records(self, topic: str) -> list[Record]:
+        """All committed records that lie in the topic now, by partition and offset: superseded ones and deletes too."""
+        with self._cluster.changed:
+            return [record for partition in self._cluster.topic(topic).partitions for record in partition.records()]
+
+    def write(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Position:
+        """Store a record as another program might: in any partition, at any time (ms), without a key.
+
+        Raises:
+            DeliveryFailed: the topic does not exist, or is compacted and takes no record without a key.
+        """
+        with self._cluster.changed:
+            return self._cluster.store(topic, key, value, tuple(headers), partition=partition, timestamp=timestamp)
+
+    def compact(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        up_to: int | None = None,
+        drop_tombstones: bool = False,
+        choose: Callable[[Record], bool] = lambda record: True,
+    ) -> None:
+        """Clean the topic as Kafka's log cleaner may, at once. Offsets stay; what goes leaves holes.
+
+        Superseded and aborted records may go. Never touched are the last record of a partition, and everything from
+        the oldest open transaction on.
+
+        Args:
+            topic: the topic; its ``cleanup.policy`` is not looked at.
+            partition: only this one; default all.
+            up_to: clean below this offset; default as far as may be.
+            drop_tombstones: remove deletes too, as happens when they are older than ``delete.retention.ms``. A delete
+                never goes while a value is left that it hides.
+            choose: asked for each record that may go whether it does. Any answer is a legal compaction.
+        """
+        with self._cluster.changed:
+            if partition is None:
+                logs = self._cluster.topic(topic).partitions
+            else:
+                logs = [self._cluster.partition(topic, partition)]
+            for log in logs:
+                log.compact(up_to, drop_tombstones, choose)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Move the start of a partition's log up to the offset ``before``, as retention and DeleteRecords do.
+
+        The topic's ``cleanup.policy`` is not looked at; a broker keeps the start of a topic that is only compacted.
+
+        Raises:
+            TransportError: the offset is beyond the end.
+        """
+        with self._cluster.changed:
+            log = self._cluster.partition(topic, partition)
+            if before > log.end:
+                raise TransportError(
+                    f"Partition {partition} of {topic!r} ends at offset {log.end}.", code="OFFSET_OUT_OF_RANGE"
+                )
+            log.delete_before(before)
+            self._cluster.changed.notify_all()
+
+    def expel(self, member: GroupMember) -> None:
+        """Take a member's partitions away as if its session had timed out.
+
+        Others get them at once; its commits are refused; its next poll calls ``lost`` and joins anew.
+        """
+        if not isinstance(member, MemoryMember):
+            raise StateError("The group member belongs to another log.")
+        with self._cluster.changed:
+            member.expel()
+
+    def fail_next(self, operation: str, error: Exception, times: int = 1) -> None:
+        """Make the next ``times`` calls of an operation raise ``error``, whoever makes them.
+
+        Operations have the names of the methods in `lvq_kafka.ports`: ``"poll"`` stands for readers and group
+        members, ``"commit"`` for members and `commit`. A call that is waiting in `poll` fails at once. A
+        `DeliveryFailed` or `MessageTooLarge` planned for ``"append"`` comes through the receipt, any other error out
+        of the call.
+
+        Raises:
+            ConfigError: there is no such operation.
+        """
+        with self._cluster.changed:
+            self._cluster.plan(operation, error, times)
+            self._cluster.changed.notify_all()
+
+    def disconnect(self) -> None:
+        """Begin an outage: every call raises `BrokerUnavailable` (retriable), readers and members too.
+
+        Appends are buffered, as the Kafka client does, and decided at `reconnect`. Nothing stored is lost.
+        """
+        with self._cluster.changed:
+            self._cluster.connected = False
+            self._cluster.outages += 1
+            self._cluster.changed.notify_all()
+
+    def reconnect(self) -> None:
+        """End the outage. Buffered appends are stored before this returns; readers and members go on by themselves."""
+        with self._cluster.changed:
+            self._cluster.connected = True
+            stored = [send_waiting() for send_waiting in self._cluster.outbox]
+            self._cluster.changed.notify_all()
+        for tell in stored:
+            tell()

@@ -1,0 +1,123 @@
+"""Consumer groups of the in-memory log: commits, seats, and who reads which partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lvq_kafka.errors import TransportError
+from lvq_kafka.ports import Commit
+
+__all__ = ["METADATA_LIMIT", "Group", "Seat"]
+
+METADATA_LIMIT = 4095
+"""The longest commit metadata, in UTF-16 units, which is how a broker counts ``offset.metadata.max.bytes`` (4096).
+
+One less than that, because the Kafka client sends the terminating zero along.
+"""
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """A member as its group knows it.
+
+    ``target`` is what it shall read, ``owned`` what it reads now. As in Kafka's consumer protocol it gives up what is
+    no longer its target before anybody else gets it.
+    """
+
+    topic: str
+    target: set[int] = field(default_factory=set)
+    owned: set[int] = field(default_factory=set)
+    expelled: bool = False
+
+
+class Group:
+    """A consumer group. Guarded by the cluster's lock."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seats: list[Seat] = []
+        self._commits: dict[tuple[str, int], Commit] = {}
+        # By the producer whose transaction is open; None where a plain commit has overtaken it.
+        self._pending: dict[int, dict[tuple[str, int], Commit | None]] = {}
+
+    def committed(self, topic: str) -> dict[int, Commit]:
+        """The stable commits in a topic."""
+        return {partition: commit for (name, partition), commit in sorted(self._commits.items()) if name == topic}
+
+    def undecided(self, topic: str) -> set[int]:
+        """The partitions for which an open transaction holds a commit."""
+        return {partition for pending in self._pending.values() for name, partition in pending if name == topic}
+
+    def store(self, topic: str, commits: Mapping[int, Commit], producer: int | None = None) -> None:
+        """Keep commits, at once or when the producer's transaction commits.
+
+        Raises:
+            TransportError: a metadata text is too long. As on a broker, the other partitions' commits are stored.
+        """
+        too_long = {p for p, commit in commits.items() if len(commit.metadata.encode("utf-16-le")) > 2 * METADATA_LIMIT}
+        stored = {(topic, partition): commit for partition, commit in commits.items() if partition not in too_long}
+        if producer is None:
+            self._commits.update(stored)
+            for pending in self._pending.values():  # a plain commit wins over an earlier one in an open transaction
+                pending.update(dict.fromkeys(pending.keys() & stored))
+        else:
+            self._pending.setdefault(producer, {}).update(stored)
+        if too_long:
+            raise TransportError(
+                f"The commit metadata of group {self.name!r} for partition {sorted(too_long)} of {topic!r} "
+                f"is longer than {METADATA_LIMIT} characters.",
+                code="OFFSET_METADATA_TOO_LARGE",
+            )
+
+    def end_transaction(self, producer: int, *, keep: bool) -> None:
+        """Take over or drop the commits of a transaction."""
+        pending = self._pending.pop(producer, {})
+        if keep:
+            self._commits.update({key: commit for key, commit in pending.items() if commit is not None})
+
+    def forget(self, topic: str) -> None:
+        """Drop everything about a topic, as a broker does when the topic is deleted."""
+        self._commits = {key: commit for key, commit in self._commits.items() if key[0] != topic}
+        for seat in self._seats_of(topic):
+            seat.target.clear()
+            seat.owned.clear()
+
+    def join(self, topic: str, partitions: int) -> Seat:
+        """Take a new member in."""
+        seat = Seat(topic)
+        self.seats.append(seat)
+        self.rebalance(topic, partitions)
+        return seat
+
+    def leave(self, seat: Seat, partitions: int) -> None:
+        """Let a member go; its partitions are free."""
+        self.seats.remove(seat)
+        seat.owned.clear()
+        seat.target.clear()
+        self.rebalance(seat.topic, partitions)
+
+    def rebalance(self, topic: str, partitions: int) -> None:
+        """Divide a topic's partitions evenly among its members, moving as few as possible."""
+        seats = self._seats_of(topic)
+        if not seats:
+            return
+        quota, more = divmod(partitions, len(seats))
+        left = set(range(partitions))
+        # Who holds more keeps more: the larger shares go to those that would otherwise have to give one up.
+        for rank, seat in enumerate(sorted(seats, key=lambda seat: -len(seat.target))):
+            share = quota + (rank < more)
+            seat.target = set(sorted(seat.target & left)[:share])
+            left -= seat.target
+        for rank, seat in enumerate(sorted(seats, key=lambda seat: -len(seat.target))):
+            share = quota + (rank < more)
+            taken = sorted(left)[: share - len(seat.target)]
+            seat.target.update(taken)
+            left.difference_update(taken)
+
+    def owned_by_others(self, seat: Seat) -> set[int]:
+        """The partitions of the seat's topic that other members have not given up yet."""
+        return {p for other in self._seats_of(seat.topic) if other is not seat for p in other.owned}
+
+    def _seats_of(self, topic: str) -> list[Seat]:
+        return [seat for seat in self.seats if seat.topic == topic]

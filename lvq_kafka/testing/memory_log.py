@@ -1,0 +1,198 @@
+"""A cluster in memory, with the behaviour of Kafka that a last value queue meets."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+
+from lvq_kafka.errors import ConfigError, TransportError
+from lvq_kafka.ports import Commit, GroupListener, GroupMember, LogReader, LogWriter, TopicDescription
+from lvq_kafka.testing.memory_cluster import DEFAULTS
+from lvq_kafka.testing.memory_controls import Controls
+from lvq_kafka.testing.memory_member import MemoryMember
+from lvq_kafka.testing.memory_partition import Partition, Topic
+from lvq_kafka.testing.memory_reader import MemoryReader
+from lvq_kafka.testing.memory_writer import MemoryWriter
+
+__all__ = ["MemoryLog"]
+
+
+class MemoryLog(Controls):
+    """`lvq_kafka.ports.Log` in memory: a Kafka for tests, without broker, thread or sleep.
+
+    Pass it as ``log=`` wherever the library takes bootstrap servers. One contract suite runs on it and on a real
+    broker, so what holds here holds there: offsets that markers, aborted records and compaction skip, reading up to
+    the last stable offset, groups that rebalance.
+
+    Beyond `Log` it lets a test do what a cluster, its other users and its network do: see `Controls`.
+    """
+
+    def describe_topic(self, topic: str, *, timeout: float = 10.0) -> TopicDescription:
+        """See `Log.describe_topic`."""
+        with self._cluster.changed:
+            found = self._topic("describe_topic", topic)
+            return TopicDescription(topic, found.id, len(found.partitions), found.replication_factor)
+
+    def topic_config(self, topic: str, *, timeout: float = 10.0) -> dict[str, str]:
+        """See `Log.topic_config`."""
+        with self._cluster.changed:
+            return {**DEFAULTS, **self._topic("topic_config", topic).config}
+
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int,
+        replication_factor: int | None = None,
+        config: Mapping[str, str],
+        timeout: float = 10.0,
+    ) -> bool:
+        """See `Log.create_topic`."""
+        cluster = self._cluster
+        with cluster.changed:
+            cluster.enter("create_topic")
+            if topic in cluster.topics:
+                return False
+            if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic) or topic in {".", ".."}:
+                raise ConfigError(f"{topic!r} is no valid topic name.", options=["topic"])
+            if partitions < 1:
+                raise ConfigError("A topic needs at least one partition.", options=["partitions"])
+            if not 1 <= (replication_factor or 1) <= cluster.brokers:
+                raise ConfigError(
+                    f"The replication factor is {replication_factor}, and the number of brokers {cluster.brokers}.",
+                    options=["replication_factor"],
+                )
+            _check_settings(config)
+            made = Topic(topic, cluster.new_topic_id(), replication_factor or 1, dict(config), [])
+            made.grow(partitions)
+            cluster.topics[topic] = made
+            self._partitions_changed(topic, partitions)
+            return True
+
+    def alter_topic_config(self, topic: str, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
+        """See `Log.alter_topic_config`."""
+        with self._cluster.changed:
+            found = self._topic("alter_topic_config", topic)
+            _check_settings(config)
+            found.config.update(config)
+
+    def add_partitions(self, topic: str, total: int, *, timeout: float = 10.0) -> None:
+        """See `Log.add_partitions`."""
+        with self._cluster.changed:
+            found = self._topic("add_partitions", topic)
+            if total <= len(found.partitions):
+                raise ConfigError(
+                    f"The topic {topic!r} has {len(found.partitions)} partitions already.", options=["total"]
+                )
+            found.grow(total)
+            self._partitions_changed(topic, total)
+
+    def delete_topic(self, topic: str, *, timeout: float = 10.0) -> None:
+        """See `Log.delete_topic`."""
+        with self._cluster.changed:
+            del self._cluster.topics[self._topic("delete_topic", topic).name]
+            for group in self._cluster.groups.values():
+                group.forget(topic)
+            self._cluster.changed.notify_all()
+
+    def broker_count(self, *, timeout: float = 10.0) -> int:
+        """See `Log.broker_count`."""
+        with self._cluster.changed:
+            self._cluster.enter("broker_count")
+            return self._cluster.brokers
+
+    def start_offsets(self, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
+        """See `Log.start_offsets`."""
+        return self._offsets("start_offsets", topic, lambda partition: partition.start)
+
+    def end_offsets(self, topic: str, *, stable: bool = False, timeout: float = 10.0) -> dict[int, int]:
+        """See `Log.end_offsets`."""
+        return self._offsets("end_offsets", topic, lambda partition: partition.stable if stable else partition.end)
+
+    def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
+        """See `Log.offsets_at`."""
+        return self._offsets("offsets_at", topic, lambda partition: partition.offset_at(timestamp))
+
+    def committed(self, group: str, topic: str, *, timeout: float = 10.0) -> dict[int, Commit]:
+        """See `Log.committed`. Waits while an open transaction holds a commit."""
+        deadline = time.monotonic() + timeout
+        with self._cluster.changed:
+            while True:
+                self._cluster.enter("committed")
+                found = self._cluster.groups.get(group)
+                if found is None:
+                    return {}
+                undecided = found.undecided(topic)
+                if not undecided:
+                    return found.committed(topic)
+                if not self._cluster.wait(deadline):
+                    raise TransportError(
+                        f"An open transaction holds commits of group {group!r} for partition {sorted(undecided)} of "
+                        f"{topic!r}.",
+                        code="UNSTABLE_OFFSET_COMMIT",
+                        retriable=True,
+                        hint="They are known when it ends.",
+                    )
+
+    def commit(self, group: str, topic: str, commits: Mapping[int, Commit], *, timeout: float = 10.0) -> None:
+        """See `Log.commit`."""
+        with self._cluster.changed:
+            self._cluster.enter("commit")
+            for partition in commits:
+                self._cluster.partition(topic, partition)
+            found = self._cluster.group(group)
+            if found.seats:
+                raise TransportError(
+                    f"The group {group!r} has members, which alone may commit for it.",
+                    code="UNKNOWN_MEMBER_ID",
+                    hint="Close its consumers first.",
+                )
+            found.store(topic, commits)
+
+    def delete_group(self, group: str, *, timeout: float = 10.0) -> bool:
+        """See `Log.delete_group`."""
+        with self._cluster.changed:
+            self._cluster.enter("delete_group")
+            if group not in self._cluster.groups:
+                return False
+            if self._cluster.groups[group].seats:
+                raise TransportError(
+                    f"The group {group!r} has members.", code="NON_EMPTY_GROUP", hint="Close its consumers first."
+                )
+            del self._cluster.groups[group]
+            return True
+
+    def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
+        """See `Log.reader`."""
+        return MemoryReader(self._cluster, topic, positions)
+
+    def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
+        """See `Log.member`."""
+        return MemoryMember(self._cluster, group, topic, listener)
+
+    def writer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> LogWriter:
+        """See `Log.writer`."""
+        return MemoryWriter(self._cluster, transactional_id, max_block)
+
+    def close(self) -> None:
+        """Nothing to close: what was written stays, so that the same log can be opened again and again."""
+
+    def _topic(self, operation: str, topic: str) -> Topic:
+        self._cluster.enter(operation)
+        return self._cluster.topic(topic)
+
+    def _offsets(self, operation: str, topic: str, offset: Callable[[Partition], int]) -> dict[int, int]:
+        with self._cluster.changed:
+            return {partition.index: offset(partition) for partition in self._topic(operation, topic).partitions}
+
+    def _partitions_changed(self, topic: str, total: int) -> None:
+        for group in self._cluster.groups.values():
+            group.rebalance(topic, total)
+        self._cluster.changed.notify_all()
+
+
+def _check_settings(config: Mapping[str, str]) -> None:
+    for name in config:
+        if name not in DEFAULTS:
+            raise ConfigError(f"There is no topic setting {name!r}.", options=[name])

@@ -1,0 +1,158 @@
+"""Members of consumer groups on the in-memory log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from lvq_kafka.core.records import Fetch
+from lvq_kafka.errors import Closed, TransportError
+from lvq_kafka.ports import Commit, GroupListener
+from lvq_kafka.testing.memory_cluster import Cluster
+from lvq_kafka.testing.memory_reader import MemoryReader
+
+__all__ = ["MemoryMember"]
+
+
+class MemoryMember:
+    """`GroupMember` on the in-memory log.
+
+    It joins when it is made. Partitions come and go inside `poll` and `close` only: first it gives up what others
+    shall have, then it takes what is free. A member that does not poll keeps what it has until it is expelled
+    (`MemoryLog.expel`), as a Kafka member does until its session times out.
+    """
+
+    def __init__(self, cluster: Cluster, group: str, topic: str, listener: GroupListener) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._listener = listener
+        self._reader = MemoryReader(cluster, topic, {})
+        self._held: set[int] = set()  # what the listener knows that it holds
+        self._lost: list[int] = []  # what is gone, and the listener has not been told yet
+        self._closed = False
+        with cluster.changed:
+            self.group = cluster.group(group)
+            self._join()
+
+    def poll(self, timeout: float) -> Fetch:
+        """See `GroupMember.poll`."""
+        deadline = time.monotonic() + timeout
+        fetch = None
+        while fetch is None:
+            self._reconcile()
+            with self._cluster.changed:
+                if self._closed:
+                    raise Closed("This group member is closed.")
+                if not self._due():
+                    fetch = self._reader.look(deadline)
+        return fetch
+
+    def commit(self, commits: Mapping[int, Commit]) -> None:
+        """See `GroupMember.commit`."""
+        with self._cluster.changed:
+            self._cluster.enter("commit")
+            self.store(commits)
+
+    def store(self, commits: Mapping[int, Commit], producer: int | None = None) -> None:
+        """Keep commits of this member, holding the lock; with a producer as part of its open transaction."""
+        if self.seat.expelled or self._closed:
+            raise TransportError(
+                f"The group {self.group.name!r} does not know this member any more.", code="UNKNOWN_MEMBER_ID"
+            )
+        if foreign := set(commits) - self._held:
+            raise TransportError(
+                f"This member of group {self.group.name!r} does not hold partition {sorted(foreign)} of "
+                f"{self._topic!r} and cannot commit for it.",
+                code="ILLEGAL_GENERATION",
+            )
+        self.group.store(self._topic, commits, producer)
+        self._cluster.changed.notify_all()
+
+    def expel(self) -> None:
+        """Take the member's partitions away, holding the lock; see `MemoryLog.expel`."""
+        if not self._closed and not self.seat.expelled:
+            self._lost = sorted(self._held)
+            self._held.clear()
+            self.seat.expelled = True
+            self.group.leave(self.seat, self._partition_count())
+            self._cluster.changed.notify_all()
+
+    def pause(self, partitions: Sequence[int]) -> None:
+        """See `GroupMember.pause`."""
+        with self._cluster.changed:
+            self._reader.pause(partitions)
+
+    def resume(self, partitions: Sequence[int]) -> None:
+        """See `GroupMember.resume`."""
+        with self._cluster.changed:
+            self._reader.resume(partitions)
+
+    def close(self) -> None:
+        """See `GroupMember.close`."""
+        if self._closed:
+            return
+        try:
+            if self.seat.expelled:
+                self._lose()
+            elif self._held:
+                self._listener.revoked(sorted(self._held))
+        finally:
+            with self._cluster.changed:
+                self._closed = True
+                self._reader.close()
+                self.group.leave(self.seat, self._partition_count())
+                self._cluster.changed.notify_all()
+
+    def _join(self) -> None:
+        self.seat = self.group.join(self._topic, self._partition_count())
+        self._cluster.changed.notify_all()
+
+    def _partition_count(self) -> int:
+        topic = self._cluster.topics.get(self._topic)
+        return 0 if topic is None else len(topic.partitions)
+
+    def _due(self) -> bool:
+        """Whether partitions have to go or can come now."""
+        seat = self.seat
+        return self._cluster.connected and (seat.expelled or bool(seat.owned - seat.target) or bool(self._free()))
+
+    def _free(self) -> set[int]:
+        """What this member shall have and may take: given up by others, with no commit that is still undecided."""
+        wanted = self.seat.target - self.seat.owned
+        return wanted and wanted - self.group.owned_by_others(self.seat) - self.group.undecided(self._topic)
+
+    def _reconcile(self) -> None:
+        """Give up and take partitions. The listener is called without the lock: it may commit, or wait for others."""
+        if self._closed or not self._cluster.connected:
+            return
+        if self.seat.expelled:
+            self._lose()
+        with self._cluster.changed:
+            going = sorted(self.seat.owned - self.seat.target)
+        if going:
+            try:
+                if known := sorted(self._held.intersection(going)):
+                    self._listener.revoked(known)
+            finally:
+                with self._cluster.changed:
+                    self._held.difference_update(going)
+                    self.seat.owned.difference_update(going)
+                    self._reader.unassign(going)
+                    self._cluster.changed.notify_all()
+        with self._cluster.changed:
+            coming = sorted(self._free())
+            self.seat.owned.update(coming)
+            commits = self.group.committed(self._topic)
+        if coming:
+            starts = self._listener.assigned(coming, {p: commits[p] for p in coming if p in commits})
+            self._held.update(starts)
+            self._reader.assign(starts)
+
+    def _lose(self) -> None:
+        """Learn that the group went on without this member, and join it anew."""
+        with self._cluster.changed:
+            lost, self._lost = self._lost, []
+            self._reader.unassign(lost)
+            self._join()
+        if lost:
+            self._listener.lost(lost)

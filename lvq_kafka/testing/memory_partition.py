@@ -1,0 +1,183 @@
+"""One partition of the in-memory log: what lies in it, what of it a reader may see, and compaction."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import islice
+
+from lvq_kafka.core.records import Headers, Record
+from lvq_kafka.errors import DataLoss
+
+__all__ = ["Partition", "Topic", "TransactionState"]
+
+
+class TransactionState(Enum):
+    """How a transaction ended, or that it has not."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(slots=True)
+class _Span:
+    """The part of one transaction that lies in one partition."""
+
+    first: int
+    state: TransactionState = TransactionState.OPEN
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One used offset: a record, or (``record`` None) the marker that ends a transaction."""
+
+    offset: int
+    timestamp: int
+    record: Record | None
+    span: _Span | None = None
+
+    @property
+    def committed(self) -> bool:
+        return self.record is not None and (self.span is None or self.span.state is TransactionState.COMMITTED)
+
+
+@dataclass(slots=True)
+class Partition:
+    """The log of one partition. Not thread-safe: the cluster's lock guards it.
+
+    Offsets are used up by records and by transaction markers; a compaction leaves holes. ``end`` is the next offset
+    to be used, ``start`` the first that may be read.
+    """
+
+    topic: str
+    index: int
+    start: int = 0
+    end: int = 0
+    _entries: list[_Entry] = field(default_factory=list)
+    _open: dict[int, _Span] = field(default_factory=dict)  # by the producer's number
+
+    @property
+    def stable(self) -> int:
+        """The last stable offset: where the oldest open transaction begins, or the end."""
+        return min((span.first for span in self._open.values()), default=self.end)
+
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        producer: int | None = None,
+    ) -> int:
+        """Store a record, as part of the producer's open transaction if one is named; return its offset."""
+        offset = self.end
+        span = None if producer is None else self._open.setdefault(producer, _Span(offset))
+        record = Record(self.index, offset, timestamp, key, value, headers)
+        self._entries.append(_Entry(offset, timestamp, record, span))
+        self.end += 1
+        return offset
+
+    def end_transaction(self, producer: int, state: TransactionState, timestamp: int) -> None:
+        """Write the marker of a producer that has a transaction open here; without one nothing happens."""
+        span = self._open.pop(producer, None)
+        if span is not None:
+            span.state = state
+            self._entries.append(_Entry(self.end, timestamp, None, span))
+            self.end += 1
+
+    def read(self, position: int, limit: int) -> tuple[list[Record], int]:
+        """Up to ``limit`` committed records from ``position``, and the position after them.
+
+        The position moves on to the last stable offset when no further record lies before it.
+
+        Raises:
+            DataLoss: the position lies below the start or beyond the end.
+        """
+        if not self.start <= position <= self.end:
+            side = "below the start" if position < self.start else "beyond the end"
+            raise DataLoss(
+                f"Offset {position} of partition {self.index} of {self.topic!r} is {side} of the log, "
+                f"which holds {self.start} to {self.end}.",
+                hint="Read again from the start.",
+            )
+        stable = self.stable
+        records: list[Record] = []
+        for entry in self._from(position):
+            if entry.offset >= stable:
+                break
+            if entry.record is not None and entry.committed:
+                if len(records) == limit:
+                    return records, position
+                records.append(entry.record)
+                position = entry.offset + 1
+        return records, max(position, stable)
+
+    def records(self) -> list[Record]:
+        """All committed records below the last stable offset."""
+        return self.read(self.start, self.end + 1)[0]
+
+    def offset_at(self, timestamp: int) -> int:
+        """The first offset that is as young as ``timestamp``, or the end."""
+        return next((entry.offset for entry in self._entries if entry.timestamp >= timestamp), self.end)
+
+    def delete_before(self, offset: int) -> None:
+        """Move the start of the log up."""
+        self.start = max(self.start, offset)
+        self._entries = list(self._from(self.start))
+
+    def compact(self, up_to: int | None, drop_tombstones: bool, choose: Callable[[Record], bool]) -> None:
+        """Clean the log below ``up_to`` as Kafka's log cleaner may; see `MemoryLog.compact`."""
+        if not self._entries:
+            return
+        # What no transaction has decided is not looked at. The last entry stays: it lies in the active segment.
+        limit = min(self.stable, self.end if up_to is None else up_to)
+        last = self._entries[-1].offset
+        newest: dict[bytes | None, int] = {}
+        for entry in self._below(limit):
+            if entry.record is not None and entry.committed:
+                newest[entry.record.key] = entry.offset
+        gone: set[int] = set()
+        kept_older: set[bytes | None] = set()
+        for entry in self._below(limit):
+            record = entry.record
+            if record is None:
+                continue
+            if not entry.committed or newest[record.key] != entry.offset:
+                removable = True
+            else:
+                # A tombstone may go once nothing older is left that it has to hide.
+                removable = drop_tombstones and record.value is None and record.key not in kept_older
+            if removable and entry.offset != last and choose(record):
+                gone.add(entry.offset)
+            elif entry.committed:
+                kept_older.add(record.key)
+        kept = [entry for entry in self._entries if entry.offset not in gone]
+        if drop_tombstones:  # markers age like tombstones, and go when their transaction has no record left
+            used = {id(entry.span) for entry in kept if entry.record is not None}
+            kept = [e for e in kept if e.record is not None or id(e.span) in used or not e.offset < min(limit, last)]
+        self._entries = kept
+
+    def _from(self, offset: int) -> Iterator[_Entry]:
+        return islice(self._entries, bisect_left(self._entries, offset, key=lambda entry: entry.offset), None)
+
+    def _below(self, offset: int) -> Iterator[_Entry]:
+        return islice(self._entries, bisect_left(self._entries, offset, key=lambda entry: entry.offset))
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic: its identity, its explicit settings and its partitions."""
+
+    name: str
+    id: str
+    replication_factor: int
+    config: dict[str, str]
+    partitions: list[Partition]
+
+    def grow(self, total: int) -> None:
+        """Add partitions up to ``total``."""
+        for index in range(len(self.partitions), total):
+            self.partitions.append(Partition(self.name, index))

@@ -1,0 +1,99 @@
+"""Readers of the in-memory log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from lvq_kafka.core.records import Fetch, Record, RecordBatch
+from lvq_kafka.errors import Closed
+from lvq_kafka.testing.memory_cluster import Cluster
+
+__all__ = ["MemoryReader"]
+
+
+class MemoryReader:
+    """`LogReader` on the in-memory log: committed records only, and positions as the Kafka client reports them.
+
+    A partition's position is reported when it moved, and once more after an assignment even if it stands at the end
+    already, as the client's end-of-partition event does.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, positions: Mapping[int, int]) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._positions = dict(positions)
+        self._reported: dict[int, int] = {}
+        self._paused: set[int] = set()
+        self._outage = 0  # the last outage that the caller was told of
+        self._closed = False
+
+    def poll(self, timeout: float) -> Fetch:
+        """See `LogReader.poll`."""
+        deadline = time.monotonic() + timeout
+        with self._cluster.changed:
+            while (fetch := self.look(deadline)) is None:
+                pass
+        return fetch
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """See `LogReader.assign`."""
+        with self._cluster.changed:
+            self._positions.update(positions)
+            for partition in positions:
+                self._reported.pop(partition, None)
+
+    def unassign(self, partitions: Iterable[int]) -> None:
+        """Read these partitions no longer."""
+        for partition in partitions:
+            self._positions.pop(partition, None)
+            self._reported.pop(partition, None)
+            self._paused.discard(partition)
+
+    def pause(self, partitions: Iterable[int]) -> None:
+        """Leave these partitions out."""
+        self._paused.update(partitions)
+
+    def resume(self, partitions: Iterable[int]) -> None:
+        """Read them again."""
+        self._paused.difference_update(partitions)
+
+    def close(self) -> None:
+        """See `LogReader.close`."""
+        with self._cluster.changed:
+            self._closed = True
+            self._cluster.changed.notify_all()
+
+    def look(self, deadline: float) -> Fetch | None:
+        """Look once, holding the lock: what is there, nothing at the deadline, or None when it is time to look again.
+
+        An outage is told at once, and then only at the end of each poll: a caller that goes on polling waits for the
+        connection and does not spin.
+        """
+        cluster = self._cluster
+        if self._closed:
+            raise Closed("This reader is closed.")
+        if not cluster.connected and self._outage == cluster.outages and cluster.wait(deadline):
+            return None
+        self._outage = cluster.outages
+        cluster.enter("poll")
+        fetch = self._take()
+        if fetch.positions or not cluster.wait(deadline):
+            return fetch
+        return None
+
+    def _take(self) -> Fetch:
+        records: list[Record] = []
+        moved: dict[int, int] = {}
+        self._cluster.topic(self._topic)
+        for partition, position in self._positions.items():
+            log = self._cluster.partition(self._topic, partition)
+            if partition in self._paused:
+                continue
+            found, position = log.read(position, self._cluster.fetch_limit - len(records))
+            records += found
+            if self._reported.get(partition) != position and (found or position == log.stable):
+                moved[partition] = position
+        self._positions.update(moved)
+        self._reported.update(moved)
+        return Fetch(RecordBatch.of(records), moved)

@@ -1,0 +1,234 @@
+"""Writers of the in-memory log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import cast
+
+from lvq_kafka.core.records import Headers, Position
+from lvq_kafka.errors import Closed, DeliveryFailed, MessageTooLarge, StateError, TransportError
+from lvq_kafka.ports import Commit, GroupMember, Receipt
+from lvq_kafka.testing.memory_cluster import Cluster, record_size, refused
+from lvq_kafka.testing.memory_member import MemoryMember
+from lvq_kafka.testing.memory_partition import TransactionState
+
+__all__ = ["MemoryWriter"]
+
+CLIENT_LIMIT = 1_000_000
+"""The size in bytes that the Kafka client accepts by default (``message.max.bytes``)."""
+
+BUFFER_LIMIT = 100_000
+"""The number of undecided messages that the Kafka client holds by default (``queue.buffering.max.messages``)."""
+
+_REPORTED = (DeliveryFailed, MessageTooLarge)  # what a receipt tells; other errors come out of append itself
+
+
+class _Receipt:
+    """`Receipt` over a standard future."""
+
+    def __init__(self) -> None:
+        self.future: Future[Position] = Future()
+        self.asked = False  # whether somebody learns of a failure from here; see LogWriter.take_failures
+
+    def result(self, timeout: float | None = None) -> Position:
+        self.asked = True
+        return self.future.result(timeout)
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        self.asked = True
+        return cast("Exception | None", self.future.exception(timeout))
+
+    def done(self) -> bool:
+        return self.future.done()
+
+    def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
+        self.future.add_done_callback(lambda _: callback(self))
+
+
+@dataclass(slots=True)
+class _Append:
+    """An append that waits for its outcome."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    headers: Headers
+    receipt: _Receipt
+
+
+class MemoryWriter:
+    """`LogWriter` on the in-memory log.
+
+    An append is decided before the call returns. During an outage it is buffered, as the Kafka client does, and
+    decided in order at `MemoryLog.reconnect`.
+    """
+
+    def __init__(self, cluster: Cluster, transactional_id: str | None, max_block: float | None) -> None:
+        self._cluster = cluster
+        self._max_block = max_block
+        self._transactional_id = transactional_id
+        self._in_transaction = False
+        self._failure: TransportError | None = (
+            None  # of an append in the open transaction, which can only be aborted then
+        )
+        self._closed = False
+        self._waiting: list[_Append] = []
+        self._failed: list[tuple[_Receipt, TransportError]] = []
+        with cluster.changed:
+            self._producer = cluster.new_producer(transactional_id)
+            cluster.outbox.append(self._send_waiting)
+
+    def append(
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]] | None = None,
+    ) -> Receipt:
+        """See `LogWriter.append`."""
+        append = _Append(topic, key, value, tuple(headers or ()), _Receipt())
+        if record_size(append.key, append.value, append.headers) > CLIENT_LIMIT:
+            raise MessageTooLarge(
+                f"A message for {topic!r} is larger than the {CLIENT_LIMIT} bytes that the client accepts.",
+                code="MSG_SIZE_TOO_LARGE",
+            )
+        with self._cluster.changed:
+            self._require_open()
+            if self._transactional_id is not None:
+                self._require_transaction()
+            if not self._cluster.connected:
+                self._await_room()
+                self._waiting.append(append)
+                return append.receipt
+            outcome = self._decide(append)
+        if isinstance(outcome, TransportError) and not isinstance(outcome, _REPORTED):
+            raise outcome
+        _resolve(append.receipt, outcome)  # outside the lock: callbacks may call anything
+        return append.receipt
+
+    def flush(self, timeout: float | None = None) -> int:
+        """See `LogWriter.flush`."""
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        with self._cluster.changed:
+            while self._waiting and self._cluster.wait(deadline):
+                pass
+            return len(self._waiting)
+
+    def take_failures(self) -> list[TransportError]:
+        """See `LogWriter.take_failures`."""
+        with self._cluster.changed:
+            failed, self._failed = self._failed, []
+        return [error for receipt, error in failed if not receipt.asked]
+
+    def begin_transaction(self) -> None:
+        """See `LogWriter.begin_transaction`."""
+        with self._cluster.changed:
+            self._require_open()
+            if self._transactional_id is None:
+                raise StateError("This writer has no transactional id.", hint="Ask for writer(transactional_id=...).")
+            if self._in_transaction:
+                raise StateError("A transaction is open already.", hint="Commit or abort it first.")
+            self._cluster.enter("begin_transaction")
+            self._in_transaction = True
+
+    def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit]) -> None:
+        """See `LogWriter.send_offsets`."""
+        if not isinstance(member, MemoryMember):
+            raise StateError("The group member belongs to another log.")
+        with self._cluster.changed:
+            self._require_transaction()
+            self._cluster.enter("send_offsets")
+            member.store(offsets, self._producer)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """See `LogWriter.commit_transaction`."""
+        if self.flush(timeout):
+            raise TransportError("Not every append of the transaction was decided.", code="_TIMED_OUT", retriable=True)
+        if self._failure is not None:
+            raise TransportError(
+                "An append of this transaction failed.", code="_STATE", hint="Abort the transaction."
+            ) from self._failure
+        self._end_transaction("commit_transaction", TransactionState.COMMITTED)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """See `LogWriter.abort_transaction`."""
+        self._end_transaction("abort_transaction", TransactionState.ABORTED)
+
+    def close(self, timeout: float | None = None) -> int:
+        """See `LogWriter.close`. An open transaction is aborted, unless there is no connection."""
+        undecided = self.flush(timeout)
+        with self._cluster.changed:
+            if not self._closed:
+                self._closed = True
+                self._cluster.outbox.remove(self._send_waiting)
+                if self._in_transaction and self._cluster.connected:
+                    self._cluster.end_transaction(self._producer, TransactionState.ABORTED)
+            withdrawn, self._waiting = self._waiting, []
+        for append in withdrawn:
+            error = refused(append.key, "_PURGE_QUEUE", "The writer was closed before the message could be sent.")
+            _resolve(append.receipt, error)
+        return undecided
+
+    def _await_room(self) -> None:
+        deadline = float("inf") if self._max_block is None else time.monotonic() + self._max_block
+        while not self._cluster.connected and len(self._waiting) >= BUFFER_LIMIT:
+            if not self._cluster.wait(deadline):
+                raise TransportError(
+                    f"No room in the local buffer for {self._max_block:g} s.", code="_QUEUE_FULL", retriable=True
+                )
+
+    def _end_transaction(self, operation: str, state: TransactionState) -> None:
+        with self._cluster.changed:
+            self._require_transaction()
+            self._cluster.enter(operation)
+            self._in_transaction = False
+            self._failure = None
+            self._cluster.end_transaction(self._producer, state)
+
+    def _send_waiting(self) -> Callable[[], None]:
+        """Store what an outage held up, holding the lock; the callable that is returned tells the receipts."""
+        decided = [(append.receipt, self._decide(append)) for append in self._waiting]
+        self._waiting.clear()
+
+        def tell() -> None:
+            for receipt, outcome in decided:
+                _resolve(receipt, outcome)
+
+        return tell
+
+    def _decide(self, append: _Append) -> Position | TransportError:
+        producer = self._producer if self._in_transaction else None
+        try:
+            self._cluster.enter("append")
+            return self._cluster.store(append.topic, append.key, append.value, append.headers, producer=producer)
+        except TransportError as error:
+            if self._in_transaction:
+                self._failure = error
+            if isinstance(error, _REPORTED):
+                self._failed.append((append.receipt, error))
+            return error
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Closed("This writer is closed.")
+
+    def _require_transaction(self) -> None:
+        self._require_open()
+        if self._transactional_id is not None and self._cluster.producers[self._transactional_id] != self._producer:
+            raise TransportError(
+                f"A newer writer with the transactional id {self._transactional_id!r} has fenced this one off.",
+                code="_FENCED",
+                hint="Let one process use a transactional id at a time.",
+            )
+        if not self._in_transaction:
+            raise StateError("No transaction is open.", hint="Call begin_transaction first.")
+
+
+def _resolve(receipt: _Receipt, outcome: Position | TransportError) -> None:
+    if isinstance(outcome, TransportError):
+        receipt.future.set_exception(outcome)
+    else:
+        receipt.future.set_result(outcome)

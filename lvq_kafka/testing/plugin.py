@@ -1,0 +1,70 @@
+"""Pytest fixtures for code that uses last value queues. Active wherever the package is installed.
+
+``memory_log``
+    A fresh `MemoryLog`: fast, and enough for most tests.
+``lvq_broker``
+    A real broker for the session, see `lvq_kafka.testing.brokers.provide_broker`. It never skips: where none can be
+    provided the test fails and says why. ``LVQ_TEST_BROKER=embedded`` or ``docker`` forces one.
+``lvq_log``
+    A `KafkaLog` on that broker.
+``lvq_topic``
+    A fresh topic name on it. The topic is not created; it is deleted afterwards.
+
+Nothing heavy is imported before a test asks for it.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from lvq_kafka.kafka import KafkaLog
+    from lvq_kafka.testing import MemoryLog
+    from lvq_kafka.testing.brokers import ProvidedBroker
+
+__all__ = ["lvq_broker", "lvq_log", "lvq_topic", "memory_log"]
+
+
+@pytest.fixture
+def memory_log() -> MemoryLog:
+    """An in-memory log, empty."""
+    from lvq_kafka.testing import MemoryLog
+
+    return MemoryLog()
+
+
+@pytest.fixture(scope="session")
+def lvq_broker() -> Iterator[ProvidedBroker]:
+    """A real broker: ``lvq_broker.bootstrap_servers``, ``lvq_broker.kind``. Shared; leave it running."""
+    from lvq_kafka.testing.brokers import provide_broker
+
+    with provide_broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def lvq_log(lvq_broker: ProvidedBroker) -> Iterator[KafkaLog]:
+    """The real broker as a `Log`. Shared; leave it open."""
+    from lvq_kafka.kafka import KafkaLog
+
+    log = KafkaLog(lvq_broker.bootstrap_servers)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def lvq_topic(request: pytest.FixtureRequest, lvq_log: KafkaLog) -> Iterator[str]:
+    """A topic name that nobody else uses; if the test creates the topic, it is deleted afterwards."""
+    from lvq_kafka.errors import TopicNotFound
+
+    test = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-")[:60]
+    topic = f"{test}-{uuid.uuid4().hex[:8]}"
+    yield topic
+    with suppress(TopicNotFound):
+        lvq_log.delete_topic(topic)

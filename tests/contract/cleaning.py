@@ -1,0 +1,81 @@
+"""What compaction and deletion of records leave behind."""
+
+from __future__ import annotations
+
+from lvq_kafka.ports import Log
+from tests.contract.harness import COMPACTED, Faults, follow, pairs, put, read_all, settled
+
+
+def newest(log: Log, topic: str) -> dict[str, str]:
+    """The newest value of each key that is not deleted."""
+    return {key: value for key, value in dict(pairs(read_all(log, topic))).items() if value is not None}
+
+
+class CleaningContract:
+    def test_compaction_keeps_the_newest_value_of_each_key_where_it_lies(
+        self, log: Log, topic: str, faults: Faults
+    ) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        put(log, topic, ("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("b", "2"), ("end", "1"))
+        before = {record.offset: record for record in read_all(log, topic)}
+        faults.compact(topic)
+        after = read_all(log, topic)
+        kept = [record for record in after if record.key in (b"a", b"b", b"c")]
+        assert pairs(kept) == [("a", "2"), ("c", "1"), ("b", "2")]
+        assert kept == [before[2], before[3], before[4]]
+        assert log.start_offsets(topic) == {0: 0}
+
+    def test_a_reader_crosses_the_holes(self, log: Log, topic: str, faults: Faults) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        put(log, topic, *[("a", str(n)) for n in range(50)], ("b", "1"))
+        faults.compact(topic)
+        end = log.end_offsets(topic)[0]
+        for start in (0, 7, 49):
+            reader = log.reader(topic, {0: start})
+            records = [record for record in follow(reader, {0: end}) if record.key in (b"a", b"b")]
+            assert pairs(records) == [("a", "49"), ("b", "1")]
+            reader.close()
+
+    def test_a_log_that_ends_in_a_hole_is_read_to_its_true_end(self, log: Log, topic: str, faults: Faults) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        put(log, topic, ("a", "1"), ("b", "1"))
+        writer = log.writer(transactional_id=topic)
+        for _ in range(3):
+            writer.begin_transaction()
+            writer.append(topic, b"a", b"never").result(20)
+            writer.abort_transaction(20)
+        writer.close()
+        end = settled(log, topic)
+        assert end == {0: 8}
+        assert pairs(read_all(log, topic)) == [("a", "1"), ("b", "1")]  # read_all reads to the end, or fails
+
+    def test_a_delete_outlives_the_value_it_hides_and_is_then_cleaned_away(
+        self, log: Log, topic: str, faults: Faults
+    ) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        put(log, topic, ("a", "1"), ("a", None), ("b", "1"), ("end", "1"))
+        faults.compact(topic)
+        records = pairs(read_all(log, topic))
+        assert ("a", "1") not in records
+        assert ("a", None) in records
+        faults.compact(topic, drop_tombstones=True)
+        assert "a" not in dict(pairs(read_all(log, topic)))
+        assert newest(log, topic)["b"] == "1"
+
+    def test_compaction_changes_no_current_value(self, log: Log, topic: str, faults: Faults) -> None:
+        log.create_topic(topic, partitions=2, config=COMPACTED)
+        put(log, topic, *[(f"k{n % 7}", None if n % 5 == 0 else str(n)) for n in range(60)])
+        before = {key: value for key, value in newest(log, topic).items() if key.startswith("k")}
+        faults.compact(topic)
+        assert {key: value for key, value in newest(log, topic).items() if key.startswith("k")} == before
+        faults.compact(topic, drop_tombstones=True)
+        assert {key: value for key, value in newest(log, topic).items() if key.startswith("k")} == before
+
+    def test_deleted_records_leave_the_end_where_it_was(self, log: Log, topic: str, faults: Faults) -> None:
+        log.create_topic(topic, partitions=1, config={"cleanup.policy": "delete"})
+        put(log, topic, ("a", "1"), ("a", "2"))
+        faults.delete_records(topic, 0, 2)
+        assert log.start_offsets(topic) == log.end_offsets(topic) == {0: 2}
+        assert read_all(log, topic) == []
+        put(log, topic, ("a", "3"))
+        assert pairs(read_all(log, topic)) == [("a", "3")]

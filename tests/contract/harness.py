@@ -1,0 +1,125 @@
+"""What the contract suite needs besides the `Log` itself, and the small steps that its tests are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.records import Position, Record
+from lvq_kafka.ports import Commit, GroupMember, Log, LogReader
+from tests.waiting import eventually
+
+COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
+
+NOTHING_COMES = 0.3
+"""How long a test looks on where nothing must come."""
+
+
+class Faults(Protocol):
+    """What a cluster does by itself."""
+
+    def compact(self, topic: str, *, drop_tombstones: bool = False) -> None:
+        """Clean the log of all that may go, and return when it is gone."""
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Move the start of a partition's log up."""
+
+
+def put(log: Log, topic: str, *pairs: tuple[str, str | None]) -> list[Position]:
+    """Append keys and values (None deletes), and wait until they are stored."""
+    writer = log.writer()
+    receipts = [writer.append(topic, k.encode(), None if v is None else v.encode()) for k, v in pairs]
+    positions = [receipt.result(10) for receipt in receipts]
+    writer.close()
+    return positions
+
+
+def pairs(records: Iterable[Record]) -> list[tuple[str, str | None]]:
+    """Keys and values as text."""
+    return [(key_text(r.key or b""), None if r.value is None else r.value.decode()) for r in records]
+
+
+def settled(log: Log, topic: str) -> dict[int, int]:
+    """Wait until the markers of all decided transactions are written; the end offsets then."""
+
+    def same() -> dict[int, int] | None:
+        ends = log.end_offsets(topic)
+        return ends if ends == log.end_offsets(topic, stable=True) else None
+
+    return eventually(same) or {}
+
+
+def follow(reader: LogReader | GroupMember, until: Mapping[int, int], timeout: float = 15.0) -> list[Record]:
+    """Poll until the positions reach ``until``; return the records that came."""
+    records: list[Record] = []
+    positions: dict[int, int] = {}
+
+    def reached() -> bool:
+        fetch = reader.poll(0.1)
+        records.extend(fetch.batch)
+        for partition, position in fetch.positions.items():
+            assert position >= positions.get(partition, 0), "a position never moves back"
+            positions[partition] = position
+        return all(positions.get(partition, -1) >= end for partition, end in until.items())
+
+    if until:
+        eventually(reached, timeout)
+    assert {p: positions[p] for p in until} == dict(until)
+    return records
+
+
+def read_all(log: Log, topic: str) -> list[Record]:
+    """Everything that a reader gets from the start to the last stable offset."""
+    reader = log.reader(topic, log.start_offsets(topic))
+    try:
+        return follow(reader, log.end_offsets(topic, stable=True))
+    finally:
+        reader.close()
+
+
+def stays_at(reader: LogReader | GroupMember, positions: Mapping[int, int]) -> bool:
+    """Look on for a while: no record comes, and a position that is reported again is still the same."""
+    fetch = reader.poll(NOTHING_COMES)
+    return not len(fetch.batch) and fetch.positions.items() <= positions.items()
+
+
+def polls_without_error(reader: LogReader) -> None:
+    """Poll once; for waiting until a poll raises."""
+    reader.poll(0.2)
+
+
+class Listener:
+    """A `GroupListener` that keeps a diary. It starts each partition at the commit, else at 0."""
+
+    def __init__(self) -> None:
+        self.held: set[int] = set()
+        self.commits: dict[int, Commit] = {}
+        self.diary: list[tuple[str, tuple[int, ...]]] = []
+        self.on_revoke: Callable[[Sequence[int]], object] = lambda partitions: None
+
+    def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
+        self.held.update(partitions)
+        self.commits.update(commits)
+        self.diary.append(("assigned", tuple(partitions)))
+        return {partition: commits[partition].offset if partition in commits else 0 for partition in partitions}
+
+    def revoked(self, partitions: Sequence[int]) -> None:
+        self.on_revoke(partitions)
+        self.held.difference_update(partitions)
+        self.diary.append(("revoked", tuple(partitions)))
+
+    def lost(self, partitions: Sequence[int]) -> None:
+        self.held.difference_update(partitions)
+        self.diary.append(("lost", tuple(partitions)))
+
+
+def poll_until(condition: Callable[[], object], *members: GroupMember, timeout: float = 30.0) -> None:
+    """Poll the members in turn until the condition holds. What they read is dropped."""
+
+    def step() -> object:
+        for member in members:
+            member.poll(0.02)
+        return condition()
+
+    eventually(step, timeout)

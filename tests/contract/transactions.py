@@ -1,0 +1,201 @@
+"""Transactions: markers, aborted records, and what an open one holds up."""
+
+from __future__ import annotations
+
+import pytest
+
+from lvq_kafka.errors import StateError, TransportError
+from lvq_kafka.ports import Commit, Log
+from tests.contract.harness import (
+    COMPACTED,
+    Listener,
+    follow,
+    pairs,
+    poll_until,
+    put,
+    read_all,
+    settled,
+    stays_at,
+)
+
+
+class TransactionsContract:
+    def test_a_committed_transaction_is_seen_and_its_marker_takes_an_offset(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        writer = log.writer(transactional_id=topic)
+        writer.begin_transaction()
+        receipts = [writer.append(topic, b"a", b"1"), writer.append(topic, b"b", b"2")]
+        writer.commit_transaction(20)
+        assert [receipt.result(0).offset for receipt in receipts] == [0, 1]
+        assert settled(log, topic) == {0: 3}
+        assert pairs(read_all(log, topic)) == [("a", "1"), ("b", "2")]
+        writer.close()
+
+    def test_an_aborted_transaction_is_never_seen_and_the_position_passes_it(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        put(log, topic, ("a", "1"))
+        writer = log.writer(transactional_id=topic)
+        writer.begin_transaction()
+        writer.append(topic, b"a", b"never").result(20)
+        writer.append(topic, b"a", b"never").result(20)
+        writer.abort_transaction(20)
+        assert settled(log, topic) == {0: 4}
+        reader = log.reader(topic, {0: 0})
+        assert pairs(follow(reader, {0: 4})) == [("a", "1")]
+        assert stays_at(reader, {0: 4})
+        put(log, topic, ("a", "2"))
+        assert pairs(follow(reader, {0: 5})) == [("a", "2")]
+        reader.close()
+        writer.close()
+
+    def test_an_open_transaction_hides_what_follows_it_too(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        put(log, topic, ("a", "1"))
+        writer = log.writer(transactional_id=topic)
+        writer.begin_transaction()
+        writer.append(topic, b"b", b"2").result(20)
+        put(log, topic, ("c", "3"))
+        assert log.end_offsets(topic) == {0: 3}
+        assert log.end_offsets(topic, stable=True) == {0: 1}
+        reader = log.reader(topic, {0: 0})
+        assert pairs(follow(reader, {0: 1})) == [("a", "1")]
+        assert stays_at(reader, {0: 1})
+        writer.commit_transaction(20)
+        assert pairs(follow(reader, {0: 4})) == [("b", "2"), ("c", "3")]
+        reader.close()
+        writer.close()
+
+    def test_a_reader_can_stand_beyond_the_last_stable_offset(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        writer = log.writer(transactional_id=topic)
+        writer.begin_transaction()
+        writer.append(topic, b"a", b"1").result(20)
+        put(log, topic, ("b", "2"))
+        reader = log.reader(topic, {0: 1})
+        assert stays_at(reader, {0: 1})
+        writer.commit_transaction(20)
+        assert pairs(follow(reader, {0: 3})) == [("b", "2")]
+        reader.close()
+        writer.close()
+
+    def test_a_transaction_over_several_partitions_ends_in_each_that_it_touched(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=4, config=COMPACTED)
+        writer = log.writer(transactional_id=topic)
+        writer.begin_transaction()
+        touched = {writer.append(topic, key, b"v").result(20).partition for key in (b"a", b"b")}
+        writer.commit_transaction(20)
+        ends = settled(log, topic)
+        assert {partition for partition, end in ends.items() if end} == touched
+        assert sum(ends.values()) == 2 + len(touched)
+        writer.close()
+
+    def test_a_new_writer_with_the_same_id_fences_the_old_one_off(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        old = log.writer(transactional_id=topic)
+        old.begin_transaction()
+        old.append(topic, b"a", b"never").result(20)
+        new = log.writer(transactional_id=topic)
+        new.begin_transaction()
+        new.append(topic, b"a", b"1").result(20)
+        new.commit_transaction(20)
+        with pytest.raises(TransportError) as caught:
+            old.commit_transaction(20)
+        assert caught.value.code == "_FENCED"
+        settled(log, topic)
+        assert pairs(read_all(log, topic)) == [("a", "1")]
+        old.close(0)
+        new.close()
+
+    def test_steps_out_of_order_are_refused(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        plain = log.writer()
+        with pytest.raises(StateError):
+            plain.begin_transaction()
+        plain.close()
+        writer = log.writer(transactional_id=topic)
+        with pytest.raises(StateError):
+            writer.append(topic, b"a", b"1")
+        with pytest.raises(StateError):
+            writer.commit_transaction(20)
+        writer.begin_transaction()
+        with pytest.raises(StateError):
+            writer.begin_transaction()
+        writer.abort_transaction(20)
+        writer.close()
+
+    def test_a_transaction_with_a_failed_append_cannot_be_committed(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED | {"max.message.bytes": "1000"})
+        writer = log.writer(transactional_id=topic)
+        writer.begin_transaction()
+        writer.append(topic, b"a", b"never").result(20)
+        assert writer.append(topic, b"a", b"x" * 5000).exception(20) is not None
+        with pytest.raises(TransportError):
+            writer.commit_transaction(20)
+        writer.abort_transaction(20)
+        writer.close()
+        successor = log.writer(transactional_id=topic)
+        successor.begin_transaction()
+        successor.append(topic, b"a", b"1").result(20)
+        successor.commit_transaction(20)
+        settled(log, topic)
+        assert pairs(read_all(log, topic)) == [("a", "1")]
+        successor.close()
+
+    def test_closing_a_writer_aborts_its_open_transaction(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        writer = log.writer(transactional_id=topic)
+        writer.begin_transaction()
+        writer.append(topic, b"a", b"never").result(20)
+        assert writer.close(20) == 0
+        assert settled(log, topic) == {0: 2}
+        assert read_all(log, topic) == []
+
+    def test_offsets_sent_in_a_transaction_are_committed_or_dropped_with_it(
+        self, log: Log, topic: str, group: str
+    ) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        put(log, topic, ("a", "1"))
+        listener = Listener()
+        member = log.member(group, topic, listener)
+        poll_until(lambda: listener.held == {0}, member)
+        writer = log.writer(transactional_id=topic)
+        for end, expected in ((writer.abort_transaction, {}), (writer.commit_transaction, {0: Commit(1, "done")})):
+            writer.begin_transaction()
+            writer.append(topic, b"b", b"2").result(20)
+            writer.send_offsets(member, {0: Commit(1, "done")})
+            end(20)
+            settled(log, topic)
+            assert log.committed(group, topic) == expected
+        writer.close()
+        member.close()
+
+    def test_a_commit_in_an_open_transaction_is_not_answered_yet(self, log: Log, topic: str, group: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        listener = Listener()
+        member = log.member(group, topic, listener)
+        poll_until(lambda: listener.held == {0}, member)
+        member.commit({0: Commit(1, "before")})
+        writer = log.writer(transactional_id=topic)
+        writer.begin_transaction()
+        writer.send_offsets(member, {0: Commit(2, "in it")})
+        with pytest.raises(TransportError) as caught:
+            log.committed(group, topic, timeout=0.3)
+        assert caught.value.retriable
+        writer.abort_transaction(20)
+        assert log.committed(group, topic) == {0: Commit(1, "before")}
+        writer.close()
+        member.close()
+
+    def test_a_plain_commit_overtakes_one_in_an_open_transaction(self, log: Log, topic: str, group: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        listener = Listener()
+        member = log.member(group, topic, listener)
+        poll_until(lambda: listener.held == {0}, member)
+        writer = log.writer(transactional_id=topic)
+        writer.begin_transaction()
+        writer.send_offsets(member, {0: Commit(2, "in it")})
+        member.commit({0: Commit(1, "plain")})
+        writer.commit_transaction(20)
+        assert log.committed(group, topic) == {0: Commit(1, "plain")}
+        writer.close()
+        member.close()

@@ -1,0 +1,73 @@
+"""`lvq_kafka.testing.compaction`: a real broker compacts when a test wants it to."""
+
+from __future__ import annotations
+
+import pytest
+
+from lvq_kafka.core.keys import key_text
+from lvq_kafka.errors import TopicNotFound
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.testing.compaction import force_compaction
+from tests.waiting import eventually
+
+COMPACT = {"cleanup.policy": "compact"}
+
+
+def put(log: KafkaLog, topic: str, *pairs: tuple[str, bytes | None]) -> None:
+    writer = log.writer()
+    for key, value in pairs:
+        writer.append(topic, key.encode(), value)
+    assert writer.close(20) == 0
+
+
+def records(log: KafkaLog, topic: str) -> list[tuple[str, int, bytes | None]]:
+    """Key, offset and value of everything in the log, but for what forcing compaction has left behind."""
+    positions, ends = log.start_offsets(topic), log.end_offsets(topic)
+    reader = log.reader(topic, positions)
+    found = []
+
+    def done() -> bool:
+        fetch = reader.poll(0.1)
+        found.extend([record for record in fetch.batch if not (record.key or b"").startswith(b"\xff")])
+        positions.update(fetch.positions)
+        return positions == ends
+
+    eventually(done, 20)
+    reader.close()
+    return [(key_text(record.key or b""), record.offset, record.value) for record in found]
+
+
+def test_each_key_keeps_its_newest_record_where_it_lay(kafka_log: KafkaLog, topic_name: str) -> None:
+    kafka_log.create_topic(topic_name, partitions=1, config=COMPACT)
+    put(kafka_log, topic_name, ("a", b"1"), ("b", b"1"), ("a", b"2"), ("c", None), ("b", b""))
+    force_compaction(kafka_log, topic_name)
+    assert records(kafka_log, topic_name) == [("a", 2, b"2"), ("c", 3, None), ("b", 4, b"")]
+
+
+def test_deletes_go_only_when_they_are_asked_to(kafka_log: KafkaLog, topic_name: str) -> None:
+    kafka_log.create_topic(topic_name, partitions=3, config=COMPACT)
+    put(kafka_log, topic_name, *[(f"k{n}", b"1") for n in range(9)], *[(f"k{n}", None) for n in range(0, 9, 2)])
+    force_compaction(kafka_log, topic_name)
+    assert len(records(kafka_log, topic_name)) == 9
+    force_compaction(kafka_log, topic_name, drop_tombstones=True)
+    assert {key for key, _, _ in records(kafka_log, topic_name)} == {"k1", "k3", "k5", "k7"}
+
+
+def test_it_works_from_bootstrap_servers_and_on_an_empty_topic(kafka_log: KafkaLog, topic_name: str) -> None:
+    kafka_log.create_topic(topic_name, partitions=1, config=COMPACT)
+    force_compaction(kafka_log.config.bootstrap_servers, topic_name)
+    assert records(kafka_log, topic_name) == []
+
+
+def test_a_topic_that_is_not_compacted_ends_in_a_timeout_that_says_what_is_left(
+    kafka_log: KafkaLog, topic_name: str
+) -> None:
+    kafka_log.create_topic(topic_name, partitions=1, config={"cleanup.policy": "delete"})
+    put(kafka_log, topic_name, ("a", b"1"), ("a", b"2"))
+    with pytest.raises(TimeoutError, match=rf"'{topic_name}' within 1 s; .*\[\(0, 0\)\]"):
+        force_compaction(kafka_log, topic_name, timeout=1)
+
+
+def test_a_missing_topic_is_reported(kafka_log: KafkaLog, topic_name: str) -> None:
+    with pytest.raises(TopicNotFound, match=topic_name):
+        force_compaction(kafka_log, topic_name)

@@ -1,0 +1,87 @@
+"""The contract of `lvq_kafka.ports.Log`, on a real broker. The same tests run on the in-memory log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from lvq_kafka.errors import TransportError
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.testing.brokers import ProvidedBroker
+from lvq_kafka.testing.compaction import force_compaction
+from tests.contract.appending import AppendingContract
+from tests.contract.cleaning import CleaningContract
+from tests.contract.groups import GroupsContract
+from tests.contract.harness import Faults
+from tests.contract.reading import ReadingContract
+from tests.contract.topics import TopicsContract
+from tests.contract.transactions import TransactionsContract
+
+
+class KafkaFaults:
+    """`Faults` on a real cluster."""
+
+    def __init__(self, log: KafkaLog) -> None:
+        self._log = log
+
+    def compact(self, topic: str, *, drop_tombstones: bool = False) -> None:
+        force_compaction(self._log, topic, drop_tombstones=drop_tombstones)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self._log.config.bootstrap_servers})
+        for future in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+            future.result(10)
+
+
+@pytest.fixture(scope="module")
+def log(lvq_broker: ProvidedBroker) -> Iterator[KafkaLog]:
+    # Added partitions come to a group when its client asks for metadata; nobody wants to wait for that here.
+    log = KafkaLog(ClientConfig(lvq_broker.bootstrap_servers, {"topic.metadata.refresh.interval.ms": 500}))
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def faults(log: KafkaLog) -> Faults:
+    return KafkaFaults(log)
+
+
+@pytest.fixture
+def topic(topic_name: str) -> str:
+    return topic_name
+
+
+@pytest.fixture
+def group(log: KafkaLog, topic_name: str) -> Iterator[str]:
+    group = f"lvq.{topic_name}"
+    yield group
+    with suppress(TransportError):  # a failed test may leave members behind; they go with the process
+        log.delete_group(group)
+
+
+class TestAppending(AppendingContract):
+    pass
+
+
+class TestCleaning(CleaningContract):
+    pass
+
+
+class TestGroups(GroupsContract):
+    pass
+
+
+class TestReading(ReadingContract):
+    pass
+
+
+class TestTopics(TopicsContract):
+    pass
+
+
+class TestTransactions(TransactionsContract):
+    pass

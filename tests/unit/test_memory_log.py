@@ -1,0 +1,359 @@
+"""What only the in-memory log can do: legal compactions of every kind, planned failures, outages, expelled members."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lvq_kafka.core.records import Fetch, Position, Record
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    ConfigError,
+    DeliveryFailed,
+    StateError,
+    TransportError,
+)
+from lvq_kafka.ports import Commit, Log
+from lvq_kafka.testing import MemoryLog
+from tests.contract.harness import COMPACTED, Listener, follow, pairs, poll_until, put, read_all
+
+
+@pytest.fixture
+def log(memory_log: MemoryLog) -> MemoryLog:
+    memory_log.create_topic("t", partitions=1, config=COMPACTED)
+    return memory_log
+
+
+def newest(records: Sequence[Record]) -> dict[bytes | None, Record]:
+    """The newest record of each key, without deleted keys."""
+    current = {record.key: record for record in records}
+    return {key: record for key, record in current.items() if record.value is not None}
+
+
+def test_it_is_a_log() -> None:
+    assert isinstance(MemoryLog(), Log)
+
+
+# -- compaction --------------------------------------------------------------------------------------------------------
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.sampled_from(["1", "2", None]),
+        st.sampled_from(["plain", "plain", "commit", "abort", "open"]),
+    ),
+    max_size=25,
+)
+
+
+def written(history: Sequence[tuple[str, str | None, str]]) -> MemoryLog:
+    """A log with this history: each step is a plain record or a transaction of one record that ends so."""
+    log = MemoryLog()
+    log.create_topic("t", partitions=1, config=COMPACTED)
+    plain = log.writer()
+    for number, (key, value, kind) in enumerate(history):
+        data = None if value is None else value.encode()
+        if kind == "plain":
+            plain.append("t", key.encode(), data)
+            continue
+        writer = log.writer(transactional_id=f"w{number}")
+        writer.begin_transaction()
+        writer.append("t", key.encode(), data)
+        if kind == "commit":
+            writer.commit_transaction()
+        elif kind == "abort":
+            writer.abort_transaction()
+    return log
+
+
+@given(steps, st.data())
+def test_no_legal_compaction_changes_the_newest_record_of_a_key(
+    history: list[tuple[str, str | None, str]], data: st.DataObject
+) -> None:
+    log = written(history)
+    before, ends = log.records("t"), log.end_offsets("t")
+    stable = log.end_offsets("t", stable=True)
+    for _ in range(data.draw(st.integers(1, 3), label="passes")):
+        log.compact(
+            "t",
+            up_to=data.draw(st.none() | st.integers(0, ends[0]), label="up_to"),
+            drop_tombstones=data.draw(st.booleans(), label="drop_tombstones"),
+            choose=lambda record: data.draw(st.booleans(), label=f"remove {record.offset}"),
+        )
+        after = log.records("t")
+        assert newest(after) == newest(before)
+        assert set(after) <= set(before)
+        assert after == sorted(after, key=lambda record: record.offset)
+        assert (log.end_offsets("t"), log.end_offsets("t", stable=True)) == (ends, stable)
+
+
+@given(steps, st.booleans())
+def test_a_full_compaction_leaves_one_committed_record_of_a_key_below_the_last_record(
+    history: list[tuple[str, str | None, str]], drop_tombstones: bool
+) -> None:
+    log = written(history)
+    last = max((record.offset for record in log.records("t")), default=0)
+    log.compact("t", drop_tombstones=drop_tombstones)
+    cleaned = [record for record in log.records("t") if record.offset < last]
+    assert len({record.key for record in cleaned}) == len(cleaned)
+    if drop_tombstones:
+        assert all(record.value is not None for record in cleaned)
+
+
+def test_the_last_record_is_never_removed(log: MemoryLog) -> None:
+    put(log, "t", ("a", "1"), ("a", None))
+    log.compact("t", drop_tombstones=True)
+    assert pairs(log.records("t")) == [("a", None)]
+
+
+def test_nothing_from_an_open_transaction_on_is_removed(log: MemoryLog) -> None:
+    put(log, "t", ("a", "1"), ("a", "2"))
+    writer = log.writer(transactional_id="x")
+    writer.begin_transaction()
+    writer.append("t", b"a", b"3")
+    put(log, "t", ("a", "4"), ("a", "5"))
+    log.compact("t")
+    writer.commit_transaction()
+    assert pairs(log.records("t")) == [("a", "2"), ("a", "3"), ("a", "4"), ("a", "5")]
+
+
+def test_a_delete_stays_while_an_older_value_does(log: MemoryLog) -> None:
+    put(log, "t", ("a", "1"), ("a", None), ("b", "1"))
+    log.compact("t", drop_tombstones=True, choose=lambda record: record.value is None)
+    assert pairs(log.records("t")) == [("a", "1"), ("a", None), ("b", "1")]
+
+
+def test_one_partition_can_be_compacted_alone(memory_log: MemoryLog) -> None:
+    memory_log.create_topic("t", partitions=2, config=COMPACTED)
+    for partition in (0, 1):
+        for value in (b"1", b"2", b"3"):
+            memory_log.write("t", b"a", value, partition=partition)
+    memory_log.compact("t", 1)
+    assert [(r.partition, r.value) for r in memory_log.records("t")] == [(0, b"1"), (0, b"2"), (0, b"3"), (1, b"3")]
+
+
+# -- other programs ----------------------------------------------------------------------------------------------------
+
+
+def test_the_clock_gives_the_timestamps() -> None:
+    now = [100.0]
+    log = MemoryLog(clock=lambda: now[0])
+    log.create_topic("t", partitions=1, config=COMPACTED)
+    put(log, "t", ("a", "1"))
+    now[0] = 200.5
+    put(log, "t", ("a", "2"))
+    assert [record.timestamp for record in log.records("t")] == [100_000, 200_500]
+    assert log.offsets_at("t", 100_001) == {0: 1}
+
+
+def test_another_program_can_write_to_any_partition_at_any_time(memory_log: MemoryLog) -> None:
+    memory_log.create_topic("t", partitions=3, config={})
+    position = memory_log.write("t", b"a", b"1", [("h", None)], partition=2, timestamp=7)
+    assert position == Position("t", 2, 0)
+    assert memory_log.write("t", None, b"2", partition=1) == Position("t", 1, 0)
+    assert memory_log.records("t")[1] == Record(2, 0, 7, b"a", b"1", (("h", None),))
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key(log: MemoryLog) -> None:
+    with pytest.raises(DeliveryFailed) as caught:
+        log.write("t", None, b"1")
+    assert caught.value.code == "INVALID_RECORD"
+
+
+def test_a_poll_brings_no_more_than_the_fetch_limit() -> None:
+    log = MemoryLog(fetch_limit=2)
+    log.create_topic("t", partitions=2, config=COMPACTED)
+    put(log, "t", *[(f"k{n}", "v") for n in range(9)])
+    reader = log.reader("t", {0: 0, 1: 0})
+    assert len(reader.poll(0).batch) == 2
+    assert len(follow(reader, log.end_offsets("t"))) == 7
+
+
+# -- planned failures --------------------------------------------------------------------------------------------------
+
+REFUSED = TransportError("The broker had enough.", code="KAFKA_STORAGE_ERROR", retriable=True)
+
+
+def test_planned_failures_come_once_each_and_in_order(log: MemoryLog) -> None:
+    log.fail_next("end_offsets", REFUSED, times=2)
+    log.fail_next("end_offsets", BrokerUnavailable("Gone.", code="_TRANSPORT"))
+    for expected in (TransportError, TransportError, BrokerUnavailable):
+        with pytest.raises(expected):
+            log.end_offsets("t")
+    assert log.end_offsets("t") == {0: 0}
+
+
+def test_a_failure_of_an_unknown_operation_cannot_be_planned(log: MemoryLog) -> None:
+    with pytest.raises(ConfigError, match=r"'end_offset'.* end_offsets"):
+        log.fail_next("end_offset", REFUSED)
+
+
+def test_a_planned_delivery_failure_comes_through_the_receipt(log: MemoryLog) -> None:
+    log.fail_next("append", DeliveryFailed("Not stored.", key=b"a", code="_MSG_TIMED_OUT"))
+    writer = log.writer()
+    receipt = writer.append("t", b"a", b"1")
+    with pytest.raises(DeliveryFailed):
+        receipt.result(0)
+    assert writer.append("t", b"a", b"2").result(0).offset == 0
+
+
+def test_another_planned_error_comes_out_of_append_itself(log: MemoryLog) -> None:
+    log.fail_next("append", REFUSED)
+    with pytest.raises(TransportError):
+        log.writer().append("t", b"a", b"1")
+
+
+def test_a_poll_that_waits_fails_at_once_and_the_reader_goes_on(log: MemoryLog) -> None:
+    reader = log.reader("t", {0: 0})
+    reader.poll(0)
+    outcome: list[Exception | Fetch] = []
+
+    def wait() -> None:
+        try:
+            outcome.append(reader.poll(60))
+        except TransportError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    log.fail_next("poll", REFUSED)
+    thread.join(10)
+    assert outcome == [REFUSED]
+    put(log, "t", ("a", "1"))
+    assert pairs(follow(reader, {0: 1})) == [("a", "1")]
+
+
+# -- outages -----------------------------------------------------------------------------------------------------------
+
+
+def test_in_an_outage_every_question_is_refused_as_retriable(log: MemoryLog) -> None:
+    log.disconnect()
+    for ask in (
+        lambda: log.describe_topic("t"),
+        lambda: log.create_topic("u", partitions=1, config={}),
+        lambda: log.end_offsets("t"),
+        lambda: log.committed("g", "t"),
+        log.broker_count,
+        lambda: log.reader("t", {0: 0}).poll(0),
+    ):
+        with pytest.raises(BrokerUnavailable) as caught:
+            ask()
+        assert caught.value.retriable
+    log.reconnect()
+    assert log.end_offsets("t") == {0: 0}
+
+
+def test_a_flush_wakes_up_when_the_outage_ends(log: MemoryLog) -> None:
+    writer = log.writer()
+    log.disconnect()
+    writer.append("t", b"a", b"1")
+    left: list[int] = []
+    thread = threading.Thread(target=lambda: left.append(writer.flush(60)))
+    thread.start()
+    log.reconnect()
+    thread.join(10)
+    assert left == [0]
+
+
+def test_a_writer_closed_in_an_outage_withdraws_what_waits(log: MemoryLog) -> None:
+    writer = log.writer()
+    log.disconnect()
+    receipt = writer.append("t", b"a", b"1")
+    assert writer.close(0) == 1
+    assert isinstance(receipt.exception(0), DeliveryFailed)
+    log.reconnect()
+    assert log.records("t") == []
+
+
+def test_a_reader_tells_an_outage_once_then_waits_and_goes_on(log: MemoryLog) -> None:
+    reader = log.reader("t", {0: 0})
+    reader.poll(0)
+    log.disconnect()
+    with pytest.raises(BrokerUnavailable):
+        reader.poll(60)  # at once
+    fetched: list[Fetch] = []
+    thread = threading.Thread(target=lambda: fetched.append(reader.poll(60)))
+    thread.start()
+    log.reconnect()
+    put(log, "t", ("a", "1"))
+    thread.join(10)
+    assert pairs(fetched[0].batch) == [("a", "1")]
+    log.disconnect()
+    with pytest.raises(BrokerUnavailable):
+        reader.poll(60)
+
+
+def test_a_member_keeps_its_partitions_through_an_outage(log: MemoryLog) -> None:
+    listener = Listener()
+    member = log.member("g", "t", listener)
+    poll_until(lambda: listener.held == {0}, member)
+    log.disconnect()
+    with pytest.raises(BrokerUnavailable):
+        member.poll(0)
+    with pytest.raises(BrokerUnavailable):
+        member.commit({0: Commit(0)})
+    log.reconnect()
+    put(log, "t", ("a", "1"))
+    assert pairs(follow(member, {0: 1})) == [("a", "1")]
+    assert listener.diary == [("assigned", (0,))]
+
+
+# -- expelled members --------------------------------------------------------------------------------------------------
+
+
+def test_an_expelled_member_loses_its_partitions_to_the_others_and_joins_anew(memory_log: MemoryLog) -> None:
+    memory_log.create_topic("t", partitions=2, config=COMPACTED)
+    one, two = Listener(), Listener()
+    first, second = memory_log.member("g", "t", one), memory_log.member("g", "t", two)
+    poll_until(lambda: len(one.held) == len(two.held) == 1, first, second)
+    memory_log.expel(first)
+    with pytest.raises(TransportError) as caught:
+        first.commit({partition: Commit(1) for partition in one.held})
+    assert caught.value.code == "UNKNOWN_MEMBER_ID"
+    poll_until(lambda: two.held == {0, 1}, second)
+    assert len(one.held) == 1  # it has not polled and does not know yet
+    poll_until(lambda: len(one.held) == len(two.held) == 1, first, second)
+    assert [event for event, _ in one.diary] == ["assigned", "lost", "assigned"]
+    first.close()
+    second.close()
+
+
+def test_a_member_expelled_before_it_closes_sees_a_loss_and_no_revocation(log: MemoryLog) -> None:
+    listener = Listener()
+    member = log.member("g", "t", listener)
+    poll_until(lambda: listener.held == {0}, member)
+    log.expel(member)
+    member.close()
+    assert [event for event, _ in listener.diary] == ["assigned", "lost"]
+    log.commit("g", "t", {0: Commit(1)})  # nobody is left
+
+
+def test_a_member_takes_a_partition_only_when_its_commit_is_decided(log: MemoryLog) -> None:
+    listener, later = Listener(), Listener()
+    member = log.member("g", "t", listener)
+    poll_until(lambda: listener.held == {0}, member)
+    writer = log.writer(transactional_id="x")
+    writer.begin_transaction()
+    writer.send_offsets(member, {0: Commit(0, "in the transaction")})
+    member.close()
+    successor = log.member("g", "t", later)
+    successor.poll(0.01)
+    assert later.held == set()
+    writer.commit_transaction()
+    poll_until(lambda: later.held == {0}, successor)
+    assert later.commits == {0: Commit(0, "in the transaction")}
+    successor.close()
+
+
+def test_a_member_of_another_log_is_refused(log: MemoryLog) -> None:
+    with pytest.raises(StateError):
+        log.expel(object())  # type: ignore[arg-type]
+
+
+def test_reading_all_of_a_log_finds_what_it_holds(log: MemoryLog) -> None:
+    put(log, "t", ("a", "1"), ("b", None))
+    assert read_all(log, "t") == log.records("t")
