@@ -1,0 +1,380 @@
+"""What is particular to Docker: the images, the compose file, the containers for tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from lvq_kafka.embedded import Listener
+from lvq_kafka.embedded.jars import KAFKA_VERSION
+from lvq_kafka.embedded.ports import free_ports
+from lvq_kafka.errors import BrokerStartFailed
+from lvq_kafka.testing import containers
+from lvq_kafka.testing.containers import KafkaCluster, KafkaContainer, docker_unavailable_reason
+from lvq_kafka.testing.docker_engine import STAND_IN_IMAGE, kafka_image, owner_labels, prepare
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(240)]
+
+ROOT = Path(__file__).parents[2]
+CLI_IMAGE = os.environ.get("LVQ_CLI_IMAGE", "lvq-kafka/lvq")
+
+
+@pytest.fixture(scope="module")
+def kafka(docker_engine: None) -> Iterator[KafkaContainer]:
+    with KafkaContainer() as container:
+        yield container
+
+
+# -- the container for tests -------------------------------------------------------------------------------------------
+
+
+def test_a_container_serves_clients_on_the_loopback_address(kafka: KafkaContainer) -> None:
+    write(kafka.bootstrap_servers, "hello", [b"first"])
+
+    assert read(kafka.bootstrap_servers, "hello") == [b"first"]
+    assert kafka.bootstrap_servers == f"127.0.0.1:{kafka.port}"
+    bindings = kafka.get_wrapped_container().attrs["HostConfig"]["PortBindings"].values()
+    assert {binding["HostIp"] for port in bindings for binding in port} == {"127.0.0.1"}
+
+
+def test_the_broker_does_not_run_as_root(kafka: KafkaContainer) -> None:
+    user_id = kafka.exec(["id", "-u"]).output.decode().strip()
+
+    assert int(user_id) >= 1000
+
+
+def test_a_killed_broker_comes_back_on_the_same_port_with_its_data(kafka: KafkaContainer) -> None:
+    before = kafka.bootstrap_servers
+    write(before, "durable", [b"acknowledged"])
+
+    kafka.kill()
+    assert not kafka.running
+    kafka.restart()
+
+    assert kafka.bootstrap_servers == before
+    assert read(before, "durable") == [b"acknowledged"]
+
+
+def test_a_paused_broker_answers_nothing_until_it_is_resumed(kafka: KafkaContainer) -> None:
+    create(kafka.bootstrap_servers, "paused")
+    producer = Producer(client(kafka.bootstrap_servers))
+
+    kafka.pause()
+    producer.produce("paused", b"waits")
+    unsent_while_paused = producer.flush(1.0)
+    kafka.resume()
+
+    assert kafka.running
+    assert unsent_while_paused == 1
+    assert producer.flush(30.0) == 0
+
+
+def test_a_listener_with_tls_and_sasl_can_be_added() -> None:
+    authority = trustme.CA()
+    server = authority.issue_cert("127.0.0.1")
+    pem = server.private_key_and_cert_chain_pem.bytes().decode()
+    key_end = pem.index("-----BEGIN CERTIFICATE-----")
+    secure = Listener.sasl({"alice": "wonderland"}, certificate=pem[key_end:], key=pkcs8(pem[:key_end]))
+
+    with KafkaContainer(listeners={"SECURE": secure}) as container, authority.cert_pem.tempfile() as ca:
+        credentials = {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": ca,
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "wonderland",
+        }
+        admin = AdminClient(client(container.address("SECURE"), **credentials))
+        assert list(admin.list_topics(timeout=20).brokers) == [1]
+        assert "wonderland" not in repr(container.get_wrapped_container().attrs)
+
+
+def test_a_broker_that_cannot_start_reports_its_own_words() -> None:
+    with pytest.raises(BrokerStartFailed, match=r"ended while starting \(exit code 1\)") as failure:
+        KafkaContainer(properties={"process.roles": "nonsense"}).start()
+
+    assert "Invalid value nonsense for configuration process.roles" in failure.value.log
+    assert "Invalid value nonsense" in failure.value.__notes__[0]
+    assert ended_containers() == []
+
+
+def test_a_port_that_somebody_else_took_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        offers = iter([[taken]])
+        monkeypatch.setattr(containers, "free_ports", lambda count: next(offers, None) or free_ports(count))
+
+        with KafkaContainer() as container:
+            assert container.port != taken
+            assert list(AdminClient(client(container.bootstrap_servers)).list_topics(timeout=20).brokers) == [1]
+
+
+def test_what_a_killed_process_left_behind_is_removed_by_the_next_one() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    abandoned = f"lvq-kafka.owner={socket.gethostname()}:{gone.pid}"
+    container = docker("run", "--detach", "--label", abandoned, kafka_image(), "sleep", "600")
+    network = docker("network", "create", "--label", abandoned, f"lvq-kafka-test-{gone.pid}")
+
+    prepare.cache_clear()
+    prepare(at_exit=lambda: None)
+
+    assert container not in docker("ps", "--all", "--quiet", "--no-trunc").split()
+    assert network not in docker("network", "ls", "--quiet", "--no-trunc").split()
+
+
+def test_a_cluster_loses_no_acknowledged_record_when_the_leader_is_killed() -> None:
+    with KafkaCluster() as cluster:
+        create(cluster.bootstrap_servers, "replicated", replicas=3)
+        admin = AdminClient(client(cluster.bootstrap_servers))
+        leader = admin.list_topics("replicated", timeout=20).topics["replicated"].partitions[0].leader
+        producer = Producer(client(cluster.bootstrap_servers, **{"enable.idempotence": True, "linger.ms": 1}))
+        acknowledged: list[bytes] = []
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                acknowledged.append(message.value())
+
+        def send(numbers: range) -> None:
+            for number in numbers:
+                producer.produce("replicated", str(number).encode(), on_delivery=delivered)
+                producer.poll(0)
+
+        send(range(1000))
+        eventually(lambda: producer.poll(0.05) >= 0 and len(acknowledged) >= 100, 60.0)
+        cluster.nodes[leader - 1].kill()
+        send(range(1000, 2000))
+
+        assert producer.flush(60.0) == 0
+        assert len(acknowledged) == 2000
+        assert read(cluster.bootstrap_servers, "replicated") == [str(number).encode() for number in range(2000)]
+
+
+def test_a_missing_engine_is_a_reason_that_names_the_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody")
+
+    reason = docker_unavailable_reason()
+
+    assert reason is not None
+    assert f"no Docker engine answers at unix://{tmp_path}/nobody" in reason
+
+
+def test_the_docker_run_is_left_out_in_one_line_where_there_is_no_engine(tmp_path: Path) -> None:
+    nowhere = {"DOCKER_HOST": f"unix://{tmp_path}/nobody", "LVQ_DOCKER_RUN": str(tmp_path), "CI": ""}
+
+    said = run([str(ROOT / "docker" / "run-tests.sh"), sys.executable], os.environ | nowhere)
+
+    assert said.startswith("Docker tests are left out: no Docker engine answers")
+    assert said.count("\n") == 1
+
+
+# -- the compose file --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compose:
+    """Compose on docker/compose.yaml, as a project and on ports of its own."""
+
+    command: list[str]
+    environment: dict[str, str]
+    ports: dict[str, str]
+
+    def __call__(self, *arguments: str) -> str:
+        return run([*self.command, *arguments], self.environment)
+
+    def wait_healthy(self, *services: str) -> None:
+        ids = [self("ps", "--quiet", service).strip() for service in services]
+
+        def healthy() -> bool:
+            return set(docker("inspect", "--format", "{{.State.Health.Status}}", *ids).split()) == {"healthy"}
+
+        eventually(healthy, 120.0, every=0.5)
+
+
+@pytest.fixture(scope="module")
+def compose(docker_engine: None) -> Iterator[Compose]:
+    program = ["docker", "compose"]
+    if subprocess.run([*program, "version"], capture_output=True, check=False).returncode != 0:
+        program = ["docker-compose"]
+        if shutil.which("docker-compose") is None:
+            pytest.skip("neither docker compose nor docker-compose is installed")
+    project = f"lvq-kafka-test-{os.getpid()}"
+    names = ("KAFKA_PORT", "KAFKA_1_PORT", "KAFKA_2_PORT", "KAFKA_3_PORT")
+    ports = {name: str(port) for name, port in zip(names, free_ports(len(names)), strict=True)}
+    compose = Compose(
+        [*program, "-p", project, "-f", str(ROOT / "docker" / "compose.yaml")],
+        os.environ | ports | {"KAFKA_IMAGE": kafka_image()},
+        ports,
+    )
+    yield compose
+    compose("--profile", "cluster", "kill")  # nobody waits for an orderly end of what goes away
+    compose("--profile", "cluster", "--profile", "lvq", "down", "--volumes")
+    for kind in ("container", "volume", "network"):
+        assert docker(kind, "ls", "--quiet", "--filter", f"label=com.docker.compose.project={project}") == ""
+
+
+def test_the_compose_file_is_valid(compose: Compose) -> None:
+    services = compose("--profile", "cluster", "--profile", "lvq", "config", "--services").split()
+
+    assert sorted(services) == ["kafka", "kafka-1", "kafka-2", "kafka-3", "lvq"]
+
+
+def test_the_compose_file_starts_one_node_for_clients_outside_and_inside(compose: Compose) -> None:
+    compose("up", "--detach")
+    compose.wait_healthy("kafka")
+
+    assert len(compose("ps", "--quiet").split()) == 1
+    outside = f"127.0.0.1:{compose.ports['KAFKA_PORT']}"
+    write(outside, "composed", [b"from outside"])
+    assert read(outside, "composed") == [b"from outside"]
+    inside = ("run", "--rm", "-T", "lvq")
+    compose(*inside, "declare", "prices", "--key-header", "ticker")
+    compose(*inside, "put", "prices", "IBM", "118.50")
+    assert "118.50" in compose(*inside, "get", "prices", "IBM")
+
+
+def test_the_compose_file_starts_three_nodes_that_replicate(compose: Compose) -> None:
+    nodes = ["kafka-1", "kafka-2", "kafka-3"]
+    compose("up", "--detach", *nodes)
+    compose.wait_healthy(*nodes)
+
+    servers = ",".join(f"127.0.0.1:{compose.ports[name]}" for name in ("KAFKA_1_PORT", "KAFKA_2_PORT", "KAFKA_3_PORT"))
+    create(servers, "three", replicas=3)
+    write(servers, "three", [b"replicated"])
+    assert read(servers, "three") == [b"replicated"]
+
+
+# -- the images --------------------------------------------------------------------------------------------------------
+
+
+def test_every_place_names_the_same_versions() -> None:
+    compose_file = (ROOT / "docker" / "compose.yaml").read_text()
+    dockerfile = (ROOT / "docker" / "Dockerfile").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+
+    assert set(re.findall(r"kafka:(\d+\.\d+\.\d+)", compose_file)) == {KAFKA_VERSION}
+    assert re.findall(r"UV_VERSION=(.+)", dockerfile) == re.findall(r"UV_VERSION := (.+)", makefile)
+
+
+def test_the_stand_in_image_is_not_built_again_when_nothing_changed() -> None:
+    if kafka_image() != STAND_IN_IMAGE:
+        pytest.skip(f"{kafka_image()} is used here, not the stand-in")
+    created = docker("image", "inspect", "--format", "{{.Created}}", kafka_image())
+
+    name = run([str(ROOT / "docker" / "build-kafka-image.sh")])
+
+    assert name.strip() == kafka_image()
+    assert docker("image", "inspect", "--format", "{{.Created}}", kafka_image()) == created
+
+
+def test_the_command_line_image_runs_lvq_without_root() -> None:
+    assert docker("image", "inspect", "--format", "{{.Config.User}} {{.Config.Entrypoint}}", CLI_IMAGE) == (
+        "10001:10001 [lvq]"
+    )
+    assert "Usage" in docker("run", "--rm", CLI_IMAGE)
+
+
+def test_the_command_line_image_holds_the_locked_versions_of_the_extra_cli_and_nothing_else() -> None:
+    program = "import importlib.metadata as m; print(*(f'{d.name}=={d.version}' for d in m.distributions()))"
+    installed = set(docker("run", "--rm", "--entrypoint", "python3", CLI_IMAGE, "-c", program).lower().split())
+    locked = set(re.findall(r"^([\w.-]+==[\w.]+)", (ROOT / "requirements.lock").read_text().lower(), re.MULTILINE))
+
+    names = {item.partition("==")[0] for item in installed}
+    assert {"lvq-kafka", "confluent-kafka", "click", "rich"} <= names
+    assert names.isdisjoint({"pyspark", "pytest", "uv", "pip", "testcontainers"})
+    assert {item for item in installed if not item.startswith("lvq-kafka==")} <= locked
+
+
+def test_the_engine_script_uses_an_engine_that_answers() -> None:
+    before = docker("info", "--format", "{{.ID}}")
+
+    run([str(ROOT / "docker" / "engine.sh"), "up"])
+
+    assert docker("info", "--format", "{{.ID}}") == before
+
+
+# -- helpers -----------------------------------------------------------------------------------------------------------
+
+
+def client(servers: str, **options: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 500, **options}
+
+
+def create(servers: str, topic: str, *, replicas: int = 1) -> None:
+    admin = AdminClient(client(servers))
+    admin.create_topics([NewTopic(topic, 1, replicas)])[topic].result()
+
+    def has_leader() -> bool:
+        partitions = admin.list_topics(topic, timeout=20).topics[topic].partitions
+        return 0 in partitions and partitions[0].leader > 0 and len(partitions[0].isrs) == replicas
+
+    eventually(has_leader, 60.0, every=0.05)
+
+
+def write(servers: str, topic: str, values: list[bytes]) -> None:
+    if topic not in AdminClient(client(servers)).list_topics(timeout=20).topics:
+        create(servers, topic)
+    producer = Producer(client(servers))
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(30.0) == 0
+
+
+def read(servers: str, topic: str) -> list[bytes]:
+    """All values of a topic with one partition."""
+    consumer = Consumer(client(servers, **{"group.id": "reader", "enable.partition.eof": True}))
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[bytes] = []
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        if message.error() is None:
+            values.append(message.value())
+        elif message.error().name() == "_PARTITION_EOF":
+            consumer.close()
+            return values
+    raise AssertionError(f"{topic} was not read to its end within 30 seconds; {len(values)} values came")
+
+
+def ended_containers() -> list[str]:
+    """Ids of this process's containers that have ended and are still there."""
+    label = "=".join(*owner_labels().items())
+    return docker("ps", "--all", "--quiet", "--filter", f"label={label}", "--filter", "status=exited").split()
+
+
+def pkcs8(key: str) -> str:
+    """The only form of a private key that Kafka takes."""
+    from cryptography.hazmat.primitives import serialization
+
+    private = serialization.load_pem_private_key(key.encode(), None)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return private.private_bytes(*form).decode()
+
+
+def docker(*arguments: str) -> str:
+    return run(["docker", *arguments]).strip()
+
+
+def run(command: list[str], environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+    return done.stdout
