@@ -45,6 +45,7 @@ State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed",
 log = logging.getLogger("lvq_kafka.follower")
 
 _POLL = 0.1  # seconds; bounds how long close() waits for the reader thread
+_PATIENCE = 0.5  # seconds without news after which one who waits has the topic looked at
 
 
 class Subscription:
@@ -92,6 +93,7 @@ class Follower:
         self._screen = screen
         self._metadata_interval = metadata_interval
         self._subscriptions: list[Subscription] = []
+        self._goals: list[Callable[[], bool]] = []
         self._stop = Event()
         self._look = Event()
         self._threads: list[Thread] = []
@@ -102,12 +104,14 @@ class Follower:
     # ---------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Take a look at the topic and begin to read.
+        """Take a look at the topic and begin to read; does nothing when that was done before.
 
         Raises:
             TopicNotFound: there is no such topic.
             TransportError: the cluster cannot be reached or refuses.
         """
+        if self._threads:
+            return
         self._described = self._log.describe_topic(self.topic)
         self._open(self._described)
         self._threads = [
@@ -153,7 +157,7 @@ class Follower:
         with self.changed:
             self._described = described
             self._starts, self._targets, self._ends, self._stable = starts, ends, ends, stable
-            self._caught_up = self._recreated = False
+            self._caught_up = self._aimed_twice = self._aim_again = self._recreated = False
             self.table = table
             self._reader: LogReader = reader
             self._note_progress()
@@ -198,6 +202,8 @@ class Follower:
         if self._described.partitions > self.table.partitions:
             self._grow(self._described.partitions)
         try:
+            if self._aim_again:
+                self._take_new_targets()
             fetch = self._reader.poll(_POLL)
         except (TopicNotFound, DataLoss) as error:
             self._start_over(error)
@@ -209,6 +215,17 @@ class Follower:
         else:
             if fetch.positions:
                 self._take(fetch)
+
+    def _take_new_targets(self) -> None:
+        """Having reached the end that the log had at the start, read on to the one it has now, before all is well.
+
+        A value below the first end that was replaced meanwhile may have been compacted away before it was read; what
+        replaced it lies below the second end.
+        """
+        ends = self._log.end_offsets(self.topic)
+        with self.changed:
+            self._targets, self._aimed_twice, self._aim_again = ends, True, False
+            self._note_progress()
 
     def _take(self, fetch: Fetch) -> None:
         if self._screen is not None:
@@ -226,9 +243,12 @@ class Follower:
             wake()
 
     def _note_progress(self) -> None:
+        """Wake who waits for this; nobody else, since a wake-up takes the interpreter from the reading thread."""
         if not self._caught_up and Progress(self.table.positions).reached(self._targets):
-            self._caught_up = True
-        self.changed.notify_all()
+            self._caught_up = self._aimed_twice
+            self._aim_again = not self._aimed_twice
+        if self._subscriptions or any(done() for done in self._goals):
+            self.changed.notify_all()
 
     def _wakers(self) -> list[Callable[[], None]]:
         return [wake for subscription in self._subscriptions for wake in subscription.wakers]
@@ -407,15 +427,19 @@ class Follower:
     ) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.changed:
-            while True:
-                self.check()
-                if done():
-                    return
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    break
-                self._look.set()
-                self.changed.wait(1.0 if left is None else min(left, 1.0))
+            self._goals.append(done)
+            try:
+                while True:
+                    self.check()
+                    if done():
+                        return
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        break
+                    if not self.changed.wait(_PATIENCE if left is None else min(left, _PATIENCE)):
+                        self._look.set()  # is it the topic that keeps us waiting?
+            finally:
+                self._goals.remove(done)
             shortfalls = self.shortfalls(targets)
             trouble = self._trouble
         reason = f"the cluster cannot be reached: {trouble}" if trouble else describe(shortfalls)

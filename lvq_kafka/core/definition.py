@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
@@ -26,7 +27,8 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 
 # Options by their names here and in the brokers people come from, and the field each sets.
 _KEY_HEADER_OPTIONS = ("key-header", "last-value-key", "qpid.last_value_queue_key", "lvqKey")
-_SWITCH_OPTIONS = ("last-value", "qpid.last_value_queue", "qpid.last_value_queue_no_browse")
+_NO_BROWSE_OPTION = "qpid.last_value_queue_no_browse"
+_SWITCH_OPTIONS = ("last-value", "qpid.last_value_queue", _NO_BROWSE_OPTION)
 _NON_DESTRUCTIVE_OPTIONS = ("non-destructive", "ensureNondestructiveConsumers")
 _CHOICE_OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "keyless": ("keyless", get_args(KeylessPolicy)),
@@ -73,7 +75,7 @@ class QueueDefinition:
     def __post_init__(self) -> None:
         _check_name("queue", self.name)
         _check_name("topic", self.topic)
-        if self.key_header is not None and (type(self.key_header) is not str or not self.key_header):
+        if self.key_header is not None and (type(self.key_header) is not str or not self.key_header.strip()):
             raise ConfigError(
                 f"The queue {self.name} needs the name of its key header, not {self.key_header!r}.",
                 options=["key_header"],
@@ -155,6 +157,11 @@ class QueueDefinition:
                     options=[option, *key_header[:1]] if key_header else [option],
                     hint="Leave the option out, or use a plain topic.",
                 )
+            if option == _NO_BROWSE_OPTION:
+                warnings.warn(
+                    f"{option} of the queue {name} is ignored: a browser never keeps a value from being replaced.",
+                    stacklevel=2,
+                )
         clashing = [option for option in given if option in _CLASHING_OPTIONS]
         if clashing:
             other = key_header[0] if key_header else (switches[0] if switches else "key-header")
@@ -164,7 +171,7 @@ class QueueDefinition:
                 options=[clashing[0], other],
                 hint=f"Leave out {clashing[0]}.",
             )
-        if key_header is None:
+        if key_header is None or key_header[1] is None:
             raise ConfigError(
                 f"The queue {name} needs the name of its key header.",
                 options=["key-header"],

@@ -100,7 +100,7 @@ class LatestValues(ColumnTable):
         """Move positions past what holds no record: transaction markers, aborted records, holes."""
         mine = self.positions
         for partition, position in positions.items():
-            if position > mine.get(partition, 0):
+            if position > mine.get(partition, -1):
                 mine[partition] = position
 
     def apply(self, batch: RecordBatch) -> list[bytes]:
@@ -154,39 +154,43 @@ class LatestValues(ColumnTable):
             self.counters.added += len(keys)
             return keys
         last = dict(zip(keys, range(len(keys))))
-        if len(last) != len(keys):
-            self._count_conflated(keys, columns[3], last)
-            columns = pick(sorted(last.values()), columns)
-        self._fold_distinct(partition, columns)
-        return columns[2]
-
-    def _count_conflated(self, keys: list[bytes], values: list[bytes | None], last: dict[bytes, int]) -> None:
-        """Count the records of a run that a later one in the same run conflates away."""
-        counters = self.counters
-        if all(values) or None not in values:
+        if len(last) == len(keys):
+            self._fold_distinct(partition, columns)
+            return keys
+        if deletes and self.partitions == 1:
+            last = self._replay(keys, columns[3])
+        else:
             conflated = len(keys) - len(last)
-            counters.added += conflated
-            counters.replaced += conflated
-            return
-        alive: dict[bytes, bool] = {}
+            if deletes:
+                conflated = sum(v is not None and last[k] != row for row, (k, v) in enumerate(zip(keys, columns[3])))
+            self.counters.added += conflated
+            self.counters.replaced += conflated
+        # New keys enter in the order of their first record, which is what "in-place" shows; what changed is told in
+        # the order of their last.
+        self._fold_distinct(partition, pick(list(last.values()), columns))
+        return [keys[row] for row in sorted(last.values())]
+
+    def _replay(self, keys: list[bytes], values: list[bytes | None]) -> dict[bytes, int]:
+        """The last row of each key, where puts and deletes of one key are mixed; counts what is conflated away."""
+        counters, index = self.counters, self._index
+        puts: dict[bytes, int] = {}
+        deletes: dict[bytes, int] = {}
         for row, (key, value) in enumerate(zip(keys, values)):
-            before = alive.get(key)
-            if before is None:
-                before = key in self._index
-            if last[key] != row:
-                if value is not None:
-                    counters.added += 1
-                    counters.replaced += before
-                else:
-                    counters.deleted += before
-                alive[key] = value is not None
-            elif before != (key in self._index):
-                # The last record will be counted against the index; say what it will really meet.
-                correction = 1 if before else -1
-                if value is not None:
-                    counters.replaced += correction
-                else:
-                    counters.deleted += correction
+            there = key in puts or key in index
+            if value is not None:
+                counters.replaced += there
+                counters.added += 1
+                deletes.pop(key, None)
+                puts[key] = row
+            else:
+                counters.deleted += there
+                self.remove([key])  # at once, so that a later put enters anew, at the tail
+                puts.pop(key, None)
+                deletes[key] = row
+        # What `_fold_distinct` will count once more.
+        counters.added -= len(puts)
+        counters.replaced -= sum(key in index for key in puts)
+        return {**puts, **deletes}
 
     def _fold_distinct(self, partition: int, columns: Columns) -> None:
         """Fold records of one partition with distinct keys."""

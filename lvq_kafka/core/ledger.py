@@ -242,8 +242,7 @@ class Ledger:
             if not part.open and not part.withheld and part.position >= part.target:
                 part.open = True
                 for item in sorted(part.waiting.values(), key=_slot_of):
-                    if item.lane not in part.held:
-                        self._hand_out.add(item)
+                    self._hand_out.add(item)
 
     # --- working ----------------------------------------------------------------------------------------------------
 

