@@ -7,6 +7,7 @@ A queue on a log-compacted topic that keeps the newest message for each value of
 from lvq_kafka._version import __version__
 from lvq_kafka.browser import Browser
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
+from lvq_kafka.connecting import connect
 from lvq_kafka.consumer import Consumer
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.policy import TopicSpec
@@ -15,8 +16,9 @@ from lvq_kafka.delivery import Delivery
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.errors import LVQError
 from lvq_kafka.producer import Message, Producer
-from lvq_kafka.queue import LastValueQueue, connect, queues
-from lvq_kafka.view import Snapshot, View
+from lvq_kafka.queue import LastValueQueue, queues
+from lvq_kafka.snapshot import Snapshot
+from lvq_kafka.view import View
 from lvq_kafka.watch import Watch
 
 __all__ = [

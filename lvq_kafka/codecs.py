@@ -96,6 +96,9 @@ def serializers(
 
     They are called as confluent-kafka calls them, ``serializer(value, SerializationContext(topic, VALUE, headers))``.
     One of the two may be missing in a program that only reads or only writes.
+
+    Raises:
+        ConfigError: both are missing.
     """
     from lvq_kafka.kafka.serializers import SerializerCodec
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Generic, Self
 
 from lvq_kafka.codecs import Codec, V
-from lvq_kafka.consuming import ConsumerStats, Consuming
+from lvq_kafka.consuming import Consuming
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.delivery import Delivery
 from lvq_kafka.errors import Closed, ConfigError, DecodeError
+from lvq_kafka.holdings import ConsumerStats, Holdings
 from lvq_kafka.ports import Log
-from lvq_kafka.view import Undecodable
+from lvq_kafka.snapshot import Undecodable
 
 __all__ = ["Consumer", "ConsumerStats"]
-
-logger = logging.getLogger("lvq_kafka.consumer")
 
 
 class Consumer(Generic[V]):
@@ -72,8 +70,9 @@ class Consumer(Generic[V]):
         self._codec = codec
         self._undecodable = undecodable
         self._skipped = 0
+        self._holdings = Holdings(definition, max_in_work)
         self._consuming = Consuming(
-            log, definition, max_in_work=max_in_work, commit_interval=commit_interval, revoke_grace=revoke_grace
+            log, definition, self._holdings, commit_interval=commit_interval, revoke_grace=revoke_grace
         )
         self._consuming.start()
 
@@ -89,10 +88,10 @@ class Consumer(Generic[V]):
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            taken = self._consuming.acquire(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            taken = self._holdings.acquire(None if deadline is None else max(0.0, deadline - time.monotonic()))
             if taken is None:
                 return None
-            delivery = Delivery(self._consuming, *taken, self._codec, raw_on_error=self._undecodable == "raw")
+            delivery = Delivery(self._holdings, *taken, self._codec, raw_on_error=self._undecodable == "raw")
             if self._undecodable != "skip" or self._readable(delivery):
                 return delivery
 
@@ -122,7 +121,7 @@ class Consumer(Generic[V]):
     @property
     def stats(self) -> ConsumerStats:
         """What this consumer has and has done."""
-        return self._consuming.stats()
+        return self._holdings.stats()
 
     @property
     def skipped(self) -> int:

@@ -65,11 +65,11 @@ def check_group(
             f"The consumer group {group!r} of queue {name!r} holds no position for {which}: partitions were added "
             "after the queue was declared, or its positions have expired.",
             queue=name,
-            hint="Decide where it shall go on, and declare the queue anew; nothing is replayed or skipped by itself.",
+            hint="Nothing is replayed or skipped silently: delete the queue, and declare it with the start you choose.",
         )
     raise QueueNotDeclared(
         f"The consumer group {group!r} of queue {name!r} holds no position in topic {topic!r}: the queue was never "
         "declared, or its group has expired or was deleted.",
         queue=name,
-        hint="Declare the queue; what it held before must be considered unknown.",
+        hint="Declare it. If it was declared before, delete it first; what it had consumed is not known any more.",
     )

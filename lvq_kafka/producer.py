@@ -32,7 +32,7 @@ _Pairs = list[tuple[str, bytes | None]]
 _EXIT_FLUSH = 5.0  # seconds that leaving `with` on an exception waits for what was sent; the exception is the news
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)  # not frozen: that would double the time it takes to make one
 class Message(Generic[V]):
     """What is sent: a value and headers, one of which, the queue's key header, says which value it replaces.
 
@@ -110,6 +110,7 @@ class Producer(Generic[V]):
         self._key_header = key_header
         self._keyless = keyless
         self._codec = value
+        self._as_is = value is BYTES
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
         self._writer = log.writer(transactional_id=transactional_id, max_block=max_block)
@@ -126,6 +127,7 @@ class Producer(Generic[V]):
             ConfigError: ``key`` and key header disagree.
             EncodeError: the codec cannot write its value.
             MessageTooLarge: the client refuses its size.
+            TopicNotFound, Unauthorized: the cluster has refused an earlier message for that reason.
             TransportError: the local buffer stayed full for ``max_block`` seconds, or this producer is fenced off.
             StateError: a transactional producer has no transaction open.
             Closed: the producer is closed.
@@ -135,13 +137,13 @@ class Producer(Generic[V]):
             key = self._agree(encode_key(message.key), key, headers)
         elif key is None:
             key = self._make_key(headers)
-        return self._append(self.topic, key, self._codec.encode(message.value, self.topic, headers), headers)
+        return self._append(self.topic, key, self._encode(message.value, headers), headers)
 
     def put(self, key: Key, value: V, headers: MessageHeaders | None = None) -> Receipt:
         """Set the value of a key; the key header is added. Raises what `send` raises."""
-        name = key if type(key) is bytes else encode_key(key)
+        name = encode_key(key)
         pairs = self._headers_for(name, headers)
-        return self._append(self.topic, name, self._codec.encode(value, self.topic, pairs), pairs)
+        return self._append(self.topic, name, self._encode(value, pairs), pairs)
 
     def delete(self, key: Key, headers: MessageHeaders | None = None) -> Receipt:
         """Remove a key: a record without a value. Raises what `send` raises."""
@@ -199,23 +201,30 @@ class Producer(Generic[V]):
 
     # ------------------------------------------------------------ inside
 
+    def _encode(self, value: V, headers: _Pairs) -> bytes:
+        if self._as_is and isinstance(value, bytes):
+            return value
+        return self._codec.encode(value, self.topic, headers)
+
     def _encode_headers(self, headers: MessageHeaders) -> tuple[_Pairs, bytes | None]:
         """The headers on the wire, and the value of the key header among them."""
         pairs: _Pairs = []
         key = None
-        items: Iterable[tuple[str, Any]] = headers.items() if isinstance(headers, Mapping) else headers
+        if type(headers) is dict or isinstance(headers, Mapping):  # the first spares a dict the slow second
+            items: Iterable[tuple[Any, Any]] = headers.items()
+        else:
+            items = headers
         for name, value in items:
-            data = value if value is None or type(value) is bytes else self._encode_header(name, value)
+            try:
+                data = None if value is None else encode_key(value)
+            except UnencodableKey as error:
+                raise UnencodableKey(f"The header {name!r} cannot be sent. {error}") from None
+            if not isinstance(name, str) or not (name.isascii() or _is_utf8(name)):
+                raise UnencodableKey(f"{name!r} cannot be the name of a header.", hint="Use text.")
             if name == self._key_header:
                 key = data
             pairs.append((name, data))
         return pairs, key
-
-    def _encode_header(self, name: str, value: object) -> bytes:
-        try:
-            return encode_key(value)
-        except UnencodableKey as error:
-            raise UnencodableKey(f"The header {name!r} cannot be sent. {error}") from None
 
     def _headers_for(self, key: bytes, headers: MessageHeaders | None) -> _Pairs:
         if not headers:
@@ -260,14 +269,23 @@ class Producer(Generic[V]):
         try:
             self._writer.abort_transaction()
         except LVQError as besides:
-            error.add_note(f"The transaction could not be aborted either: {besides}")
+            if getattr(besides, "code", "") != "_FENCED":  # whoever fenced us off has aborted it
+                error.add_note(f"The transaction could not be aborted either: {besides}")
         self._writer.take_failures()  # sends that the abort has withdrawn are no news
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _raise_undecided(undecided: int, topic: str, timeout: float | None) -> NoReturn:
     within = "" if timeout is None else f" within {timeout:g} s"
     raise BrokerUnavailable(
-        f"{undecided} messages for {topic!r} were not acknowledged{within}.",
+        f"{undecided} {'message' if undecided == 1 else 'messages'} for {topic!r} not acknowledged{within}.",
         code="_TIMED_OUT",
         retriable=True,
         hint="Give it more time, or see whether the brokers can be reached.",

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from lvq_kafka.browser import Browser
 from lvq_kafka.codecs import BYTES, Codec, V
+from lvq_kafka.connecting import connect
 from lvq_kafka.consumer import Consumer
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.keys import Key
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.policy import Finding, TopicSpec, judge, topic_settings
+from lvq_kafka.core.policy import Finding, TopicSpec
 from lvq_kafka.errors import (
     ConfigError,
     QueueError,
     QueueNotDeclared,
-    TopicMismatch,
-    TopicNotFound,
-    Unauthorized,
+    TransportError,
 )
 from lvq_kafka.groups import Start, declare_group
 from lvq_kafka.ports import Log
 from lvq_kafka.producer import Producer
 from lvq_kafka.registry import Registry
-from lvq_kafka.view import Undecodable, View
+from lvq_kafka.snapshot import Undecodable
+from lvq_kafka.topics import OnMismatch, check_topic, ensure_topic
+from lvq_kafka.view import View
 
 if TYPE_CHECKING:
     from lvq_kafka.kafka import ClientConfig
 
-__all__ = ["Declaration", "LastValueQueue", "OnMismatch", "connect", "queues"]
-
-OnMismatch = Literal["raise", "warn", "reconcile"]
-"""What to do about topic settings that break a last value queue: raise, only warn, or set them right."""
-
-log_messages = logging.getLogger("lvq_kafka.queue")
+__all__ = ["Declaration", "LastValueQueue", "queues"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,47 +48,6 @@ class Declaration:
     """Settings that were not, and have been set right."""
     unchecked: tuple[str, ...] = ()
     """What this user's rights did not allow to check, in words."""
-
-
-def connect(
-    bootstrap_servers: str | None = None,
-    *,
-    config: ClientConfig | Mapping[str, Any] | None = None,
-    log: Log | None = None,
-) -> Log:
-    """The log to work on: the one given, or the cluster that servers and configuration name.
-
-    Args:
-        bootstrap_servers: ``host:port``, several separated by commas.
-        config: librdkafka properties, or a `ClientConfig`. With neither servers nor configuration the environment
-            decides (`ClientConfig.from_env`).
-        log: any implementation of `lvq_kafka.ports.Log`; excludes the others.
-
-    Raises:
-        ConfigError: options contradict each other, or nothing names a cluster.
-    """
-    if log is not None:
-        if bootstrap_servers is not None or config is not None:
-            raise ConfigError(
-                "log and bootstrap_servers (or config) are both given.", options=["log", "bootstrap_servers"]
-            )
-        return log
-    # Only here does the library reach for the client, so that everything else runs on any log.
-    from lvq_kafka.kafka import ClientConfig, KafkaLog
-
-    if isinstance(config, ClientConfig):
-        if bootstrap_servers is not None:
-            config = ClientConfig(bootstrap_servers, config.properties | {"bootstrap.servers": bootstrap_servers})
-        return KafkaLog(config)
-    properties = dict(config or {})
-    servers = bootstrap_servers or properties.pop("bootstrap.servers", None)
-    if servers is None:
-        if properties:
-            raise ConfigError(
-                "The configuration names no bootstrap servers.", options=["bootstrap.servers"], hint="Give them."
-            )
-        return KafkaLog(ClientConfig.from_env())
-    return KafkaLog(ClientConfig(str(servers), properties))
 
 
 def queues(
@@ -228,8 +182,8 @@ class LastValueQueue(Generic[V]):
         registry = Registry(log)
         registry.check(definition)
         spec = spec or TopicSpec()
-        created_topic = _ensure_topic(log, definition.topic, spec)
-        findings, reconciled, unchecked = _check_topic(log, definition.topic, on_mismatch)
+        created_topic = ensure_topic(log, definition.topic, spec)
+        findings, reconciled, unchecked = check_topic(log, definition.topic, on_mismatch)
         created_queue = registry.declare(definition)
         if not definition.non_destructive and created_queue:
             declare_group(log, definition.group, definition.topic, start, queue=name)
@@ -394,49 +348,16 @@ class LastValueQueue(Generic[V]):
                 hint="Delete those first, or keep the topic.",
             )
         registry.get(self.name)
-        self.log.delete_group(self.definition.group)
+        try:
+            self.log.delete_group(self.definition.group)
+        except TransportError as error:
+            if error.code != "NON_EMPTY_GROUP":
+                raise
+            raise QueueError(
+                f"Consumers of the queue {self.name} are still at work.",
+                queue=self.name,
+                hint="Close them first. One that was killed counts until its session ends, some ten seconds later.",
+            ) from error
         registry.remove(self.name)
         if delete_topic:
             self.log.delete_topic(self.topic)
-
-
-def _ensure_topic(log: Log, topic: str, spec: TopicSpec) -> bool:
-    """Create the topic if it is missing; whether that was so."""
-    try:
-        log.describe_topic(topic)
-    except TopicNotFound:
-        created = log.create_topic(
-            topic,
-            partitions=spec.partitions,
-            replication_factor=spec.replication_factor,
-            config=topic_settings(spec),
-        )
-        if created and spec.replication_factor is None and log.describe_topic(topic).replication_factor >= 3:
-            log.alter_topic_config(topic, {"min.insync.replicas": "2"})
-        return created
-    return False
-
-
-def _check_topic(log: Log, topic: str, on_mismatch: OnMismatch) -> tuple[list[Finding], list[Finding], list[str]]:
-    """Judge the topic's settings; findings that are left, findings that were mended, and what could not be seen."""
-    described = log.describe_topic(topic)
-    try:
-        config = log.topic_config(topic)
-    except Unauthorized:
-        return [], [], [f"the settings of {topic}: this user may not read them"]
-    findings = judge(config, replication_factor=described.replication_factor)
-    reconciled: list[Finding] = []
-    if findings and on_mismatch == "reconcile":
-        log.alter_topic_config(topic, {finding.setting: finding.expected for finding in findings})
-        findings, reconciled = [], findings
-    errors = [finding for finding in findings if finding.severity == "error"]
-    if errors and on_mismatch == "raise":
-        raise TopicMismatch(
-            f"The topic {topic} cannot hold a last value queue: {'; '.join(map(str, errors))}.",
-            topic=topic,
-            settings={finding.setting: (finding.expected, finding.actual) for finding in errors},
-            hint='Set it right with on_mismatch="reconcile", or use another topic.',
-        )
-    for finding in findings:
-        log_messages.warning("topic %s: %s", topic, finding)
-    return findings, reconciled, []

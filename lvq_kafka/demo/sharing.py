@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,8 +40,8 @@ def share(stage: Stage, log: Log, bootstrap_servers: str, name: str, closes: dic
             everything = _wait(lambda: set(closes) <= {key for key, _ in _all(ledgers)})
         finally:
             for worker in workers:
-                worker.terminate()
-                worker.wait(10)
+                worker.send_signal(signal.SIGINT)  # it leaves the group in good order
+                worker.wait(20)
         done = _all(ledgers)
     times = Counter(key for key, _ in done)
     again = sum(times.values()) - len(times)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from docker.errors import APIError, DockerException, NotFound  # type: ignore[import-not-found]
+from docker.errors import APIError, DockerException, NotFound
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from docker.errors import APIError, DockerException, ImageNotFound  # type: ignore[import-not-found]
+from docker.errors import APIError, DockerException, ImageNotFound
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.docker_client import DockerClient, get_docker_host
 

@@ -1,0 +1,55 @@
+"""From what a caller names to the log it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.ports import Log
+
+if TYPE_CHECKING:
+    from lvq_kafka.kafka import ClientConfig
+
+__all__ = ["connect"]
+
+
+def connect(
+    bootstrap_servers: str | None = None,
+    *,
+    config: ClientConfig | Mapping[str, Any] | None = None,
+    log: Log | None = None,
+) -> Log:
+    """The log to work on: the one given, or the cluster that servers and configuration name.
+
+    Args:
+        bootstrap_servers: ``host:port``, several separated by commas.
+        config: librdkafka properties, or a `ClientConfig`. With neither servers nor configuration the environment
+            decides (`ClientConfig.from_env`).
+        log: any implementation of `lvq_kafka.ports.Log`; excludes the others.
+
+    Raises:
+        ConfigError: options contradict each other, or nothing names a cluster.
+    """
+    if log is not None:
+        if bootstrap_servers is not None or config is not None:
+            raise ConfigError(
+                "log and bootstrap_servers (or config) are both given.", options=["log", "bootstrap_servers"]
+            )
+        return log
+    # Only here does the library reach for the client, so that everything else runs on any log.
+    from lvq_kafka.kafka import ClientConfig, KafkaLog
+
+    if isinstance(config, ClientConfig):
+        if bootstrap_servers is not None:
+            config = ClientConfig(bootstrap_servers, config.properties | {"bootstrap.servers": bootstrap_servers})
+        return KafkaLog(config)
+    properties = dict(config or {})
+    servers = bootstrap_servers or properties.pop("bootstrap.servers", None)
+    if servers is None:
+        if properties:
+            raise ConfigError(
+                "The configuration names no bootstrap servers.", options=["bootstrap.servers"], hint="Give them."
+            )
+        return KafkaLog(ClientConfig.from_env())
+    return KafkaLog(ClientConfig(str(servers), properties))

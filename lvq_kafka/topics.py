@@ -1,0 +1,59 @@
+"""A queue's topic: created where it is missing, judged where it exists."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal
+
+from lvq_kafka.core.policy import Finding, TopicSpec, judge, topic_settings
+from lvq_kafka.errors import TopicMismatch, TopicNotFound, Unauthorized
+from lvq_kafka.ports import Log
+
+__all__ = ["OnMismatch", "check_topic", "ensure_topic"]
+
+OnMismatch = Literal["raise", "warn", "reconcile"]
+"""What to do about topic settings that break a last value queue: raise, only warn, or set them right."""
+
+messages = logging.getLogger("lvq_kafka.topics")
+
+
+def ensure_topic(log: Log, topic: str, spec: TopicSpec) -> bool:
+    """Create the topic if it is missing; whether that was so."""
+    try:
+        log.describe_topic(topic)
+    except TopicNotFound:
+        created = log.create_topic(
+            topic,
+            partitions=spec.partitions,
+            replication_factor=spec.replication_factor,
+            config=topic_settings(spec),
+        )
+        if created and spec.replication_factor is None and log.describe_topic(topic).replication_factor >= 3:
+            log.alter_topic_config(topic, {"min.insync.replicas": "2"})
+        return created
+    return False
+
+
+def check_topic(log: Log, topic: str, on_mismatch: OnMismatch) -> tuple[list[Finding], list[Finding], list[str]]:
+    """Judge the topic's settings; findings that are left, findings that were mended, and what could not be seen."""
+    described = log.describe_topic(topic)
+    try:
+        config = log.topic_config(topic)
+    except Unauthorized:
+        return [], [], [f"the settings of {topic}: this user may not read them"]
+    findings = judge(config, replication_factor=described.replication_factor)
+    reconciled: list[Finding] = []
+    if findings and on_mismatch == "reconcile":
+        log.alter_topic_config(topic, {finding.setting: finding.expected for finding in findings})
+        findings, reconciled = [], findings
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if errors and on_mismatch == "raise":
+        raise TopicMismatch(
+            f"The topic {topic} cannot hold a last value queue: {'; '.join(map(str, errors))}.",
+            topic=topic,
+            settings={finding.setting: (finding.expected, finding.actual) for finding in errors},
+            hint='Set it right with on_mismatch="reconcile", or use another topic.',
+        )
+    for finding in findings:
+        messages.warning("topic %s: %s", topic, finding)
+    return findings, reconciled, []
