@@ -1,0 +1,105 @@
+"""The scenarios on a real broker: the same functions that run on the in-memory log, collected again here.
+
+Left out are those that need no cluster at all, or do to it what no broker can be asked to do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as At
+from confluent_kafka.admin import AdminClient
+
+pytest.register_assert_rewrite("tests.scenarios.harness")
+
+from lvq_kafka.kafka import KafkaLog  # noqa: E402  # the harness must not be imported before this
+from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker  # noqa: E402
+from lvq_kafka.testing.compaction import force_compaction  # noqa: E402
+from tests.scenarios import (  # noqa: E402
+    test_browsing,
+    test_compacted_log,
+    test_conflation,
+    test_consuming,
+    test_keys,
+    test_non_destructive,
+    test_restart,
+)
+from tests.scenarios.harness import Cluster, Declare, Queue, declaring  # noqa: E402
+
+ON_A_BROKER = (
+    test_browsing,
+    test_compacted_log,
+    test_conflation,
+    test_consuming,
+    test_keys,
+    test_non_destructive,
+    test_restart,
+)
+NOT_ON_A_BROKER = {
+    test_keys.test_s025_a_queue_without_the_name_of_its_key_header_is_refused,
+    test_keys.test_s026_a_key_header_makes_a_last_value_queue_and_the_switch_alone_does_not,
+    test_keys.test_s029_options_that_clash_with_a_key_are_refused_and_both_are_named,
+    test_keys.test_s030_the_old_no_browse_switch_is_accepted_with_a_warning,
+    test_restart.test_s094_a_view_that_was_cut_off_goes_on_where_it_was,
+}
+
+for _module in ON_A_BROKER:
+    for _name, _test in vars(_module).items():
+        if _name.startswith("test_s") and _test not in NOT_ON_A_BROKER:
+            globals()[_name] = _test
+
+
+class OnKafka:
+    """`Cluster` on a real broker."""
+
+    def __init__(self, broker: ProvidedBroker) -> None:
+        self._broker = broker
+        self.log = KafkaLog(broker.bootstrap_servers)
+
+    def compact(self, topic: str, *, drop_tombstones: bool = False) -> None:
+        force_compaction(self.log, topic, drop_tombstones=drop_tombstones)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers})
+        for future in admin.delete_records([At(topic, partition, before)]).values():
+            future.result(10)
+
+    def write(self, topic: str, partition: int, key: str, value: str) -> None:
+        producer = Producer({"bootstrap.servers": self._broker.bootstrap_servers})
+        producer.produce(topic, value.encode(), key.encode(), partition)
+        assert producer.flush(30) == 0
+
+    def restart(self) -> None:
+        self.log.close()
+        self._broker.restart()
+        self.log = KafkaLog(self._broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def restartable_broker() -> Iterator[ProvidedBroker]:
+    """A broker of this module's own, since other tests use the session's."""
+    with provide_broker("docker" if os.environ.get("LVQ_TEST_BROKER") == "docker" else "embedded") as broker:
+        yield broker
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, lvq_broker: ProvidedBroker) -> Iterator[Cluster]:
+    restarts = request.function.__module__ == test_restart.__name__
+    cluster = OnKafka(request.getfixturevalue("restartable_broker") if restarts else lvq_broker)
+    yield cluster
+    cluster.log.close()
+
+
+@pytest.fixture
+def declare(cluster: Cluster, topic_name: str) -> Iterator[Declare]:
+    with declaring(cluster, topic_name) as declare:
+        yield declare
+
+
+@pytest.fixture
+def q(declare: Declare) -> Queue:
+    """The queue that scenarios call Q: keyed by the header k, empty."""
+    return declare()

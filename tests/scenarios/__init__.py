@@ -1,0 +1,73 @@
+"""Behaviour that users of last value queues know from other brokers, one test for each scenario.
+
+The scenarios are drawn from the test suites and documents of Qpid C++ (CPP; its old form M4), ActiveMQ Artemis (ART),
+Qpid Broker-J (BJ) and of Kafka clients. A test's name carries the scenario's number and says what happens here. Where
+systems differ, or ours differs from the scenario's, the rule (R) or guarantee (G) that decides is named, here and in
+the test.
+
+=====  =======================  ======================================================================================
+S      module                   what decides where systems differ
+=====  =======================  ======================================================================================
+S001   test_conflation.py
+S002   test_conflation.py
+S003   test_conflation.py       R6: asking chooses, so a consumer that does not ask is one that is not started
+S006   test_conflation.py
+S009   test_conflation.py
+S010   test_conflation.py       R6, G13: held values stay and count (as BJ, ART; CPP drops them), newer ones wait
+S011   test_conflation.py       R4: tail (as CPP, BJ, ART); ``order="in-place"`` is the rule of M4
+S014   test_conflation.py
+S015   test_conflation.py
+S016   test_conflation.py
+S018   test_keys.py             R1: both pass (CPP keeps one)
+S021   test_keys.py             R1: both pass
+S022   test_keys.py             R1, R2: the empty text is a key, none is none (as ART, BJ)
+S023   test_keys.py             R2: one key (as CPP, ART Core; two in BJ)
+S025   test_keys.py             R3: refused
+S026   test_keys.py             R3: the switch alone is refused, there is no default header (ART has one)
+S029   test_keys.py             R3: refused (as CPP; BJ, ART accept groups)
+S030   test_keys.py
+S031   test_browsing.py
+S032   test_browsing.py
+S033   test_browsing.py
+S035   test_browsing.py
+S036   test_browsing.py
+S037   test_browsing.py         G6: only the second run's values (M4 keeps what was browsed)
+S038   test_browsing.py
+S041   test_browsing.py         G9: no handles to waiting messages; asking chooses
+S042   test_browsing.py         G2, G6: shown until acked (CPP, BJ hide what is held)
+S044   test_browsing.py
+S047   test_browsing.py         G6: a browser has nothing to ack
+S049   test_consuming.py
+S050   test_consuming.py
+S054   test_consuming.py
+S056   test_consuming.py        G9: two holders in one partition share a consumer
+S057   test_consuming.py        R6, G13: the released old value is dropped (as CPP, BJ; ART, M4 bring it back)
+S059   test_consuming.py
+S060   test_consuming.py
+S061   test_consuming.py
+S062   test_consuming.py
+S063   test_consuming.py        G3: only the last one is promised
+S065   test_consuming.py
+S068   test_consuming.py        R13: the reader is a browser
+S069   test_consuming.py        R13: the reader is a browser
+S071   test_consuming.py        R6: only the newer value (by the documents of M4, both)
+S074   test_non_destructive.py  R13: the readers are browsers
+S075   test_non_destructive.py  R13: the readers are browsers
+S076   test_non_destructive.py  R13: the readers are browsers
+S077   test_non_destructive.py  R13: refused (as CPP; ART, BJ downgrade in silence)
+S083   test_browsing.py
+S085   test_browsing.py         G5: a browser's dump ends and says what is hidden; a view waits
+S088   test_restart.py
+S090   test_restart.py
+S091   test_restart.py          G14: there are no transient messages
+S094   test_restart.py          G1, G8: a view that comes back is built anew; one that was cut off goes on
+S113   test_consuming.py
+S155   test_compacted_log.py    R9: null deletes, empty is a value
+S156   test_compacted_log.py
+S157   test_compacted_log.py
+S158   test_compacted_log.py    R14: the home partition wins, and the key is reported
+S159   test_compacted_log.py    R14: a delete in the new home hides the value in the old one
+S161   test_compacted_log.py
+S162   test_compacted_log.py
+=====  =======================  ======================================================================================
+"""

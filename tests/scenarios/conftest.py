@@ -1,0 +1,44 @@
+"""The scenarios on the in-memory log. ``tests/integration/test_scenarios.py`` runs them on a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.register_assert_rewrite("tests.scenarios.harness")
+
+from lvq_kafka.testing import MemoryLog  # noqa: E402  # the harness must not be imported before this
+from tests.scenarios.harness import Cluster, Declare, Queue, declaring  # noqa: E402
+
+
+class InMemory:
+    """`Cluster` in memory. Its storage outlives whoever uses it, so a restart has nothing left to do."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.compact = self.log.compact
+        self.delete_records = self.log.delete_records
+
+    def write(self, topic: str, partition: int, key: str, value: str) -> None:
+        self.log.write(topic, key.encode(), value.encode(), partition=partition)
+
+    def restart(self) -> None:
+        pass
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return InMemory()
+
+
+@pytest.fixture
+def declare(cluster: Cluster) -> Iterator[Declare]:
+    with declaring(cluster, "q") as declare:
+        yield declare
+
+
+@pytest.fixture
+def q(declare: Declare) -> Queue:
+    """The queue that scenarios call Q: keyed by the header k, empty."""
+    return declare()

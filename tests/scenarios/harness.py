@@ -1,0 +1,280 @@
+"""The language of the scenarios: send, browse, take, ack, restart, in a few words each.
+
+Scenarios run on any cluster: on the in-memory log from here, and the same functions on a real broker from
+``tests/integration/test_scenarios.py``. They speak to the library through its public surface only. What looks inside a
+consumer is here, in one place: `Taking.settle` and `Taking.index_size`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Protocol, TypeVar
+
+from lvq_kafka import LastValueQueue, Message
+from lvq_kafka.browser import Browser
+from lvq_kafka.codecs import TEXT
+from lvq_kafka.consumer import Consumer
+from lvq_kafka.core.records import Position
+from lvq_kafka.delivery import Delivery
+from lvq_kafka.entries import Deleted, EndOfDump, Entry
+from lvq_kafka.ports import Log
+from lvq_kafka.producer import Producer
+from lvq_kafka.view import View
+from tests.contract.harness import Faults, settled
+from tests.waiting import eventually
+
+__all__ = ["KEY", "PATIENCE", "Browsing", "Cluster", "Declare", "Queue", "Send", "Taking", "declaring", "text"]
+
+KEY = "k"
+"""The key header of every scenario's queue."""
+
+PATIENCE = 30.0
+"""Seconds after which something that must come has not come."""
+
+_PATIENTLY: dict[str, Any] = {"catch_up_timeout": PATIENCE, "metadata_interval": 0.1}
+
+
+class Cluster(Faults, Protocol):
+    """Where a scenario runs, and what its other users and its operator do."""
+
+    @property
+    def log(self) -> Log:
+        """The cluster, as it is now."""
+
+    def write(self, topic: str, partition: int, key: str, value: str) -> None:
+        """Store a value in any partition, as a program with another partitioner does."""
+
+    def restart(self) -> None:
+        """Stop the broker and start it again, its storage kept."""
+
+
+class Closeable(Protocol):
+    """Something that has to be closed."""
+
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closeable)
+
+
+class _Abort(Exception):
+    """Ends a transaction that is to be aborted."""
+
+
+Send = Callable[..., list[Position]]
+
+
+class Queue:
+    """A declared queue, and everything that a scenario has opened on it.
+
+    Messages are written as in the scenarios: ``"a=a1"`` is the value a1 with the key a, ``"=v1"`` has the empty key,
+    and ``"-=x1"`` has no key header.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, **options: Any) -> None:
+        self.cluster = cluster
+        self.name = name
+        self._opened: list[Closeable] = []
+        self.queue = LastValueQueue.declare(name, key_header=KEY, value=TEXT, log=cluster.log, **options)
+        self._producer = self._keep(self.queue.producer())
+
+    def close(self) -> None:
+        """Close all that was opened and is still open; at once, since each waits for a thread of its own."""
+        opened, self._opened = self._opened, []
+        with ThreadPoolExecutor() as threads:
+            for closed in [threads.submit(one.close) for one in opened]:
+                closed.result()
+
+    def restart(self) -> None:
+        """Every process that uses the queue ends, the broker restarts, and the queue is opened anew."""
+        self.close()
+        self.cluster.restart()
+        self.queue = LastValueQueue.open(self.name, value=TEXT, log=self.cluster.log)
+        self._producer = self._keep(self.queue.producer())
+
+    def _keep(self, opened: C) -> C:
+        self._opened.append(opened)
+        return opened
+
+    # ---------------------------------------------------------------- writing
+
+    def send(self, *messages: str) -> list[Position]:
+        """Send in this order, and wait until all are stored."""
+        return _send(self._producer, messages)
+
+    def delete(self, *keys: str) -> None:
+        """Remove keys."""
+        for receipt in [self._producer.delete(key) for key in keys]:
+            receipt.result(PATIENCE)
+
+    @contextmanager
+    def transaction(self, *, abort: bool = False) -> Iterator[Send]:
+        """A transaction: what is sent through the function that it gives belongs to it."""
+        producer = self.queue.producer(transactional_id=f"{self.name}-{uuid.uuid4().hex}")
+        with producer, suppress(_Abort), producer.transaction(PATIENCE):
+            yield lambda *messages: _send(producer, messages)
+            if abort:
+                raise _Abort
+        settled(self.cluster.log, self.queue.topic)
+
+    # ---------------------------------------------------------------- reading
+
+    def browse(self, **options: Any) -> Browsing:
+        """Open a browser; it has read its dump."""
+        return Browsing(self._keep(self.queue.browser(**_PATIENTLY | options).open()))
+
+    def view(self, **options: Any) -> View[str]:
+        """Open a view; it is caught up."""
+        return self._keep(self.queue.view(**_PATIENTLY | options).__enter__())
+
+    def consume(self, **options: Any) -> Taking:
+        """Open a consumer."""
+        consumer = self.queue.consumer(commit_interval=0.01, revoke_grace=0.0, **options)
+        return Taking(self._keep(consumer), self)
+
+    def content(self) -> list[str]:
+        """What a fresh browser drains."""
+        with self.queue.browser(follow=False, **_PATIENTLY) as browser:
+            return [text(event) for event in browser if not isinstance(event, EndOfDump)]
+
+
+class Browsing:
+    """A browser, and what it gives as text."""
+
+    def __init__(self, browser: Browser[str]) -> None:
+        self.browser = browser
+
+    def drain(self) -> list[str]:
+        """Read until nothing more is at hand. The end of the dump is not told."""
+        return [text(event) for event in self.browser.drain(PATIENCE) if not isinstance(event, EndOfDump)]
+
+    def dump(self) -> tuple[list[str], EndOfDump]:
+        """Read the dump and its end."""
+        values = []
+        while not isinstance(event := self._take(), EndOfDump):
+            values.append(text(event))
+        return values, event
+
+    def take(self) -> str:
+        """Read one value. The end of the dump is not told."""
+        event = self._take()
+        return text(self._take() if isinstance(event, EndOfDump) else event)
+
+    def _take(self) -> Entry[str] | Deleted | EndOfDump:
+        event = self.browser.take(PATIENCE)
+        assert event is not None, "no event came"
+        return event
+
+    def close(self) -> None:
+        self.browser.close()
+
+
+class Taking:
+    """A consumer, and the steps of one who works with it."""
+
+    def __init__(self, consumer: Consumer[str], queue: Queue) -> None:
+        self.consumer = consumer
+        self._queue = queue
+
+    def take(self) -> Delivery[str]:
+        """Receive one and hold it."""
+        delivery = self.consumer.acquire(PATIENCE)
+        assert delivery is not None, f"no message came: {self.consumer.stats}"
+        return delivery
+
+    def take_and_ack(self, count: int) -> list[str]:
+        """Receive so many, each acked before the next."""
+        values = []
+        for _ in range(count):
+            with self.take() as delivery:
+                values.append(delivery.value)
+        return values
+
+    def take_all(self) -> list[str]:
+        """Receive and ack all that the queue has for this consumer."""
+        values = []
+        self.settle()
+        while (delivery := self.consumer.acquire(0.0)) is not None:
+            with delivery:
+                values.append(delivery.value)
+        return values
+
+    def has_nothing(self) -> bool:
+        """Whether the consumer has read all that was sent before, and has nothing of it to hand out."""
+        self.settle()
+        return self.consumer.acquire(0.0) is None
+
+    def settle(self) -> None:
+        """Wait until the consumer has read all that was sent before."""
+        holdings = self.consumer._holdings
+        ends = self._queue.cluster.log.end_offsets(self._queue.queue.topic, stable=True)
+
+        def has_read_all() -> bool:
+            with holdings._changed:
+                return holdings._ledger.positions == ends
+
+        eventually(has_read_all, PATIENCE)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait, once everything sent before has been read."""
+        self.settle()
+        return self.consumer.stats.available
+
+    @property
+    def held(self) -> int:
+        """How many messages are held."""
+        return self.consumer.stats.in_work
+
+    @property
+    def index_size(self) -> int:
+        """How many entries the consumer has in all its tables: what would grow if it leaked."""
+        holdings = self.consumer._holdings
+        with holdings._changed:
+            ledger = holdings._ledger
+            line: Any = ledger._hand_out
+            tables = [line._line, line._returned, line._returned_order]
+            for partition in ledger._partitions.values():
+                tables += [partition.outstanding, partition.waiting, partition.held]
+            return sum(map(len, tables))
+
+    def close(self) -> None:
+        """Leave; what is held is released."""
+        self.consumer.close(PATIENCE)
+
+
+def text(event: Entry[str] | Deleted | EndOfDump) -> str:
+    """An event as the scenarios write it: the value, or that a key was deleted."""
+    if isinstance(event, Entry):
+        return event.value
+    return f"{event.key} deleted" if isinstance(event, Deleted) else "end of dump"
+
+
+def _send(producer: Producer[str], messages: tuple[str, ...]) -> list[Position]:
+    receipts = []
+    for message in messages:
+        key, _, value = message.partition("=")
+        receipts.append(producer.send(Message(value, headers={} if key == "-" else {KEY: key})))
+    return [receipt.result(PATIENCE) for receipt in receipts]
+
+
+class Declare(Protocol):
+    """Declares a queue of its own for a scenario; options are those of `LastValueQueue.declare`."""
+
+    def __call__(self, suffix: str = "", **options: Any) -> Queue: ...
+
+
+@contextmanager
+def declaring(cluster: Cluster, name: str) -> Iterator[Declare]:
+    """Gives what declares queues called ``name`` and a suffix; closes everything that was opened on them."""
+    with ExitStack() as queues:
+
+        def declare(suffix: str = "", **options: Any) -> Queue:
+            queue = Queue(cluster, name + suffix, **options)
+            queues.callback(queue.close)
+            return queue
+
+        yield declare

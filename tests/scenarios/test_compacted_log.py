@@ -1,0 +1,147 @@
+"""Section 15: what a log-compacted topic does to those who read it.
+
+A cold load is what a view, a browser and a consumer do when they are opened. The batch snapshot of Spark runs over the
+same rules; its own tests are in ``tests/spark``.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from lvq_kafka import LastValueQueue, TopicSpec
+from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.records import Position
+from tests.scenarios.harness import PATIENCE, Declare, Queue
+
+
+def _cold_load(q: Queue) -> dict[str, str]:
+    """What every kind of reader finds when it is opened: it ends, and all agree."""
+    view = q.view()
+    values, end = q.browse().dump()
+    assert end.blocked == ()
+    assert end.offsets == q.cluster.log.end_offsets(q.queue.topic) == view.snapshot().offsets
+    assert values == list(view.values())
+    consumer = q.consume()
+    assert consumer.take_all() == values
+    consumer.close()
+    return dict(view)
+
+
+def test_s155_a_null_body_deletes_and_an_empty_body_is_a_value(q: Queue) -> None:
+    """R9."""
+    q.send("a=1")
+    q.delete("a")
+    q.send("b=")
+    assert _cold_load(q) == {"b": ""}
+
+
+def test_s156_a_log_that_ends_in_transaction_markers_is_loaded_to_its_end(q: Queue) -> None:
+    with q.transaction() as send:
+        send("a=1")
+    with q.transaction() as send:
+        send("a=2")
+    assert _cold_load(q) == {"a": "2"}
+
+
+def test_s156_a_log_that_starts_at_offset_1_is_loaded_to_its_end(declare: Declare) -> None:
+    q = declare(spec=TopicSpec(reclaim=True))
+    q.send("a=1", "a=2", "b=3")
+    q.cluster.delete_records(q.queue.topic, 0, 1)
+    assert q.cluster.log.start_offsets(q.queue.topic) == {0: 1}
+    assert _cold_load(q) == {"a": "2", "b": "3"}
+
+
+def test_s156_a_log_with_offsets_and_nothing_in_it_is_loaded_to_its_end(declare: Declare) -> None:
+    q = declare(spec=TopicSpec(reclaim=True))
+    q.send("a=1", "a=2")
+    q.cluster.delete_records(q.queue.topic, 0, 2)
+    assert _cold_load(q) == {}
+
+
+def test_s157_a_log_whose_last_record_was_aborted_is_loaded_to_its_end(q: Queue) -> None:
+    q.send("a=1", "b=2")
+    with q.transaction(abort=True) as send:
+        send("a=3")
+    assert _cold_load(q) == {"a": "1", "b": "2"}
+
+
+def test_s157_a_log_whose_last_record_was_compacted_away_is_loaded_to_its_end(q: Queue) -> None:
+    q.send("a=1", "b=2", "b=3")
+    with q.transaction(abort=True) as send:
+        send("a=4")
+    q.cluster.compact(q.queue.topic)
+    assert _cold_load(q) == {"a": "1", "b": "3"}
+
+
+@pytest.mark.parametrize("key", ["a", ""])
+@pytest.mark.parametrize("foreign_first", [True, False], ids=["foreign-first", "home-first"])
+def test_s158_a_key_in_two_partitions_has_one_value_and_is_reported(
+    declare: Declare, key: str, foreign_first: bool
+) -> None:
+    """R14: its home partition, where all writers of ours put it, wins, even over what a foreign partitioner wrote
+    later; a value that is alone wherever it lies counts."""
+    q = declare(spec=TopicSpec(partitions=3))
+    view = q.view()
+    foreign = (home_partition(key.encode(), 3) + 1) % 3
+    if foreign_first:
+        q.cluster.write(q.queue.topic, foreign, key, "foreign")
+        assert q.content() == ["foreign"]
+    q.send(f"{key}=ours")
+    if not foreign_first:
+        q.cluster.write(q.queue.topic, foreign, key, "foreign")
+    view.barrier(PATIENCE)
+    assert dict(view) == {key: "ours"}
+    assert (view.split_keys, view.counters.split) == ([key], 1)
+    assert q.content() == ["ours"]
+    assert dict(q.view()) == {key: "ours"}
+
+
+def test_s159_a_key_that_has_moved_to_another_partition_has_its_newest_value_or_none(q: Queue) -> None:
+    """R14: a delete in the new home hides the value that is left in the old one."""
+    topic, log = q.queue.topic, q.cluster.log
+    key = next(key for key in map(str, count()) if home_partition(key.encode(), 4) != 0)
+    view, browser = q.view(), q.browse()
+    assert q.send(f"{key}=1") == [Position(topic, 0, 0)]
+    assert browser.drain() == ["1"]
+    log.add_partitions(topic, 4)
+    # Writers learn of new partitions in their own time; one that is opened now knows them.
+    with LastValueQueue.open(q.name, log=log).producer() as writer:
+        assert writer.put(key, b"2").result(PATIENCE).partition == home_partition(key.encode(), 4)
+        view.barrier(PATIENCE)
+        assert dict(view) == dict(q.view()) == {key: "2"}
+        assert browser.drain() == ["2"]
+        assert q.content() == ["2"]
+        writer.delete(key).result(PATIENCE)
+        view.barrier(PATIENCE)
+    assert dict(view) == dict(q.view()) == {}
+    assert browser.drain() == [f"{key} deleted"]
+    assert q.content() == []
+
+
+def test_s161_a_snapshot_has_one_row_for_a_key_that_compaction_has_not_touched(q: Queue) -> None:
+    q.send(*(f"a={number}" for number in range(1, 51)))
+    snapshot = q.view().snapshot()
+    assert [(entry.key, entry.value) for entry in snapshot.entries()] == [("a", "50")]
+    assert snapshot.offsets == {0: 50}
+    assert q.content() == ["50"]
+
+
+def test_s162_a_snapshot_of_a_log_with_gaps_and_markers_has_the_right_rows(q: Queue) -> None:
+    q.send("a=1", "a=2", "b=1")
+    with q.transaction() as send:
+        send("c=1", "a=3")
+    with q.transaction(abort=True) as send:
+        send("b=never", "d=never")
+    q.send("c=2", "e=1")
+    q.delete("e")
+    q.cluster.compact(q.queue.topic)
+    with q.transaction() as send:
+        send("f=1")
+    snapshot = q.view().snapshot()
+    assert dict(snapshot) == {"b": "1", "a": "3", "c": "2", "f": "1"}
+    assert len(snapshot) == len(snapshot.entries()) == 4
+    assert snapshot.offsets == q.cluster.log.end_offsets(q.queue.topic)
+    assert snapshot.offsets[0] > 12
+    assert _cold_load(q) == dict(snapshot)

@@ -1,0 +1,48 @@
+"""No scenario is forgotten, and the table of the package tells the truth."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+SECTIONS = {
+    "1. Conflation basics": [1, 2, 3, 6, 9, 10, 11, 14, 15, 16],
+    "2. Key presence and type": [18, 21, 22, 23, 25, 26, 29, 30],
+    "3. Browsing": [31, 32, 33, 35, 36, 37, 38, 41, 42, 44, 47],
+    "4. Consume, hold, release": [49, 50, 54, 56, 57, 59, 60, 61, 62, 63, 65, 68, 69, 71],
+    "5. Non-destructive queues": [74, 75, 76, 77],
+    "7. Restart": [88, 90, 91, 94],
+    "15. Same ground: compacted log cases": [155, 156, 157, 158, 159, 161, 162],
+}
+
+HERE = Path(__file__).parent
+
+
+def _tests() -> dict[str, list[int]]:
+    """The numbers of the scenarios that are tested, by module."""
+    found = {}
+    for path in sorted(HERE.glob("test_*.py")):
+        names = re.findall(r"^def test_s(\d{3})_\w+\(", path.read_text(), re.MULTILINE)
+        found[path.name] = list(dict.fromkeys(map(int, names)))
+    return found
+
+
+def _table() -> dict[str, list[int]]:
+    """The same, as the package's docstring has it."""
+    text = ast.get_docstring(ast.parse((HERE / "__init__.py").read_text())) or ""
+    found: dict[str, list[int]] = {}
+    for number, module in re.findall(r"^S(\d{3}) +(test_\w+\.py)", text, re.MULTILINE):
+        found.setdefault(module, []).append(int(number))
+    return found
+
+
+def test_every_scenario_of_these_sections_has_a_test_of_its_number() -> None:
+    tested = {number for numbers in _tests().values() for number in numbers}
+    missing = {title: left for title, numbers in SECTIONS.items() if (left := sorted(set(numbers) - tested))}
+    assert not missing
+
+
+def test_the_table_names_every_test_where_it_is() -> None:
+    tests = {module: sorted(numbers) for module, numbers in _tests().items() if numbers}
+    assert {module: sorted(numbers) for module, numbers in _table().items()} == tests

@@ -1,0 +1,87 @@
+"""Section 2: which messages have a key, which keys are the same, and what can be declared."""
+
+from __future__ import annotations
+
+import pytest
+
+from lvq_kafka import LastValueQueue, Message, QueueDefinition
+from lvq_kafka.errors import ConfigError
+from tests.scenarios.harness import KEY, Cluster, Queue
+
+
+def test_s018_messages_without_a_key_pass_through(q: Queue) -> None:
+    """R1: as in Artemis and Broker-J; Qpid keeps only the second."""
+    q.send("-=x1", "-=x2")
+    assert q.content() == ["x1", "x2"]
+    c = q.consume()
+    assert c.waiting == 2
+    assert c.take_all() == ["x1", "x2"]
+
+
+def test_s021_end_markers_of_two_producers_both_arrive(q: Queue) -> None:
+    """R1."""
+    for name in ("one", "two"):
+        with q.queue.producer() as producer:
+            producer.put("a", name)
+            producer.send(Message(f"end of {name}"))
+    assert q.content() == ["end of one", "two", "end of two"]
+    assert q.consume().take_all() == ["end of one", "two", "end of two"]
+
+
+def test_s022_the_empty_text_is_a_key_and_no_key_is_none(q: Queue) -> None:
+    """R1 and R2: as in Artemis and Broker-J; in Qpid both are one key."""
+    q.send("=v1", "=v2", "-=v3")
+    assert q.content() == ["v2", "v3"]
+    assert q.consume().take_all() == ["v2", "v3"]
+
+
+def test_s023_a_number_and_its_text_are_one_key(q: Queue) -> None:
+    """R2: as in Qpid and Artemis Core; two keys in Broker-J, an error in Artemis AMQP."""
+    with q.queue.producer() as producer:
+        producer.send(Message("v1", headers={KEY: 1}))
+        producer.send(Message("v2", headers={KEY: "1"}))
+    assert q.content() == ["v2"]
+    assert q.consume().take_all() == ["v2"]
+
+
+@pytest.mark.parametrize("name", ["", "  ", None])
+def test_s025_a_queue_without_the_name_of_its_key_header_is_refused(cluster: Cluster, name: str | None) -> None:
+    """R3. In Python None means the record key itself, which is a name; as an option it is a missing one."""
+    for option in ("key-header", "last-value-key", "qpid.last_value_queue_key", "lvqKey"):
+        with pytest.raises(ConfigError, match="key header"):
+            QueueDefinition.from_options("q", {option: name})
+    if name is not None:
+        with pytest.raises(ConfigError, match="key header") as caught:
+            LastValueQueue.declare("q", key_header=name, log=cluster.log)
+        assert caught.value.options == ("key_header",)
+
+
+def test_s026_a_key_header_makes_a_last_value_queue_and_the_switch_alone_does_not() -> None:
+    """R3: no default header, where Artemis takes ``_AMQ_LVQ_NAME``; and a switch that is off is read as off."""
+    from_options = QueueDefinition.from_options
+    with pytest.raises(ConfigError) as caught:
+        from_options("q", {"last-value": "true"})
+    assert caught.value.options == ("key-header",)
+    assert from_options("q", {"last-value-key": "ticker"}).key_header == "ticker"
+    assert from_options("q", {"last-value": True, "last-value-key": "ticker"}).key_header == "ticker"
+    with pytest.raises(ConfigError) as caught:
+        from_options("q", {"last-value": "false", "last-value-key": "ticker"})
+    assert caught.value.options == ("last-value", "last-value-key")
+
+
+@pytest.mark.parametrize(
+    ("option", "asks_for"),
+    [("qpid.priorities", "priority"), ("qpid.group_header_key", "groups"), ("qpid.paging", "paging")],
+)
+def test_s029_options_that_clash_with_a_key_are_refused_and_both_are_named(option: str, asks_for: str) -> None:
+    """R3: as Qpid; Broker-J and Artemis accept groups."""
+    with pytest.raises(ConfigError, match=asks_for) as caught:
+        QueueDefinition.from_options("q", {"qpid.last_value_queue_key": "ticker", option: "10"})
+    assert caught.value.options == (option, "qpid.last_value_queue_key")
+
+
+def test_s030_the_old_no_browse_switch_is_accepted_with_a_warning() -> None:
+    options = {"qpid.last_value_queue_key": "ticker"}
+    plain = QueueDefinition.from_options("q", options)
+    with pytest.warns(UserWarning, match="qpid.last_value_queue_no_browse"):
+        assert QueueDefinition.from_options("q", options | {"qpid.last_value_queue_no_browse": "1"}) == plain
