@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, cast
 
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import DecodeError, EncodeError
 
-__all__ = ["BYTES", "JSON", "TEXT", "Codec", "V", "serializers"]
+__all__ = ["BYTES", "JSON", "TEXT", "Codec", "Undecodable", "V", "serializers"]
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -23,6 +23,14 @@ else:
     from typing import TypeVar
 
     V = TypeVar("V")
+
+Undecodable = Literal["raise", "skip", "raw"]
+"""What to do with a value that its codec cannot read.
+
+- ``raise``: reading that key raises `DecodeError`; the others are not affected.
+- ``skip``: the key counts as having no value, until its next good one; ``view.undecodable`` counts them.
+- ``raw``: its bytes are given as they are.
+"""
 
 HeaderPairs = Sequence[tuple[str, bytes | None]]
 

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Generic, Self
 
-from lvq_kafka.codecs import Codec, V
+from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.consuming import Consuming
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.delivery import Delivery
 from lvq_kafka.errors import Closed, ConfigError, DecodeError
 from lvq_kafka.holdings import ConsumerStats, Holdings
 from lvq_kafka.ports import Log
-from lvq_kafka.snapshot import Undecodable
 
 __all__ = ["Consumer", "ConsumerStats"]
 
@@ -33,6 +32,9 @@ class Consumer(Generic[V]):
     A message is chosen at the moment it is acquired, so none grows old in a buffer: what waits is replaced by newer
     values. What is held in memory is the newest value of each key that waits in the assigned partitions, and every
     message without a key.
+
+    Partitions are looked at one by one: a key that lies in two of them, because partitions were added or a writer uses
+    another partitioner, may be handed out once for each. Views and browsers tell the one that counts (R14).
 
     Thread-safe: several threads may acquire from one consumer. It joins the group when it is made, from a thread of
     its own, and leaves when it is closed.

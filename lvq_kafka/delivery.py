@@ -9,7 +9,8 @@ from typing import Generic, Protocol, Self
 
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.ledger import Item, State
+from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.records import Headers, Position, header_value
 from lvq_kafka.errors import LockLost
 

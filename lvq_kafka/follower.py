@@ -23,6 +23,7 @@ from lvq_kafka.errors import (
     DataLoss,
     LVQError,
     ReaderFailed,
+    StateError,
     TopicNotFound,
     TopicRecreated,
     TransportError,
@@ -45,7 +46,10 @@ State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed",
 log = logging.getLogger("lvq_kafka.follower")
 
 _POLL = 0.1  # seconds; bounds how long close() waits for the reader thread
-_PATIENCE = 0.5  # seconds without news after which one who waits has the topic looked at
+_PATIENCE = 0.5  # seconds after which one who still waits has the topic looked at
+_ABSENCE = 3.0  # seconds that a topic may be gone: to create it anew somebody has to delete it first
+_QUESTION = 10.0  # seconds that a question to the cluster may take
+_BRISK = 0.1  # seconds in which nothing that was just written can have been replaced, closed off and compacted away
 
 
 class Subscription:
@@ -70,7 +74,8 @@ class Follower:
     Args:
         log: where the topic lies.
         definition: the queue, for its topic and its key header.
-        since: positions to start from; None for the start of the log.
+        since: positions to start from, asked once; None for the start of the log. A topic that is created anew is read
+            from its start.
         screen: looks at each batch before it is folded, and may change its values.
         metadata_interval: seconds between two looks at the topic.
     """
@@ -97,8 +102,11 @@ class Follower:
         self._stop = Event()
         self._look = Event()
         self._threads: list[Thread] = []
-        self._trouble: TransportError | None = None
-        self._recreated = False
+        self._reading_trouble: LVQError | None = None
+        self._looking_trouble: LVQError | None = None
+        self._gone: LVQError | None = None
+        self._gone_since = 0.0
+        self._unseen: list[bytes] = []
         self._heard = time.monotonic()
 
     # ---------------------------------------------------------------- life
@@ -112,8 +120,9 @@ class Follower:
         """
         if self._threads:
             return
-        self._described = self._log.describe_topic(self.topic)
-        self._open(self._described)
+        described = self._log.describe_topic(self.topic)
+        self._from = dict(self._since(self._log, self.topic)) if self._since is not None else {}
+        self._open(described)
         self._threads = [
             Thread(target=self._guard, args=(self._read,), name=f"lvq-read-{self.topic}", daemon=True),
             Thread(target=self._guard, args=(self._observe,), name=f"lvq-observe-{self.topic}", daemon=True),
@@ -125,11 +134,7 @@ class Follower:
         """Stop reading. Waits for the threads; safe to call more than once."""
         self._stop.set()
         self._look.set()
-        with self.changed:
-            self.changed.notify_all()
-            wakers = self._wakers()
-        for wake in wakers:
-            wake()
+        self._wake_all()
         for thread in self._threads:
             thread.join(timeout=15.0)
 
@@ -141,8 +146,7 @@ class Follower:
     def _open(self, described: TopicDescription) -> None:
         """Begin at the beginning: an empty table, a reader on all partitions, the log's end of now as the target."""
         starts = dict(self._log.start_offsets(self.topic))
-        if self._since is not None:
-            starts |= {p: max(offset, starts.get(p, 0)) for p, offset in self._since(self._log, self.topic).items()}
+        starts |= {p: max(offset, starts.get(p, 0)) for p, offset in self._from.items()}
         ends = self._log.end_offsets(self.topic)
         stable = self._log.end_offsets(self.topic, stable=True)
         table = LatestValues(
@@ -157,7 +161,8 @@ class Follower:
         with self.changed:
             self._described = described
             self._starts, self._targets, self._ends, self._stable = starts, ends, ends, stable
-            self._caught_up = self._aimed_twice = self._aim_again = self._recreated = False
+            self._caught_up = self._aimed_twice = self._aim_again = False
+            self._gone = None
             self.table = table
             self._reader: LogReader = reader
             self._note_progress()
@@ -182,11 +187,8 @@ class Follower:
             log.error("reading %s has failed: %s", self.topic, error)
         with self.changed:
             self.failure = self.failure or error
-            self.changed.notify_all()
-            wakers = self._wakers()
         self._look.set()
-        for wake in wakers:
-            wake()
+        self._wake_all()
 
     def _read(self) -> None:
         try:
@@ -196,35 +198,35 @@ class Follower:
             self._reader.close()
 
     def _step(self) -> None:
-        if self._recreated:
-            self._start_over(TopicRecreated(f"The topic {self.topic} was created anew.", topic=self.topic))
-            return
-        if self._described.partitions > self.table.partitions:
-            self._grow(self._described.partitions)
         try:
-            if self._aim_again:
+            if self._gone is not None:
+                self._start_over(self._gone)
+            elif self._described.partitions > self.table.partitions:
+                self._grow(self._described.partitions)
+            elif self._aim_again:
                 self._take_new_targets()
-            fetch = self._reader.poll(_POLL)
+            else:
+                fetch = self._reader.poll(_POLL)
+                if fetch.positions:
+                    self._take(fetch)
         except (TopicNotFound, DataLoss) as error:
-            self._start_over(error)
+            self._lose(error)
         except TransportError as error:
             if not error.retriable:
                 raise
-            self._lost_touch(error)
+            self._reading_trouble = self._lost_touch(error, self._reading_trouble)
             self._stop.wait(_POLL)
-        else:
-            if fetch.positions:
-                self._take(fetch)
 
     def _take_new_targets(self) -> None:
         """Having reached the end that the log had at the start, read on to the one it has now, before all is well.
 
         A value below the first end that was replaced meanwhile may have been compacted away before it was read; what
-        replaced it lies below the second end.
+        replaced it is committed, and lies below the second end.
         """
-        ends = self._log.end_offsets(self.topic)
+        stable = self._log.end_offsets(self.topic, stable=True)
         with self.changed:
-            self._targets, self._aimed_twice, self._aim_again = ends, True, False
+            self._targets = self._stable = stable
+            self._aimed_twice, self._aim_again = True, False
             self._note_progress()
 
     def _take(self, fetch: Fetch) -> None:
@@ -233,8 +235,7 @@ class Follower:
         with self.changed:
             keys = self.table.apply(fetch.batch)
             self.table.advance(fetch.positions)
-            self._heard = time.monotonic()
-            self._trouble = None
+            self._reading_trouble = None
             for subscription in self._subscriptions:
                 subscription.pending.changed(keys)
             self._note_progress()
@@ -247,11 +248,24 @@ class Follower:
         if not self._caught_up and Progress(self.table.positions).reached(self._targets):
             self._caught_up = self._aimed_twice
             self._aim_again = not self._aimed_twice
+            if self._caught_up and self._unseen:
+                gone = [key for key in self._unseen if key not in self.table]
+                self._unseen = []
+                for subscription in self._subscriptions:
+                    subscription.pending.changed(gone)
         if self._subscriptions or any(done() for done in self._goals):
             self.changed.notify_all()
 
     def _wakers(self) -> list[Callable[[], None]]:
         return [wake for subscription in self._subscriptions for wake in subscription.wakers]
+
+    def _wake_all(self) -> None:
+        """Wake everybody who waits, in threads and in event loops."""
+        with self.changed:
+            self.changed.notify_all()
+            wakers = self._wakers()
+        for wake in wakers:
+            wake()
 
     def _grow(self, partitions: int) -> None:
         starts = self._log.start_offsets(self.topic)
@@ -263,6 +277,17 @@ class Follower:
             self.table.advance(added)
             for subscription in self._subscriptions:
                 subscription.pending.changed(keys)
+        self._wake_all()
+
+    def _lose(self, error: LVQError) -> None:
+        """Take note that what is read is gone. The reading thread, which owns the reader, sees to it at its next step.
+
+        Until then this reader may be stale, which it says.
+        """
+        with self.changed:
+            if self._gone is None:
+                self._gone_since = time.monotonic()
+            self._gone = self._reading_trouble = error
             self.changed.notify_all()
 
     def _start_over(self, error: LVQError) -> None:
@@ -270,66 +295,69 @@ class Follower:
         try:
             described = self._log.describe_topic(self.topic)
         except TopicNotFound as gone:
+            if time.monotonic() - self._gone_since < _ABSENCE:
+                self._stop.wait(_POLL)
+                return
             raise TopicRecreated(
                 f"The topic {self.topic} was deleted while it was being read.",
                 topic=self.topic,
                 hint="Declare the queue again and open a new reader.",
             ) from gone
-        except TransportError as unreachable:
-            self._lost_touch(unreachable)
-            self._stop.wait(_POLL)
-            return
         log.warning("reading %s from its start again: %s", self.topic, error)
-        before = self.table.keys()
+        # Listeners learn which keys are gone when it is known: some may be there again.
+        self._unseen = list({*self._unseen, *self.table.keys()})
+        if described.id != self._described.id:
+            self._from = {}
         self._reader.close()
         self._open(described)
-        with self.changed:
-            for subscription in self._subscriptions:
-                subscription.pending.changed(before)
-            self.changed.notify_all()
+        self._reading_trouble = None
+        self._wake_all()
 
-    def _lost_touch(self, error: TransportError) -> None:
-        if self._trouble is None:
+    def _lost_touch(self, error: TransportError, before: LVQError | None) -> LVQError:
+        if before is None:
             log.warning("lost touch with the cluster while reading %s: %s", self.topic, error)
-        with self.changed:
-            self._trouble = error
-            self.changed.notify_all()
+        return error
 
     # ---------------------------------------------------------------- observing thread
 
     def _observe(self) -> None:
         while True:
             self._look.wait(self._metadata_interval)
+            self._look.clear()  # before the question whether to stop, or that news could get lost
             if self._stop.is_set() or self.failure is not None:
                 return
-            self._look.clear()
             try:
                 self._look_at_topic()
             except TopicNotFound as error:
-                if self._stop.is_set():
-                    return
-                raise TopicRecreated(
-                    f"The topic {self.topic} was deleted while it was being read.",
-                    topic=self.topic,
-                    hint="Declare the queue again and open a new reader.",
-                ) from error
+                self._lose(error)
             except TransportError as error:
                 if not error.retriable:
                     raise
-                self._lost_touch(error)
+                self._looking_trouble = self._lost_touch(error, self._looking_trouble)
 
     def _look_at_topic(self) -> None:
         described = self._log.describe_topic(self.topic)
-        if described.id != self._described.id:
-            self._recreated = True  # the reading thread owns the reader; it finds this at its next step
+        if self._is_another(described):
             return
         ends = self._log.end_offsets(self.topic)
         stable = self._log.end_offsets(self.topic, stable=True)
         with self.changed:
+            if described.id != self._described.id:
+                return  # the reading thread has found a new topic meanwhile, which these are not of
             self._described, self._ends, self._stable = described, ends, stable
             self._heard = time.monotonic()
-            self._trouble = None
+            self._looking_trouble = None
+            if self._gone is None:
+                self._reading_trouble = None  # nothing comes from a quiet topic that could tell of its recovery
             self.changed.notify_all()
+
+    def _is_another(self, described: TopicDescription) -> bool:
+        """Whether this is not the topic that is being read; then it will be."""
+        with self.changed:
+            another = described.id != self._described.id
+            if another:
+                self._lose(TopicRecreated(f"The topic {self.topic} was created anew.", topic=self.topic))
+        return another
 
     # ---------------------------------------------------------------- asking
 
@@ -346,6 +374,10 @@ class Follower:
             return "caught-up"
         shortfalls = self.shortfalls()
         return "blocked" if shortfalls and all(shortfall.blocked for shortfall in shortfalls) else "catching-up"
+
+    @property
+    def _trouble(self) -> LVQError | None:
+        return self._reading_trouble or self._looking_trouble
 
     @property
     def topic_id(self) -> str:
@@ -372,21 +404,29 @@ class Follower:
 
     @property
     def silence(self) -> float:
-        """Seconds since the cluster was last heard of: how stale this reader may be at most."""
+        """Seconds since the ends of all partitions were last known: without lag, how stale this reader may be."""
         return time.monotonic() - self._heard
 
     def shortfalls(self, targets: Mapping[int, int] | None = None) -> list[Shortfall]:
         """What is missing to a target (default: to caught up), and what holds it up."""
         return Progress(self.table.positions).shortfalls(self._targets if targets is None else targets, self._stable)
 
+    @property
+    def blocked(self) -> list[Shortfall]:
+        """The partitions in which an open transaction hides what follows, as of the last look at the topic."""
+        return [shortfall for shortfall in self.shortfalls(self._ends) if shortfall.blocked]
+
     def check(self) -> None:
         """Raise when nothing more will come.
 
         Raises:
             Closed, ReaderFailed: it was closed, or has stopped because of an error.
+            StateError: it was not started.
         """
         if self._stop.is_set():
             raise Closed(f"The reader of {self.topic} is closed.")
+        if not self._threads:
+            raise StateError(f"The reader of {self.topic} was not started.", hint="Open it, by `with` for example.")
         if self.failure is not None:
             raise ReaderFailed(
                 f"Reading {self.topic} has stopped: {self.failure}", hint="Open a new one when the cause is mended."
@@ -409,23 +449,40 @@ class Follower:
             Closed, ReaderFailed: as `check`.
         """
         self.check()
-        targets = self._log.end_offsets(self.topic)
-        self.wait_for(targets, timeout)
+        deadline = _deadline(timeout)
+        # A topic that was created anew may be longer than what was read of the one before.
+        described = self._log.describe_topic(self.topic, timeout=_for_a_question(deadline))
+        self._is_another(described)
+        targets = self._log.end_offsets(self.topic, timeout=_for_a_question(deadline))
+        self.wait_for(targets, _left(deadline), topic_id=described.id)
         return targets
 
-    def wait_for(self, targets: Mapping[int, int], timeout: float | None = None) -> None:
-        """Wait until each partition has been read up to its offset.
+    def wait_for(
+        self, targets: Mapping[int, int], timeout: float | None = None, *, topic_id: str | None = None
+    ) -> None:
+        """Wait until each partition has been read up to its offset, or what has replaced the records below it.
 
         Raises:
             CatchUpTimeout: names each partition that lacks something, and why.
+            TransportError: the cluster cannot be asked for the end of the log.
             Closed, ReaderFailed: as `check`.
         """
-        self._wait(lambda: Progress(self.table.positions).reached(targets), timeout, "reach the end", targets)
+
+        def reached() -> bool:
+            return topic_id in (None, self._described.id) and Progress(self.table.positions).reached(targets)
+
+        deadline, begun = _deadline(timeout), time.monotonic()
+        self._wait(reached, timeout, "reach the end", targets)
+        if time.monotonic() - begun > _BRISK:
+            # As when catching up: of what has replaced a record that was compacted away nothing may be read yet.
+            second = self._log.end_offsets(self.topic, stable=True, timeout=_for_a_question(deadline))
+            self._wait(lambda: Progress(self.table.positions).reached(second), _left(deadline), "reach the end", second)
 
     def _wait(
         self, done: Callable[[], bool], timeout: float | None, aim: str, targets: Mapping[int, int] | None
     ) -> None:
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = _deadline(timeout)
+        next_look = time.monotonic() + _PATIENCE
         with self.changed:
             self._goals.append(done)
             try:
@@ -433,11 +490,14 @@ class Follower:
                     self.check()
                     if done():
                         return
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if left is not None and left <= 0:
+                    left = _left(deadline)
+                    if left == 0:
                         break
-                    if not self.changed.wait(_PATIENCE if left is None else min(left, _PATIENCE)):
+                    until_look = next_look - time.monotonic()
+                    if until_look <= 0:
                         self._look.set()  # is it the topic that keeps us waiting?
+                        next_look, until_look = time.monotonic() + _PATIENCE, _PATIENCE
+                    self.changed.wait(until_look if left is None else min(left, until_look))
             finally:
                 self._goals.remove(done)
             shortfalls = self.shortfalls(targets)
@@ -472,3 +532,17 @@ class Follower:
             if subscription in self._subscriptions:
                 self._subscriptions.remove(subscription)
             self.changed.notify_all()
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def _for_a_question(deadline: float | None) -> float:
+    """How long a question to the cluster may take."""
+    left = _left(deadline)
+    return _QUESTION if left is None else min(left, _QUESTION)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from lvq_kafka.browser import Browser
-from lvq_kafka.codecs import BYTES, Codec, V
+from lvq_kafka.codecs import BYTES, Codec, Undecodable, V
 from lvq_kafka.connecting import connect
 from lvq_kafka.consumer import Consumer
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
@@ -26,7 +26,6 @@ from lvq_kafka.groups import Start, declare_group
 from lvq_kafka.ports import Log
 from lvq_kafka.producer import Producer
 from lvq_kafka.registry import Registry
-from lvq_kafka.snapshot import Undecodable
 from lvq_kafka.topics import OnMismatch, check_topic, ensure_topic
 from lvq_kafka.view import View
 

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
 
-from lvq_kafka.codecs import Codec, V
+from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.fold import LatestValues, Order
 from lvq_kafka.core.keys import Key, encode_key, key_text
 from lvq_kafka.entries import Entry, to_entry
 
-__all__ = ["CurrentValues", "Snapshot", "Undecodable"]
-
-Undecodable = Literal["raise", "skip", "raw"]
-"""What to do with a value that its codec cannot read.
-
-- ``raise``: reading that key raises `DecodeError`; the others are not affected.
-- ``skip``: the key counts as having no value, until its next good one; ``view.undecodable`` counts them.
-- ``raw``: its bytes are given as they are.
-"""
+__all__ = ["CurrentValues", "Snapshot"]
 
 
 class CurrentValues(Mapping[str, V]):

@@ -9,7 +9,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Generic, Self
 
-from lvq_kafka.codecs import Codec, V
+from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import Counters, LatestValues
 from lvq_kafka.core.keys import key_text
@@ -19,7 +19,7 @@ from lvq_kafka.entries import Event, to_entry
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.follower import Follower, State
 from lvq_kafka.ports import Log
-from lvq_kafka.snapshot import CurrentValues, Snapshot, Undecodable
+from lvq_kafka.snapshot import CurrentValues, Snapshot
 from lvq_kafka.watch import Watch
 
 __all__ = ["View"]
@@ -149,12 +149,12 @@ class View(CurrentValues[V], Generic[V]):
 
     @property
     def blocked_by(self) -> list[Shortfall]:
-        """The partitions that an open transaction holds up right now."""
-        return [shortfall for shortfall in self._follower.shortfalls() if shortfall.blocked]
+        """The partitions in which an open transaction hides what follows, as of the last look at the topic."""
+        return self._follower.blocked
 
     @property
     def silence(self) -> float:
-        """Seconds since the cluster was last heard of: how stale this view may be at most."""
+        """Seconds since the ends of all partitions were last known: without lag, how stale this view may be."""
         return self._follower.silence
 
     @property

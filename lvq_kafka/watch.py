@@ -49,10 +49,10 @@ class Watch(Generic[V]):
         self._accept = accept
         self._closed = False
         self._in_dump = dump is not None
-        self._subscription = follower.subscribe(dump)
-        with follower.changed:
+        with follower.changed:  # dump and offsets are of one moment
+            self._subscription = follower.subscribe(dump)
             self._dump_offsets = dict(sorted(follower.table.positions.items()))
-            self._dump_blocked = tuple(s for s in follower.shortfalls() if s.blocked)
+            self._dump_blocked = tuple(follower.blocked)
 
     def close(self) -> None:
         """End the stream; a waiting `take` or iteration returns."""

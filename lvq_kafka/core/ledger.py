@@ -4,7 +4,7 @@ Feed it every record of the assigned partitions in offset order, and it conflate
 value waits. It hands messages out, takes the holders' decisions, and says which offset may be committed. It knows no
 client, thread or clock, and every step takes constant time.
 
-`TRANSITIONS` is the life of a message; the code moves by that table and refuses what is not in it.
+It moves by the table in `lvq_kafka.core.lifecycle`, and refuses what is not in it.
 """
 
 from __future__ import annotations
@@ -12,62 +12,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from types import MappingProxyType
 
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.handout import BySlot, HandOut
+from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
 
-__all__ = ["TRANSITIONS", "Event", "Item", "Ledger", "State"]
+__all__ = ["Item", "Ledger"]
 
-
-class State(StrEnum):
-    """Where a message stands."""
-
-    AVAILABLE = "available"
-    """It waits: for its turn, for the end of catch-up, or for its key to be free."""
-    ACQUIRED = "acquired"
-    """A holder has it, and it is still the newest value of its key."""
-    STALE = "stale"
-    """A holder has it, and a newer value or a delete has come since: it will not be offered again."""
-    RELEASED = "released"
-    """Its holder gave it back; it is available again under a new handle."""
-    ACKED = "acked"
-    REJECTED = "rejected"
-    SUPERSEDED = "superseded"
-    """A newer value or a delete took its place before anybody settled it."""
-    LOST = "lost"
-    """Its partition went to another consumer, which decides about it now."""
-
-
-class Event(StrEnum):
-    """What can happen to a message."""
-
-    ACQUIRE = "acquire"
-    ACK = "ack"
-    RELEASE = "release"
-    REJECT = "reject"
-    SUPERSEDE = "supersede"
-    """A newer value, or a delete, of the same key was read."""
-    REVOKE = "revoke"
-
-
-TRANSITIONS: Mapping[Event, Mapping[State, State]] = MappingProxyType(
-    {
-        Event.ACQUIRE: {State.AVAILABLE: State.ACQUIRED},
-        Event.ACK: {State.ACQUIRED: State.ACKED, State.STALE: State.ACKED},
-        Event.RELEASE: {State.ACQUIRED: State.RELEASED, State.STALE: State.SUPERSEDED},
-        Event.REJECT: {State.ACQUIRED: State.REJECTED, State.STALE: State.REJECTED},
-        Event.SUPERSEDE: {
-            State.AVAILABLE: State.SUPERSEDED,
-            State.ACQUIRED: State.STALE,
-            State.STALE: State.STALE,
-        },
-        Event.REVOKE: {State.AVAILABLE: State.LOST, State.ACQUIRED: State.LOST, State.STALE: State.LOST},
-    }
-)
-"""Event by event, the state that follows each state. Whatever is not listed is refused and changes nothing."""
 
 _ON_ACK, _ON_RELEASE, _ON_REJECT = TRANSITIONS[Event.ACK], TRANSITIONS[Event.RELEASE], TRANSITIONS[Event.REJECT]
 _ON_ACQUIRE, _ON_SUPERSEDE, _ON_REVOKE = (

@@ -24,7 +24,7 @@ class Shortfall:
     @property
     def blocked(self) -> bool:
         """Whether an open transaction holds this partition up."""
-        return self.stable is not None and self.stable <= self.position < self.target
+        return self.stable == self.position < self.target  # beyond it the last stable offset has moved since
 
     def __str__(self) -> str:
         if self.blocked:

@@ -9,7 +9,6 @@ Callbacks always run on the background thread: never inside a send, whose caller
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -29,8 +28,8 @@ _logger = logging.getLogger("lvq_kafka.producer")
 
 _IDLE = 0.5  # seconds between polls with nothing under way: for the client's log, its errors and token refreshes
 _POLL = 0.05  # seconds a poll waits for a report; one that comes ends it at once
-_CROWD = 100  # records under way from which a sender counts as busy
-_TICK = 0.005  # seconds between the polls of a busy sender; when it lets one pass, the background thread takes over
+_CROWD = 32  # records under way from which a sender counts as busy
+_TICK = 0.003  # seconds between the polls of a busy sender; when it lets one pass, the background thread takes over
 _KEPT_FAILURES = 1000  # a single one already makes flush and close raise; a broken cluster must not fill the memory
 
 _Watcher = threading.Event | Callable[[Receipt], object]
@@ -118,7 +117,7 @@ class Deliveries:
                 self._quiet.wait_for(self._done, timeout)
             finally:
                 self._flushing -= 1
-        return len(self._client)
+        return 0 if self._stopping else len(self._client)
 
     def stop(self) -> None:
         """End the background thread and let go of the client. All appends are decided."""
@@ -183,7 +182,7 @@ class Deliveries:
         self._nudge.clear()
 
     def _serve(self) -> None:
-        while not (self._stopping or self._done()):
+        while not self._done():
             self.due = True
             self._poll(_POLL if len(self._client) else 0)
             if not self.due and len(self._client) >= _CROWD:
@@ -191,7 +190,7 @@ class Deliveries:
         self._poll(0)
 
     def _done(self) -> bool:
-        return not len(self._client) and not self._callbacks
+        return self._stopping or not (len(self._client) or self._callbacks)
 
     def _poll_client(self, timeout: float) -> None:
         try:
@@ -200,20 +199,19 @@ class Deliveries:
             # A fatal error (fenced off, sequence lost), which the client raises here instead of calling error_cb. From
             # now on every other call raises it too; they know what they were doing, so it is for them to say it.
             self.fatal = kafka_error(exception)
+        except Exception:  # from stats_cb and the like: no business of whoever happens to send or wait
+            _logger.exception("A callback of the Kafka client failed.")
 
     def _poll(self, timeout: float) -> None:
-        try:
-            self._poll_client(timeout)
-        except Exception:
-            _logger.exception("A callback of the Kafka client failed.")
+        self._poll_client(timeout)
         self._call_back()
         if self._flushing and self._done():
             with self._quiet:
                 self._quiet.notify_all()
 
     def _stand_by(self) -> None:
-        """Leave the polling to the senders, until none of them does it or somebody waits for a receipt."""
-        while not self.due and not self._nudge.is_set():
+        """Leave the polling to the senders, until none of them is busy any more or somebody waits for a receipt."""
+        while not (self.due or self._nudge.is_set()) and len(self._client) >= _CROWD:
             self.due = True
             self._nudge.wait(_TICK)
             self._call_back()
@@ -226,5 +224,4 @@ class Deliveries:
                 callback(receipt)
             except Exception:
                 _logger.exception("A callback of a receipt failed.")
-            with contextlib.suppress(IndexError):
-                self._callbacks.popleft()  # only now: until it has returned, a flush waits for it
+            self._callbacks.popleft()  # only now: until it has returned, a flush waits for it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
@@ -15,6 +16,7 @@ from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_producer
 from lvq_kafka.kafka.deliveries import Deliveries
 from lvq_kafka.kafka.errors import kafka_error
+from lvq_kafka.kafka.member import KafkaMember
 from lvq_kafka.kafka.receipt import KafkaReceipt
 from lvq_kafka.ports import Commit, GroupMember
 
@@ -79,6 +81,7 @@ class KafkaWriter:
         self._receipt = self._deliveries.receipt
         self._produce: Callable[..., object] = self._client.produce
         self._closed = False
+        self._closing = threading.Lock()
         self._in_transaction = False
         self._withdrawn = "it was withdrawn"
         if transactional_id is not None:
@@ -123,7 +126,9 @@ class KafkaWriter:
     def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit]) -> None:
         """See `LogWriter.send_offsets`."""
         self._require_transactional()
-        positions, metadata = member.transaction_offsets(offsets)  # type: ignore[attr-defined]
+        if not isinstance(member, KafkaMember):
+            raise StateError("The group member belongs to another log.")
+        positions, metadata = member.transaction_offsets(offsets)
         self._transact(
             "add a commit to the transaction",
             lambda timeout: self._client.send_offsets_to_transaction(positions, metadata, timeout),
@@ -148,8 +153,12 @@ class KafkaWriter:
 
     def close(self, timeout: float | None = None) -> int:
         """See `LogWriter.close`. What is not decided in time is withdrawn: its receipts fail. Aborts a transaction."""
-        if self._closed:
-            return 0
+        with self._closing:
+            return 0 if self._closed else self._close(timeout)
+
+    # ------------------------------------------------------------ inside
+
+    def _close(self, timeout: float | None) -> int:
         self._produce = _refuse
         undecided = self._deliveries.drain(timeout)
         if undecided:
@@ -164,8 +173,6 @@ class KafkaWriter:
         # Let go of the client rather than close it: its close waits without limit to abort what we could not.
         del self._client
         return undecided
-
-    # ------------------------------------------------------------ inside
 
     def _append_when_there_is_room(
         self, topic: str, key: bytes, value: bytes | None, headers: Headers | None, receipt: KafkaReceipt

@@ -6,7 +6,8 @@ import copy
 
 import pytest
 
-from lvq_kafka.core.ledger import TRANSITIONS, Event, Item, Ledger, State
+from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
 
 

@@ -1,0 +1,25 @@
+"""A consumer in a process of its own, to be killed: acks every other message and waits, holds the rest, says so."""
+
+from __future__ import annotations
+
+import sys
+
+from lvq_kafka.codecs import TEXT
+from lvq_kafka.consumer import Consumer
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+
+
+def main(servers: str, queue: str, topic: str) -> None:
+    log = KafkaLog(ClientConfig(servers, {"session.timeout.ms": 6000}))
+    consumer = Consumer(log, QueueDefinition(name=queue, topic=topic, key_header=None), TEXT, revoke_grace=0)
+    for count, delivery in enumerate(consumer):
+        if count < 10:
+            delivery.ack(wait=True)
+            print("acked", delivery.position, flush=True)
+        else:
+            print("held", delivery.position, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
