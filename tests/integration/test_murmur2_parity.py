@@ -1,0 +1,90 @@
+"""G15, one home: our murmur2, the producer's partitions and the Java client's are the same, key by key.
+
+The vectors are made on the spot by the Java client itself: its classes come with the embedded broker's jars, and py4j,
+which comes with Spark, calls them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from py4j.java_gateway import JavaGateway
+
+from lvq_kafka.core.keys import home_partition, murmur2
+from lvq_kafka.embedded import ensure_jars, find_java
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.producer import Message, Producer
+
+PARTITION_COUNTS = (1, 2, 7, 64, 1000)
+TOPIC_PARTITIONS = 7
+
+
+def some_keys() -> list[bytes]:
+    """The empty key, all lengths up to 40 with random bytes, and text of many scripts. Another set in each run."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")  # pytest shows it when the test fails
+    chance = random.Random(seed)
+    keys = [chance.randbytes(length) for length in range(41) for _ in range(20)]
+    keys += [bytes([byte]) * length for byte in (0, 0x7F, 0x80, 0xFF) for length in range(1, 9)]
+    texts = ["IBM", "Zoë", "ключ", "キー", "مفتاح", "🔑", "e\u0301", "key with spaces", "1", "true", "\0", "a" * 1000]
+    keys += [text.encode() for text in texts]
+    keys += [f"device-{number}".encode() for number in range(300)]
+    return list(dict.fromkeys([b"", *keys]))
+
+
+@pytest.fixture(scope="module")
+def vectors() -> dict[bytes, list[int]]:
+    """For each key the Java client's hash, and its partition for each of the counts."""
+    gateway = JavaGateway.launch_gateway(
+        classpath=os.pathsep.join(map(str, ensure_jars())), java_path=str(find_java().executable), die_on_exit=True
+    )
+    try:
+        kafka = gateway.jvm.org.apache.kafka
+        hash_of = kafka.common.utils.Utils.murmur2
+        choice = kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey
+        return {
+            key: [hash_of(key) & 0xFFFFFFFF, *(choice(key, partitions) for partitions in PARTITION_COUNTS)]
+            for key in some_keys()
+        }
+    finally:
+        gateway.shutdown()
+
+
+def test_g15_murmur2_is_the_java_clients(vectors: dict[bytes, list[int]]) -> None:
+    assert {key: murmur2(key) for key in vectors} == {key: hashed for key, (hashed, *_) in vectors.items()}
+
+
+@pytest.mark.parametrize("at", range(len(PARTITION_COUNTS)))
+def test_g15_a_keys_home_is_where_the_java_producer_puts_it(vectors: dict[bytes, list[int]], at: int) -> None:
+    ours = {key: home_partition(key, PARTITION_COUNTS[at]) for key in vectors}
+    assert ours == {key: answers[1 + at] for key, answers in vectors.items()}
+
+
+def test_g15_the_producer_puts_every_key_where_the_java_producer_does(
+    vectors: dict[bytes, list[int]], kafka_log: KafkaLog, topic_name: str
+) -> None:
+    kafka_log.create_topic(topic_name, partitions=TOPIC_PARTITIONS, config={"cleanup.policy": "compact"})
+    with Producer(kafka_log, topic_name, key_header="key") as producer:
+        put = {key: producer.put(key, b"v") for key in vectors}
+        sent = {key: producer.send(Message(b"v", headers={"key": key})) for key in vectors}
+        deleted = {key: producer.delete(key) for key in vectors}
+    at = 1 + PARTITION_COUNTS.index(TOPIC_PARTITIONS)
+    java = {key: answers[at] for key, answers in vectors.items()}
+    for receipts in (put, sent, deleted):
+        assert {key: receipt.result(0).partition for key, receipt in receipts.items()} == java
+
+
+def test_g15_a_transactional_producer_does_too(
+    vectors: dict[bytes, list[int]], kafka_log: KafkaLog, topic_name: str
+) -> None:
+    kafka_log.create_topic(topic_name, partitions=TOPIC_PARTITIONS, config={"cleanup.policy": "compact"})
+    with (
+        Producer(kafka_log, topic_name, key_header="key", transactional_id=topic_name) as producer,
+        producer.transaction(),
+    ):
+        receipts = {key: producer.put(key, b"v") for key in vectors}
+    at = 1 + PARTITION_COUNTS.index(TOPIC_PARTITIONS)
+    java = {key: answers[at] for key, answers in vectors.items()}
+    assert {key: receipt.result(0).partition for key, receipt in receipts.items()} == java

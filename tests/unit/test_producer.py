@@ -1,0 +1,430 @@
+"""The producer on the in-memory log: keys (R1 to R3), headers, failures that nobody overlooks, transactions."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lvq_kafka.codecs import JSON, TEXT, Codec
+from lvq_kafka.core.records import Position, Record
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    Closed,
+    ConfigError,
+    DeliveryFailed,
+    EncodeError,
+    MessageTooLarge,
+    MissingKey,
+    StateError,
+    TransportError,
+    UnencodableKey,
+)
+from lvq_kafka.ports import LogWriter
+from lvq_kafka.producer import Message, Producer
+from lvq_kafka.testing import MemoryLog
+
+TOPIC = "prices"
+REFUSED = DeliveryFailed("Not stored.", key=b"IBM", code="NOT_ENOUGH_REPLICAS")
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    log = MemoryLog()
+    log.create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
+    return log
+
+
+def stored(log: MemoryLog) -> list[tuple[bytes | None, bytes | None, dict[str, bytes | None]]]:
+    return [(record.key, record.value, dict(record.headers)) for record in log.records(TOPIC)]
+
+
+def only(log: MemoryLog) -> Record:
+    (record,) = log.records(TOPIC)
+    return record
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_key_header_is_the_record_key(log: MemoryLog) -> None:
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        receipt = producer.send(Message(b"118.50", headers={"source": "feed", "ticker": "IBM"}))
+        assert receipt.result() == Position(TOPIC, 0, 0)
+    record = only(log)
+    assert (record.key, record.value) == (b"IBM", b"118.50")
+    assert record.headers == (("source", b"feed"), ("ticker", b"IBM"))
+
+
+def test_put_sets_the_key_header(log: MemoryLog) -> None:
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        producer.put("IBM", b"1")
+        producer.put("IBM", b"2", headers={"source": "feed"})
+        producer.put("IBM", b"3", headers={"ticker": "IBM", "source": "feed"})
+    both = {"ticker": b"IBM", "source": b"feed"}
+    assert stored(log) == [(b"IBM", b"1", {"ticker": b"IBM"}), (b"IBM", b"2", both), (b"IBM", b"3", both)]
+
+
+def test_delete_is_a_record_without_a_value_and_empty_bytes_is_a_value(log: MemoryLog) -> None:
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        producer.delete("IBM")
+        producer.put("IBM", b"")
+    assert stored(log) == [(b"IBM", None, {"ticker": b"IBM"}), (b"IBM", b"", {"ticker": b"IBM"})]
+
+
+@pytest.mark.parametrize(
+    ("key", "wire"),
+    [("", b""), (b"\xff", b"\xff"), ("Zoë", "Zoë".encode()), (1, b"1"), ("1", b"1"), (True, b"true"), (-5, b"-5")],
+)
+def test_r2_keys_are_bytes_on_the_wire_and_the_empty_string_is_a_key(log: MemoryLog, key: Any, wire: bytes) -> None:
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        producer.send(Message(b"v", headers={"ticker": key}))
+        producer.put(key, b"v")
+        producer.delete(key)
+    assert [(record.key, record.headers) for record in log.records(TOPIC)] == [(wire, (("ticker", wire),))] * 3
+
+
+@pytest.mark.parametrize("key", [1.5, ["IBM"], object(), "\ud800"])
+def test_r2_other_types_are_refused_at_send(log: MemoryLog, key: Any) -> None:
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        with pytest.raises(UnencodableKey, match="header 'ticker' cannot be sent"):
+            producer.send(Message(b"v", headers={"ticker": key}))
+        with pytest.raises(UnencodableKey):
+            producer.put(key, b"v")
+        with pytest.raises(UnencodableKey, match="header 'other' cannot be sent"):
+            producer.put("IBM", b"v", headers={"other": key})
+    assert log.records(TOPIC) == []
+
+
+def test_the_last_of_repeated_key_headers_counts(log: MemoryLog) -> None:
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        producer.send(Message(b"v", headers=[("ticker", "IBM"), ("x", None), ("ticker", "AAPL")]))
+    assert only(log).key == b"AAPL"
+    assert only(log).headers == (("ticker", b"IBM"), ("x", None), ("ticker", b"AAPL"))
+
+
+def test_a_header_name_must_be_text(log: MemoryLog) -> None:
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        with pytest.raises(UnencodableKey, match="name of a header"):
+            producer.send(Message(b"v", headers={1: "IBM"}))  # type: ignore[dict-item]
+        with pytest.raises(UnencodableKey, match="name of a header"):
+            producer.put("IBM", b"v", headers={"\ud800": "IBM"})
+        producer.put("IBM", b"v", headers={"Börse": "Xetra"})
+    assert dict(only(log).headers)["Börse"] == b"Xetra"
+
+
+def test_key_and_key_header_may_both_be_given_when_they_agree(log: MemoryLog) -> None:
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        producer.send(Message(b"v", headers={"ticker": "1"}, key=1))
+        producer.send(Message(b"v", key="IBM"))
+    assert stored(log) == [(b"1", b"v", {"ticker": b"1"}), (b"IBM", b"v", {"ticker": b"IBM"})]
+
+
+def test_a_key_that_disagrees_with_the_key_header_is_an_error_that_names_both(log: MemoryLog) -> None:
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        with pytest.raises(ConfigError, match=r"'IBM'.*'ticker'.*'AAPL'") as caught:
+            producer.send(Message(b"v", headers={"ticker": "AAPL"}, key="IBM"))
+        assert caught.value.options == ("key", "ticker")
+        with pytest.raises(ConfigError):
+            producer.put("IBM", b"v", headers={"ticker": "AAPL"})
+        with pytest.raises(ConfigError):
+            producer.delete("IBM", headers={"ticker": "AAPL"})
+    assert log.records(TOPIC) == []
+
+
+def test_without_a_key_header_the_record_key_itself_is_the_key(log: MemoryLog) -> None:
+    with Producer(log, TOPIC, key_header=None) as producer:
+        producer.send(Message(b"1", headers={"ticker": "AAPL"}, key="IBM"))
+        producer.put("IBM", b"2")
+        producer.delete("IBM")
+    assert stored(log) == [(b"IBM", b"1", {"ticker": b"AAPL"}), (b"IBM", b"2", {}), (b"IBM", None, {})]
+
+
+@pytest.mark.parametrize("headers", [{}, {"ticker": None}, {"source": "feed"}])
+@pytest.mark.parametrize("key_header", ["ticker", None])
+def test_r1_a_message_without_a_key_passes_with_a_unique_key_and_a_mark(
+    log: MemoryLog, headers: Any, key_header: str | None
+) -> None:
+    for _ in range(2):
+        with Producer(log, TOPIC, key_header=key_header) as producer:
+            producer.send(Message(b"v", headers=headers))
+            producer.send(Message(b"v", headers=headers))
+    records = log.records(TOPIC)
+    assert len({record.key for record in records}) == 4
+    for record in records:
+        assert record.key is not None
+        assert record.key.startswith(b"lvq-unkeyed:")
+        assert dict(record.headers)["lvq-unkeyed"] == b"1"
+
+
+@pytest.mark.parametrize(("key_header", "says"), [("ticker", "no header 'ticker'"), (None, "no key")])
+def test_r1_a_queue_may_refuse_messages_without_a_key(log: MemoryLog, key_header: str | None, says: str) -> None:
+    with Producer(log, TOPIC, key_header=key_header, keyless="refuse") as producer:
+        with pytest.raises(MissingKey, match=f"{says}.*keyless"):
+            producer.send(Message(b"v"))
+        with pytest.raises(MissingKey):
+            producer.send(Message(b"v", headers={"ticker": None}))
+    assert log.records(TOPIC) == []
+
+
+@pytest.mark.parametrize("options", [{"key_header": ""}, {"key_header": " "}, {"key_header": "a", "keyless": "drop"}])
+def test_bad_options_are_errors_that_name_them(log: MemoryLog, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Producer(log, TOPIC, **options)
+    assert set(caught.value.options) <= set(options)
+    assert caught.value.options
+
+
+@given(st.lists(st.tuples(st.sampled_from(["IBM", "AAPL"]), st.none() | st.binary(max_size=3)), max_size=20))
+def test_the_last_value_of_each_key_is_the_one_sent_last(sends: list[tuple[str, bytes | None]]) -> None:
+    log = MemoryLog()
+    log.create_topic(TOPIC, partitions=3, config={"cleanup.policy": "compact"})
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        for key, value in sends:
+            _ = producer.delete(key) if value is None else producer.put(key, value)
+    assert {record.key: record.value for record in log.records(TOPIC)} == {k.encode(): v for k, v in sends}
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def test_values_go_through_the_codec(log: MemoryLog) -> None:
+    with Producer(log, TOPIC, key_header="ticker", value=JSON) as producer:
+        producer.put("IBM", {"bid": 1})
+        producer.send(Message(None, headers={"ticker": "IBM"}))
+    assert [record.value for record in log.records(TOPIC)] == [b'{"bid":1}', b"null"]
+
+
+def test_a_value_that_cannot_be_written_is_refused_at_send(log: MemoryLog) -> None:
+    with Producer(log, TOPIC, key_header="ticker", value=TEXT) as producer, pytest.raises(EncodeError):
+        producer.put("IBM", b"bytes")  # type: ignore[arg-type]
+    with Producer(log, TOPIC, key_header="ticker") as raw, pytest.raises(EncodeError, match=r"delete\(\)"):
+        raw.send(Message(None, headers={"ticker": "IBM"}))  # type: ignore[arg-type]
+    assert log.records(TOPIC) == []
+
+
+def test_a_codec_can_add_headers(log: MemoryLog) -> None:
+    class Marking(Codec[bytes]):
+        def _write(self, value: bytes, topic: str, headers: list[tuple[str, bytes | None]]) -> bytes:
+            headers.append(("written-for", topic.encode()))
+            return value
+
+    with Producer(log, TOPIC, key_header="ticker", value=Marking(bytes, bytes)) as producer:
+        producer.put("IBM", b"v")
+    assert dict(only(log).headers) == {"ticker": b"IBM", "written-for": b"prices"}
+
+
+def test_a_message_shows_what_it_holds_and_shortens_a_long_value() -> None:
+    assert repr(Message(b"1", headers={"ticker": "IBM"})) == "Message(b'1', headers={'ticker': 'IBM'})"
+    assert repr(Message("x", key=7)) == "Message('x', key=7)"
+    assert len(repr(Message(b"x" * 1000))) < 80
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_that_nobody_saw_is_raised_by_the_next_flush_and_only_once(log: MemoryLog) -> None:
+    log.fail_next("append", REFUSED, times=3)
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        for _ in range(3):
+            producer.put("IBM", b"v")
+        with pytest.raises(DeliveryFailed) as caught:
+            producer.flush()
+        assert caught.value.key == b"IBM"
+        assert caught.value.__notes__ == ["2 more messages for 'prices' were not stored."]
+        producer.flush()
+
+
+def test_a_failure_that_a_receipt_has_shown_is_not_raised_again(log: MemoryLog) -> None:
+    log.fail_next("append", REFUSED, times=2)
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        with pytest.raises(DeliveryFailed):
+            producer.put("IBM", b"v").result()
+        assert isinstance(producer.put("IBM", b"v").exception(), DeliveryFailed)
+
+
+def test_leaving_the_context_raises_what_nobody_saw(log: MemoryLog) -> None:
+    log.fail_next("append", REFUSED)
+    with pytest.raises(DeliveryFailed), Producer(log, TOPIC, key_header="ticker") as producer:
+        producer.put("IBM", b"v")
+
+
+def test_close_raises_what_nobody_saw(log: MemoryLog) -> None:
+    log.fail_next("append", MessageTooLarge("Too large.", code="MSG_SIZE_TOO_LARGE"))
+    producer = Producer(log, TOPIC, key_header="ticker")
+    producer.put("IBM", b"v")
+    with pytest.raises(MessageTooLarge):
+        producer.close()
+
+
+def test_an_exception_in_the_context_is_not_hidden_by_a_failed_send_but_told_of_it(log: MemoryLog) -> None:
+    log.fail_next("append", REFUSED)
+
+    def put_and_fail() -> None:
+        with Producer(log, TOPIC, key_header="ticker") as producer:
+            producer.put("IBM", b"v")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        put_and_fail()
+    assert caught.value.__notes__ == ["Besides, the producer of 'prices' reports: Not stored."]
+
+
+def test_a_flush_that_runs_out_of_time_says_how_many_are_undecided_and_they_may_still_be_stored(
+    log: MemoryLog,
+) -> None:
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        log.disconnect()
+        receipt = producer.put("IBM", b"v")
+        with pytest.raises(BrokerUnavailable, match="1 message for 'prices' not acknowledged") as caught:
+            producer.flush(0.01)
+        assert caught.value.retriable
+        assert not receipt.done()
+        log.reconnect()
+        assert receipt.result(5) == Position(TOPIC, 0, 0)
+
+
+def test_the_writer_is_opened_as_the_options_say(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[dict[str, Any]] = []
+
+    def writer(**options: Any) -> LogWriter:
+        opened.append(options)
+        return MemoryLog().writer()
+
+    monkeypatch.setattr(log, "writer", writer)
+    Producer(log, TOPIC, key_header="ticker", transactional_id="feed", max_block=2.5)
+    assert opened == [{"transactional_id": "feed", "max_block": 2.5}]
+
+
+def test_a_closed_producer_refuses_everything_but_another_close(log: MemoryLog) -> None:
+    producer = Producer(log, TOPIC, key_header="ticker")
+    producer.close()
+    producer.close()
+    with pytest.raises(Closed):
+        producer.put("IBM", b"v")
+    with pytest.raises(Closed):
+        producer.delete("IBM")
+    with pytest.raises(Closed):
+        producer.send(Message(b"v", headers={"ticker": "IBM"}))
+
+
+def test_threads_may_share_a_producer(log: MemoryLog) -> None:
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+
+        def send(name: int) -> None:
+            for _ in range(50):
+                producer.put(name, b"v")
+                producer.send(Message(b"unkeyed"))
+
+        threads = [threading.Thread(target=send, args=[name]) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    keys = [record.key for record in log.records(TOPIC)]
+    assert len(keys) == 400
+    assert len(set(keys)) == 204
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+
+def send_and_fail(producer: Producer[bytes]) -> None:
+    with producer.transaction():
+        producer.put("IBM", b"1")
+        raise ZeroDivisionError
+
+
+@pytest.fixture
+def transactional(log: MemoryLog) -> Producer[bytes]:
+    return Producer(log, TOPIC, key_header="ticker", transactional_id="feed")
+
+
+def test_a_transaction_becomes_visible_at_its_end(log: MemoryLog, transactional: Producer[bytes]) -> None:
+    with transactional.transaction() as same:
+        assert same is transactional
+        transactional.put("IBM", b"1")
+        transactional.put("AAPL", b"2")
+        assert log.records(TOPIC) == []
+    assert [record.value for record in log.records(TOPIC)] == [b"1", b"2"]
+
+
+def test_an_exception_aborts_the_transaction(log: MemoryLog, transactional: Producer[bytes]) -> None:
+    with pytest.raises(ZeroDivisionError):
+        send_and_fail(transactional)
+    with transactional.transaction():
+        transactional.put("IBM", b"2")
+    assert [record.value for record in log.records(TOPIC)] == [b"2"]
+
+
+def test_a_send_that_failed_aborts_the_transaction(log: MemoryLog, transactional: Producer[bytes]) -> None:
+
+    def send() -> None:
+        with transactional.transaction():
+            transactional.put("IBM", b"1")
+            log.fail_next("append", REFUSED)
+            transactional.put("IBM", b"2")
+
+    with pytest.raises(DeliveryFailed):
+        send()
+    assert log.records(TOPIC) == []
+    transactional.close()
+
+
+def test_sends_that_an_abort_withdraws_are_not_reported_as_failures(
+    log: MemoryLog, transactional: Producer[bytes]
+) -> None:
+    log.fail_next("append", REFUSED)
+    with pytest.raises(ZeroDivisionError):
+        send_and_fail(transactional)
+    transactional.close()
+
+
+def test_a_transactional_producer_sends_in_transactions_only(transactional: Producer[bytes]) -> None:
+    with pytest.raises(StateError):
+        transactional.put("IBM", b"1")
+
+
+def test_a_transaction_in_a_transaction_is_an_error_and_aborts_the_outer_one(
+    log: MemoryLog, transactional: Producer[bytes]
+) -> None:
+    def nest() -> None:
+        with transactional.transaction():
+            transactional.put("IBM", b"1")
+            with transactional.transaction():
+                pytest.fail("entered")
+
+    with pytest.raises(StateError):
+        nest()
+    assert log.records(TOPIC) == []
+
+
+def test_a_producer_without_a_transactional_id_has_no_transactions(log: MemoryLog) -> None:
+    with (
+        Producer(log, TOPIC, key_header="ticker") as producer,
+        pytest.raises(StateError, match="transactional"),
+        producer.transaction(),
+    ):
+        pytest.fail("entered")
+
+
+def test_a_newer_producer_with_the_same_transactional_id_fences_this_one_off(
+    log: MemoryLog, transactional: Producer[bytes]
+) -> None:
+    def send_and_be_fenced() -> None:
+        with transactional.transaction():
+            transactional.put("IBM", b"old")
+            successors.append(Producer(log, TOPIC, key_header="ticker", transactional_id="feed"))
+
+    successors: list[Producer[bytes]] = []
+    with pytest.raises(TransportError) as caught:
+        send_and_be_fenced()
+    successor = successors[0]
+    assert caught.value.code == "_FENCED"
+    assert not hasattr(caught.value, "__notes__")
+    with successor.transaction():
+        successor.put("IBM", b"new")
+    assert [record.value for record in log.records(TOPIC)] == [b"new"]
