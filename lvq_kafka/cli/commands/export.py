@@ -1,0 +1,103 @@
+"""A snapshot of a queue, to keep or to carry elsewhere.
+
+An export is JSON lines in UTF-8. The first line tells what it is::
+
+    {"lvq_export": 1, "queue": "prices", "topic": "prices", "topic_id": "N1JBasJFSeGqrj2PxtgWpg",
+     "key_header": "ticker", "offsets": {"0": 42}, "format": "bytes", "values": 5}
+
+``lvq_export`` is the version of this format. ``offsets`` is the cut through the log, the next offset of each
+partition: every record below it has been folded in, and none at or above it; a view's snapshot and Spark's hold the
+same rows at the same cut (G8). ``topic_id`` tells that topic from another one of the same name. ``key_header`` is null
+when the record key itself is the key. ``format`` is how values are written, and ``values`` how many lines follow: one
+for each key, in queue order, as `lvq_kafka.cli.rows` documents them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lvq_kafka.cli.commands.read import read_timeout
+from lvq_kafka.cli.options import command, format_option, queue_argument
+from lvq_kafka.cli.outcome import complain_of_unread
+from lvq_kafka.cli.output import count
+from lvq_kafka.cli.rows import Format, is_unread, to_line, value_row
+from lvq_kafka.cli.session import QueueChoice, Session
+from lvq_kafka.snapshot import Snapshot
+
+__all__ = ["export"]
+
+
+@command(
+    "export",
+    examples=["lvq export prices prices.jsonl", "lvq export prices | gzip > prices.jsonl.gz"],
+)
+@queue_argument
+@click.argument("file", required=False, default="-")
+@format_option
+@read_timeout
+def export(session: Session, choice: QueueChoice, *, file: str, form: Format, timeout: float) -> None:
+    """Write a snapshot of all current values.
+
+    It is one cut through the log.
+
+    \b
+    The first line says what it is:
+      {"lvq_export": 1, "queue": …, "topic": …, "topic_id": …, "key_header": …,
+       "offsets": {"0": 42}, "format": "bytes", "values": 5}
+    Every record below the offsets is in it, none above. Then one line for each key,
+    as browse writes it, in queue order. Without FILE, or with -, it goes to stdout;
+    a FILE is there when it is complete. put --from-jsonl reads it back.
+    """
+    queue = session.open(choice, form)
+    with session.view(queue, timeout) as view:
+        snapshot = view.snapshot()
+    entries = snapshot.entries()
+    written = 0
+    with _opened(file, session) as write, session.out.waiting(lambda: f"writing {written:,} of {len(entries):,}"):
+        write(to_line(_export_header(queue.name, queue.key_header, snapshot, form, len(entries))))
+        for entry in entries:
+            write(to_line(value_row(entry, form)))
+            written += 1
+    if file != "-":
+        session.out.note(f"{count(written, 'value')} of {queue.name} in {file}")
+    complain_of_unread(sum(is_unread(entry.value, form) for entry in entries), form)
+
+
+def _export_header(
+    name: str, key_header: str | None, snapshot: Snapshot[Any], form: Format, values: int
+) -> dict[str, Any]:
+    return {
+        "lvq_export": 1,
+        "queue": name,
+        "topic": snapshot.topic,
+        "topic_id": snapshot.topic_id,
+        "key_header": key_header,
+        "offsets": {str(partition): offset for partition, offset in snapshot.offsets.items()},
+        "format": form,
+        "values": values,
+    }
+
+
+@contextmanager
+def _opened(file: str, session: Session) -> Iterator[Callable[[bytes], object]]:
+    """Where an export goes. A regular file gets its name when all is in it."""
+    path = Path(file)
+    if file == "-":
+        yield session.out.raw
+    elif path.exists() and not path.is_file():
+        with path.open("wb") as pipe:
+            yield pipe.write
+    else:
+        partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            with partial.open("wb") as data:
+                yield data.write
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)

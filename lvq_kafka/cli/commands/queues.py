@@ -1,0 +1,239 @@
+"""Declaring queues, listing and dropping them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from lvq_kafka.cli.options import command, pair
+from lvq_kafka.cli.outcome import NOTHING, Complaint, tell
+from lvq_kafka.cli.session import Session
+from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
+from lvq_kafka.core.fold import Order
+from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.policy import Finding, TopicSpec
+from lvq_kafka.groups import Start
+from lvq_kafka.queue import Declaration, LastValueQueue
+from lvq_kafka.queue import queues as all_queues
+from lvq_kafka.topics import OnMismatch
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["declare", "drop", "finding_row", "queues"]
+
+
+@command(
+    "declare",
+    examples=[
+        "lvq declare prices --key-header ticker",
+        "lvq declare prices --key-header ticker --partitions 6 --start latest",
+        "lvq declare prices -o qpid.last_value_queue_key=ticker -o ensureNondestructiveConsumers=true",
+        "lvq declare users --record-key --topic app.users --on-mismatch warn",
+    ],
+)
+@click.argument("name")
+@click.option("-k", "--key-header", metavar="HEADER", help="The message header that names the key.")
+@click.option("--record-key", is_flag=True, help="The record key itself is the key; instead of --key-header.")
+@click.option("--topic", metavar="TOPIC", help="The topic it lies on.  [default: NAME]")
+@click.option("--order", type=click.Choice(get_args(Order)), help="Where a new value goes.  [default: tail]")
+@click.option(
+    "--keyless", type=click.Choice(get_args(KeylessPolicy)), help="Messages without the header.  [default: pass]"
+)
+@click.option(
+    "--key-mismatch",
+    type=click.Choice(get_args(KeyMismatchPolicy)),
+    help="What counts when header and record key disagree.  [default: record]",
+)
+@click.option("--non-destructive", is_flag=True, help="To be browsed and viewed, never consumed.")
+@click.option(
+    "--start",
+    type=click.Choice(get_args(Start)),
+    default="earliest",
+    show_default=True,
+    help="Whether a new queue holds what its topic holds already.",
+)
+@click.option(
+    "--on-mismatch",
+    type=click.Choice(get_args(OnMismatch)),
+    default="raise",
+    show_default=True,
+    help="What to do about an existing topic with settings that break a queue.",
+)
+@click.option("--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of a new topic.")
+@click.option("--replication-factor", type=click.IntRange(min=1), help="Of a new topic.  [default: the cluster's]")
+@click.option(
+    "--topic-config", metavar="NAME=VALUE", multiple=True, callback=pair, help="A setting of a new topic. Repeatable."
+)
+@click.option(
+    "-o",
+    "--option",
+    "options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=pair,
+    help="An option of the queue by its name here, in Qpid, Artemis or Broker-J. Repeatable.",
+)
+def declare(
+    session: Session,
+    name: str,
+    *,
+    key_header: str | None,
+    record_key: bool,
+    topic: str | None,
+    order: Order | None,
+    keyless: KeylessPolicy | None,
+    key_mismatch: KeyMismatchPolicy | None,
+    non_destructive: bool,
+    start: Start,
+    on_mismatch: OnMismatch,
+    partitions: int,
+    replication_factor: int | None,
+    topic_config: list[tuple[str, str]],
+    options: list[tuple[str, str]],
+) -> None:
+    """Create a queue, or see that it is just so.
+
+    Nothing that exists is changed silently: a topic that is missing is created with settings that suit a last value
+    queue; one that is there is checked, and what does not suit is told.
+    """
+    given: dict[str, object] = {
+        "key-header": key_header,
+        "order": order,
+        "keyless": keyless,
+        "key-mismatch": key_mismatch,
+        "non-destructive": non_destructive or None,
+    }
+    definition = _definition(name, topic, record_key, {k: v for k, v in given.items() if v is not None}, options)
+    fields = asdict(definition)
+    del fields["name"]
+    spec = TopicSpec(partitions=partitions, replication_factor=replication_factor, config=dict(topic_config))
+    queue = LastValueQueue.declare(
+        name, **fields, start=start, spec=spec, on_mismatch=on_mismatch, log=session.connect()
+    )
+    assert queue.declaration is not None
+    # What was found amiss has been told already: the library warns of it.
+    for unchecked in queue.declaration.unchecked:
+        tell(f"not checked: {unchecked}", warning=True)
+    if session.out.person:
+        session.out.say(_declared(definition, queue.declaration, partitions))
+    else:
+        session.out.row(_declaration_row(definition, queue.declaration))
+
+
+def _definition(
+    name: str, topic: str | None, record_key: bool, given: dict[str, object], options: list[tuple[str, str]]
+) -> QueueDefinition:
+    twice = sorted(given.keys() & dict(options).keys())
+    if twice:
+        raise click.UsageError(f"--{twice[0]} and -o {twice[0]} are both given.")
+    if not record_key:
+        return QueueDefinition.from_options(name, {**given, **dict(options)}, topic=topic)
+    if "key-header" in given:
+        raise click.UsageError("--record-key and --key-header exclude each other.")
+    if options:
+        raise click.UsageError("--record-key and -o exclude each other; use the options with two hyphens.")
+    named: dict[str, Any] = {option.replace("-", "_"): value for option, value in given.items()}
+    return QueueDefinition(name=name, topic=topic or name, key_header=None, **named)
+
+
+def _declaration_row(definition: QueueDefinition, declaration: Declaration) -> dict[str, Any]:
+    return {
+        **asdict(definition),
+        "created_queue": declaration.created_queue,
+        "created_topic": declaration.created_topic,
+        "findings": [finding_row(finding) for finding in declaration.findings],
+        "reconciled": [finding_row(finding) for finding in declaration.reconciled],
+        "unchecked": list(declaration.unchecked),
+    }
+
+
+def finding_row(finding: Finding) -> dict[str, str]:
+    """A finding for a program."""
+    return {**asdict(finding), "reason": finding.reason}
+
+
+def _declared(definition: QueueDefinition, declaration: Declaration, partitions: int) -> RenderableType:
+    from rich.text import Text
+
+    lines = Text()
+    how = "declared" if declaration.created_queue else "is there, just so"
+    lines.append("✓ ", "bold green").append(definition.name, "bold cyan").append(f" {how}: {_key(definition)}")
+    if definition.non_destructive:
+        lines.append(", never consumed")
+    if declaration.created_topic:
+        lines.append("\n✓ ", "bold green").append(
+            f"topic {definition.topic} created with {partitions} partition{'s' if partitions > 1 else ''}"
+        )
+    for finding in declaration.reconciled:
+        lines.append("\n✓ ", "bold green").append(
+            f"{finding.setting} set to {finding.expected}; it was {finding.actual}"
+        )
+    return lines
+
+
+def _key(definition: QueueDefinition) -> str:
+    if definition.key_header is None:
+        return "the record key is the key"
+    return f"the header {definition.key_header} is the key"
+
+
+@command("queues", examples=["lvq queues", "lvq queues | jq -r .name"])
+def queues(session: Session) -> None:
+    """List the declared queues."""
+    definitions = all_queues(log=session.connect())
+    if not session.out.person:
+        for definition in definitions:
+            session.out.row(asdict(definition))
+        return
+    if not definitions:
+        session.out.note("No queue is declared. Try: lvq declare prices --key-header ticker")
+        return
+    from lvq_kafka.cli.table import plain_table
+
+    table = plain_table()
+    for column in ("QUEUE", "KEY", "TOPIC", "ORDER", "WITHOUT KEY", "CONSUMED"):
+        table.add_column(column, style="bold cyan" if column == "QUEUE" else "")
+    for definition in definitions:
+        table.add_row(
+            definition.name,
+            "the record key" if definition.key_header is None else f"header {definition.key_header}",
+            definition.topic,
+            definition.order,
+            definition.keyless,
+            "never" if definition.non_destructive else "yes",
+        )
+    session.out.say(table)
+
+
+@command("drop", examples=["lvq drop prices", "lvq drop prices --with-topic --yes"])
+@click.argument("name")
+@click.option("--with-topic", is_flag=True, help="Delete its topic too, with everything in it.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def drop(session: Session, name: str, *, with_topic: bool, yes: bool) -> None:
+    """Delete a queue.
+
+    That is its definition, and what it knows of consumption. Its topic and the values in it stay, unless --with-topic
+    is given.
+    """
+    queue = LastValueQueue.open(name, log=session.connect())
+    if not yes:
+        if not _can_ask():
+            raise click.UsageError("Nobody can be asked here; give --yes.")
+        what = (
+            f"and its topic {queue.topic} with everything in it" if with_topic else f"(its topic {queue.topic} stays)"
+        )
+        if not click.confirm(f"Delete the queue {name} {what}?", err=True):
+            raise Complaint("Nothing was deleted.", NOTHING)
+    queue.delete(delete_topic=with_topic)
+    if session.out.person:
+        session.out.note(f"{name} is gone{' with its topic' if with_topic else f'; its topic {queue.topic} stays'}.")
+    else:
+        session.out.row({"dropped": name, "topic": queue.topic, "topic_deleted": with_topic})
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty()

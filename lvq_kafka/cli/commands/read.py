@@ -1,0 +1,180 @@
+"""Reading without taking: the values of keys, a dump and its updates, a snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from lvq_kafka.browser import Browser
+from lvq_kafka.cli.options import command, format_option, queue_argument, timeout_option
+from lvq_kafka.cli.outcome import NOTHING, Complaint, complain_of_unread, tell
+from lvq_kafka.cli.output import Output, count, printable, printable_value
+from lvq_kafka.cli.rows import Format, event_row, is_unread, to_line, value_row
+from lvq_kafka.cli.session import QueueChoice, Session, events_of
+from lvq_kafka.entries import EndOfDump, Entry
+
+__all__ = ["browse", "get", "read_timeout"]
+
+read_timeout = timeout_option(60.0, "How long reading what the queue holds may take.")
+
+
+@command(
+    "get",
+    examples=["lvq get prices IBM", "lvq get prices IBM MSFT", "price=$(lvq get prices IBM --raw)"],
+)
+@queue_argument
+@click.argument("keys", nargs=-1, required=True)
+@click.option("--raw", is_flag=True, help="The bare value; of several keys each on a line of its own.")
+@format_option
+@read_timeout
+def get(
+    session: Session, choice: QueueChoice, *, keys: tuple[str, ...], raw: bool, form: Format, timeout: float
+) -> None:
+    """Print the current values of keys.
+
+    Ends with 1 when a key has no value. What consumers have consumed is still the current value of its key.
+    """
+    out = session.out
+    queue = session.open(choice, form)
+    found, missing = [], []
+    with session.view(queue, timeout) as view:
+        for key in dict.fromkeys(keys):
+            try:
+                found.append(view.entry(key))
+            except KeyError:
+                missing.append(printable(key))
+    if raw:
+        for entry in found:
+            out.raw(_raw(entry) + (b"\n" if len(keys) > 1 else b""))
+    elif not out.person:
+        for entry in found:
+            out.row(value_row(entry, form))
+    elif len(keys) == 1:
+        for entry in found:
+            out.say(_alone(entry.value))
+    else:
+        table = out.table(key_header=queue.key_header)
+        for entry in found:
+            table.add(entry)
+        table.flush()
+    complain_of_unread(sum(is_unread(entry.value, form) for entry in found), form)
+    if missing:
+        raise Complaint(f"{queue.name} has no value for {', '.join(missing)}.", NOTHING)
+
+
+def _raw(entry: Entry[Any]) -> bytes:
+    value = entry.value
+    if isinstance(value, bytes):
+        return value
+    return value.encode() if isinstance(value, str) else to_line(value).rstrip(b"\n")
+
+
+def _alone(value: Any) -> Any:
+    """A value that stands by itself, over as many lines as it has."""
+    if isinstance(value, bytes):
+        try:
+            value = value.decode("utf-8")
+        except UnicodeDecodeError:
+            value = printable_value(value)
+    if isinstance(value, str):
+        from rich.text import Text
+
+        return Text("\n".join(printable(line) for line in value.split("\n")))
+    from rich.json import JSON
+
+    return JSON.from_data(value, ensure_ascii=False)
+
+
+def _filters(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str | None]:
+    pairs = [text.partition("=") for text in given]
+    if any(not name for name, _, _ in pairs):
+        raise click.BadParameter("A header needs a name.", ctx, param)
+    return {name: value if equals else None for name, equals, value in pairs}
+
+
+@command(
+    "browse",
+    examples=[
+        "lvq browse prices",
+        "lvq browse prices --follow --key IBM --key MSFT",
+        "lvq browse prices --replay 60 -H exchange=NYSE",
+        "lvq browse prices | jq -r 'select(.event|not) | [.key, .value] | @tsv'",
+    ],
+)
+@queue_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on with updates as they come, until Ctrl-C.")
+@click.option("--updates-only", is_flag=True, help="Leave out the values of now; follow.")
+@click.option(
+    "--replay", type=click.FloatRange(min=0), metavar="SECONDS", help="Only values that arrived in the last SECONDS."
+)
+@click.option("-k", "--key", "keys", metavar="KEY", multiple=True, help="Only this key. Repeatable.")
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    metavar="NAME[=VALUE]",
+    multiple=True,
+    callback=_filters,
+    help="Only messages with this header. Repeatable: all have to fit.",
+)
+@click.option("--all", "everything", is_flag=True, help="Also what the queue's consumers have consumed.")
+@format_option
+@read_timeout
+def browse(
+    session: Session,
+    choice: QueueChoice,
+    *,
+    follow: bool,
+    updates_only: bool,
+    replay: float | None,
+    keys: tuple[str, ...],
+    headers: dict[str, str | None],
+    everything: bool,
+    form: Format,
+    timeout: float,
+) -> None:
+    """Read a queue and take nothing.
+
+    Gives the values of now, and with --follow the updates. Each key comes once, with its newest value, in queue order.
+    The line with the event "end-of-dump" says that the values of now are complete, and up to which offsets.
+    """
+    queue = session.open(choice, form)
+    following = follow or updates_only
+    with session.browser(
+        queue,
+        dump=not updates_only,
+        replay_period=replay,
+        keys=keys or None,
+        headers=headers,
+        hide_consumed=not everything,
+        follow=following,
+        catch_up_timeout=timeout,
+    ) as browser:
+        unread = _write_events(session.out, browser, form, queue.key_header, following=following)
+    complain_of_unread(unread, form)
+
+
+def _write_events(out: Output, browser: Browser[Any], form: Format, key_header: str | None, *, following: bool) -> int:
+    """Write all that a browser gives; the number of values that could not be read."""
+    table = out.table(key_header=key_header) if out.person else None
+
+    def show() -> None:
+        if table is not None:
+            table.flush()
+        out.flush()
+
+    unread = values = 0
+    for event in events_of(browser, show):
+        if table is not None:
+            table.add(event)
+        else:
+            out.row(event_row(event, form))
+        if isinstance(event, Entry):
+            values += 1
+            unread += is_unread(event.value, form)
+        elif isinstance(event, EndOfDump):
+            for shortfall in event.blocked:
+                tell(f"not all is visible: {shortfall}", warning=True)
+            out.note(f"{count(values, 'value')}{'; updates follow, Ctrl-C ends' if following else ''}")
+    return unread

@@ -1,0 +1,225 @@
+"""How a queue is: its definition, its topic, what it holds, and what its consumers have done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lvq_kafka.cli.commands.queues import finding_row
+from lvq_kafka.cli.options import command, queue_argument, timeout_option
+from lvq_kafka.cli.outcome import WRONG_QUEUE, Complaint
+from lvq_kafka.cli.output import count, printable
+from lvq_kafka.cli.rows import blocked_rows, shown
+from lvq_kafka.cli.session import QueueChoice, Session
+from lvq_kafka.core.keys import encode_key
+from lvq_kafka.core.policy import Finding, judge
+from lvq_kafka.core.progress import Shortfall
+from lvq_kafka.errors import CatchUpTimeout, QueueNotDeclared, Unauthorized
+from lvq_kafka.groups import check_group
+from lvq_kafka.ports import TopicDescription
+from lvq_kafka.queue import LastValueQueue
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+__all__ = ["status"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """A partition: where its log begins and ends, and what the queue has in it."""
+
+    partition: int
+    start: int
+    end: int
+    stable: int
+    consumed: int | None
+    """Below this offset all is done; None for a queue that is not consumed."""
+    values: int
+    waiting: int | None
+    """Current values that no consumer is done with; at most, since acks above ``consumed`` are not known."""
+
+
+@dataclass(slots=True)
+class QueueStatus:
+    """All that can be said of a queue."""
+
+    topic: TopicDescription
+    state: str = ""
+    values: int = 0
+    partitions: list[PartitionStatus] = field(default_factory=list)
+    split_keys: list[str] = field(default_factory=list)
+    mismatched: int = 0
+    unkeyed: int = 0
+    blocked: list[Shortfall] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@command("status", examples=["lvq status prices", "lvq status prices | jq '.partitions[].waiting'"])
+@queue_argument
+@timeout_option(60.0, "How long reading what the queue holds may take.")
+def status(session: Session, choice: QueueChoice, *, timeout: float) -> None:
+    """Show what a queue holds and whether all is well.
+
+    That is its definition, its values and what waits to be consumed, by partition, and whether its topic suits it.
+    Ends with 4 when something breaks what a queue promises.
+    """
+    queue = session.open(choice)
+    group = None if choice.bare or queue.definition.non_destructive else queue.definition.group
+    with session.out.waiting(lambda: f"looking at {queue.name}"):
+        found = _look(queue, group, timeout)
+    if session.out.person:
+        session.out.say(_picture(queue, group, found))
+    else:
+        session.out.row(_row(queue, group, found))
+    if found.problems:
+        raise Complaint(
+            f"{queue.name} has {count(len(found.problems), 'problem')}: {' '.join(found.problems)}", WRONG_QUEUE
+        )
+
+
+def _look(queue: LastValueQueue[Any], group: str | None, timeout: float) -> QueueStatus:
+    log, topic = queue.log, queue.topic
+    found = QueueStatus(log.describe_topic(topic))
+    try:
+        config = log.topic_config(topic)
+    except Unauthorized:
+        found.unchecked.append(f"the settings of {topic}: this user may not read them")
+    else:
+        found.findings = judge(config, replication_factor=found.topic.replication_factor)
+        found.problems = [f"{finding}." for finding in found.findings if finding.severity == "error"]
+    consumed: dict[int, int] = {}
+    if group is not None:
+        commits = log.committed(group, topic)
+        consumed = {partition: commit.offset for partition, commit in commits.items()}
+        try:
+            check_group(group, topic, range(found.topic.partitions), commits, queue=queue.name)
+        except QueueNotDeclared as error:
+            found.problems.append(str(error))
+    _count(queue, found, consumed if group is not None else None, timeout)
+    return found
+
+
+def _count(queue: LastValueQueue[Any], found: QueueStatus, consumed: Mapping[int, int] | None, timeout: float) -> None:
+    """Read the queue and see what it holds."""
+    log, topic = queue.log, queue.topic
+    values = dict.fromkeys(range(found.topic.partitions), 0)
+    waiting = dict(values)
+    view = queue.view().start()
+    try:
+        deadline = time.monotonic() + timeout
+        while view.state in ("catching-up", "disconnected") and time.monotonic() < deadline:
+            with suppress(CatchUpTimeout):
+                view.wait_caught_up(0.2)
+        for entry in view.entries():
+            partition = entry.position.partition
+            values[partition] = values.get(partition, 0) + 1
+            if consumed is not None and entry.position.offset >= consumed.get(partition, 0):
+                waiting[partition] = waiting.get(partition, 0) + 1
+        found.state, found.blocked, found.split_keys = view.state, view.blocked_by, view.split_keys
+        found.mismatched, found.unkeyed = view.counters.mismatched, view.counters.unkeyed
+    finally:
+        view.close()
+    if found.state not in ("caught-up", "blocked"):
+        found.problems.append(f"Reading it has not come to an end within {timeout:g} s ({found.state}).")
+    starts, ends, stable = log.start_offsets(topic), log.end_offsets(topic), log.end_offsets(topic, stable=True)
+    found.values = sum(values.values())
+    found.partitions = [
+        PartitionStatus(
+            partition=partition,
+            start=starts[partition],
+            end=end,
+            stable=stable.get(partition, end),
+            consumed=None if consumed is None else consumed.get(partition),
+            values=values.get(partition, 0),
+            waiting=None if consumed is None else waiting.get(partition, 0),
+        )
+        for partition, end in sorted(ends.items())
+    ]
+
+
+def _row(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) -> dict[str, Any]:
+    return {
+        **asdict(queue.definition),
+        "topic_id": found.topic.id,
+        "replication_factor": found.topic.replication_factor,
+        "group": group,
+        "state": found.state,
+        "values": found.values,
+        "waiting": None if group is None else sum(partition.waiting or 0 for partition in found.partitions),
+        "partitions": [asdict(partition) for partition in found.partitions],
+        "split_keys": [shown(encode_key(key)) for key in found.split_keys],
+        "mismatched": found.mismatched,
+        "unkeyed": found.unkeyed,
+        "blocked": blocked_rows(found.blocked),
+        "findings": [finding_row(finding) for finding in found.findings],
+        "unchecked": found.unchecked,
+        "problems": found.problems,
+    }
+
+
+def _picture(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    definition = queue.definition
+    key = "the record key" if definition.key_header is None else f"the header {definition.key_header}"
+    holds = count(found.values, "value")
+    if group is not None:
+        holds += f", {sum(partition.waiting or 0 for partition in found.partitions):,} to be consumed"
+    told = Text.assemble(
+        (definition.name, "bold cyan"),
+        ("  holds ", ""),
+        (holds, "bold"),
+        "\n",
+        (f"key is {key}; order {definition.order}; without key: {definition.keyless}", "dim"),
+        "\n",
+        (f"topic {found.topic.name}, id {found.topic.id}, {count(found.topic.replication_factor, 'replica')}; ", "dim"),
+        (f"group {group}" if group else "not consumed", "dim"),
+        "\n",
+    )
+    remarks = Text()
+    for mark, style, texts in (("✗", "bold red", found.problems), ("!", "bold yellow", _remarks(found))):
+        for text in texts:
+            remarks.append(f"{mark} ", style).append(f"{printable(text)}\n")
+    if not remarks:
+        remarks = Text.assemble(("✓ ", "bold green"), "its topic is as a last value queue wants it")
+    remarks.rstrip()
+    return Group(told, _partitions(found.partitions, consumable=group is not None), "", remarks)
+
+
+def _remarks(found: QueueStatus) -> list[str]:
+    told = [str(finding) for finding in found.findings if finding.severity == "warning"]
+    told += [f"not all is visible: {shortfall}" for shortfall in found.blocked]
+    told += [f"not checked: {what}" for what in found.unchecked]
+    if found.split_keys:
+        some = ", ".join(found.split_keys[:5]) + (", …" if len(found.split_keys) > 5 else "")
+        told.append(
+            f"{count(len(found.split_keys), 'key')} in several partitions ({some}): writers disagree on the home"
+        )
+    if found.mismatched:
+        told.append(f"{count(found.mismatched, 'record')} with a key header that is not the record key")
+    if found.unkeyed:
+        told.append(f"{count(found.unkeyed, 'record')} without a record key, which count for nothing")
+    return told
+
+
+def _partitions(partitions: list[PartitionStatus], *, consumable: bool) -> Table:
+    from lvq_kafka.cli.table import plain_table
+
+    table = plain_table()
+    columns = ["PARTITION", "START", "END", "VALUES"] + (["CONSUMED", "TO CONSUME"] if consumable else [])
+    for column in columns:
+        table.add_column(column, justify="right")
+    for one in partitions:
+        cells = [f"{one.partition}", f"{one.start:,}", f"{one.end:,}", f"{one.values:,}"]
+        if consumable:
+            cells += ["none" if one.consumed is None else f"{one.consumed:,}", f"{one.waiting or 0:,}"]
+        table.add_row(*cells)
+    return table

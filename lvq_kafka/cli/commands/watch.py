@@ -1,0 +1,47 @@
+"""The live board."""
+
+from __future__ import annotations
+
+import click
+
+from lvq_kafka.cli.options import command, format_option, queue_argument, timeout_option
+from lvq_kafka.cli.rows import Format, event_row
+from lvq_kafka.cli.session import QueueChoice, Session, events_of
+
+__all__ = ["watch"]
+
+
+@command(
+    "watch",
+    examples=["lvq watch prices", "lvq watch orders --format json --sort recent", "lvq watch prices | jq -c ."],
+)
+@queue_argument
+@click.option("-k", "--key", "keys", metavar="KEY", multiple=True, help="Only this key. Repeatable.")
+@click.option(
+    "--sort",
+    type=click.Choice(["key", "recent"]),
+    default="key",
+    show_default=True,
+    help="Which values come first on the board.",
+)
+@format_option
+@timeout_option(60.0, "How long reading what the queue holds may take.")
+def watch(
+    session: Session, choice: QueueChoice, *, keys: tuple[str, ...], sort: str, form: Format, timeout: float
+) -> None:
+    """Watch current values change.
+
+    Goes on until Ctrl-C. On a terminal it is a board, where changes flash; JSON objects (--format json) get a column
+    for each field. Piped, it gives the values of now, end-of-dump, and every change. What consumers have consumed is
+    still shown.
+    """
+    out = session.out
+    queue = session.open(choice, form)
+    with session.browser(queue, keys=keys or None, hide_consumed=False, catch_up_timeout=timeout) as browser:
+        if out.person:
+            from lvq_kafka.cli.board import Board
+
+            Board(queue.name, by_recency=sort == "recent").show(out.console, browser)
+            return
+        for event in events_of(browser, out.flush):
+            out.row(event_row(event, form))

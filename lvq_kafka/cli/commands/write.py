@@ -1,0 +1,185 @@
+"""Sending messages, putting values and deleting keys."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+from lvq_kafka.cli.feeding import Sent, lines_of, sent_in_order
+from lvq_kafka.cli.options import command, format_option, pair, queue_argument
+from lvq_kafka.cli.output import Output, count, printable
+from lvq_kafka.cli.rows import Format, Line, parse_value, shown
+from lvq_kafka.cli.session import QueueChoice, Session
+from lvq_kafka.core.keys import encode_key
+from lvq_kafka.core.records import header_value
+from lvq_kafka.producer import Message, Producer
+
+__all__ = ["delete", "put", "send"]
+
+header_option = click.option(
+    "-H",
+    "--header",
+    "headers",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=pair,
+    help="A header of the message. Repeatable.",
+)
+from_option = click.option(
+    "--from-jsonl",
+    "source",
+    metavar="FILE",
+    type=click.File("rb"),
+    help="Take messages from JSON lines, as browse and export write them; - is stdin.",
+)
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Do not report positions.")
+
+
+@command(
+    "send",
+    examples=[
+        "lvq send prices 118.50 -H ticker=IBM",
+        "lvq send photos - -H id=7 < photo.jpg",
+        "lvq send prices --from-jsonl ticks.jsonl",
+    ],
+)
+@queue_argument
+@click.argument("value", required=False)
+@header_option
+@from_option
+@format_option
+@quiet_option
+def send(
+    session: Session,
+    choice: QueueChoice,
+    *,
+    value: str | None,
+    headers: list[tuple[str, str]],
+    source: Any,
+    form: Format,
+    quiet: bool,
+) -> None:
+    """Send messages with headers.
+
+    The queue's key header among them says which value a message replaces. VALUE is the value, or - for all of stdin.
+    Where each message lies is reported when all replicas have it.
+    """
+    _either(value is not None, source)
+    if source is None:
+        assert value is not None
+        given: Iterable[Line | None] = [
+            Line(None, _value(value, form), [(name, text.encode()) for name, text in headers])
+        ]
+    else:
+        common: list[tuple[str, bytes | None]] = [(name, text.encode()) for name, text in headers]
+        given = _with_headers(lines_of(source, form), common)
+    _produce(session, choice, form, given, quiet)
+
+
+@command(
+    "put",
+    examples=[
+        "lvq put prices IBM 118.50",
+        'lvq put prices IBM \'{"bid": 118.4, "ask": 118.6}\' --format json',
+        "lvq put photos 7 - < photo.jpg",
+        "lvq export prices | lvq put prices-copy --from-jsonl -",
+    ],
+)
+@queue_argument
+@click.argument("key", required=False)
+@click.argument("value", required=False)
+@header_option
+@from_option
+@format_option
+@quiet_option
+def put(
+    session: Session,
+    choice: QueueChoice,
+    *,
+    key: str | None,
+    value: str | None,
+    headers: list[tuple[str, str]],
+    source: Any,
+    form: Format,
+    quiet: bool,
+) -> None:
+    """Set the values of keys.
+
+    The key header is added by itself. VALUE is the value, or - for all of stdin.
+    """
+    _either(key is not None, source)
+    common: list[tuple[str, bytes | None]] = [(name, text.encode()) for name, text in headers]
+    if source is not None:
+        given: Iterable[Line | None] = _with_headers(lines_of(source, form), common)
+    elif key is None or value is None:
+        raise click.UsageError("Give KEY and VALUE; - as VALUE is stdin. To remove a key: lvq delete.")
+    else:
+        given = [Line(encode_key(key), _value(value, form), common)]
+    _produce(session, choice, form, given, quiet)
+
+
+@command("delete", examples=["lvq delete prices IBM", "lvq delete prices IBM MSFT"])
+@queue_argument
+@click.argument("keys", nargs=-1, required=True)
+@quiet_option
+def delete(session: Session, choice: QueueChoice, *, keys: tuple[str, ...], quiet: bool) -> None:
+    """Remove keys and their values."""
+    _produce(session, choice, "bytes", [Line(encode_key(key), None, [], delete=True) for key in keys], quiet)
+
+
+def _either(one: bool, source: Any) -> None:
+    if one == (source is not None):
+        raise click.UsageError("Give one message on the command line, or many with --from-jsonl.")
+
+
+def _value(text: str, form: Format) -> Any:
+    data = sys.stdin.buffer.read() if text == "-" else encode_key(text)
+    return parse_value(data, form)
+
+
+def _with_headers(lines: Iterable[Line | None], common: list[tuple[str, bytes | None]]) -> Iterator[Line | None]:
+    for line in lines:
+        yield line and Line(line.key, line.value, [*common, *line.headers], line.delete)
+
+
+def _produce(session: Session, choice: QueueChoice, form: Format, lines: Iterable[Line | None], quiet: bool) -> None:
+    queue = session.open(choice, form)
+    begin = time.monotonic()
+    total = 0
+    bulk = not isinstance(lines, list)
+    with queue.producer() as producer, session.out.waiting(lambda: f"sending to {queue.name}: {total:,}"):
+        for sent in sent_in_order(lines, lambda line: _hand_over(producer, line)):
+            if sent is None:
+                session.out.flush()
+                continue
+            total += 1
+            if not quiet and not (bulk and session.out.person):
+                _report(session.out, sent, queue.key_header)
+    if bulk:
+        session.out.note(f"{count(total, 'message')} sent to {queue.name} in {time.monotonic() - begin:.1f} s")
+
+
+def _hand_over(producer: Producer[Any], line: Line) -> Any:
+    if line.delete:
+        assert line.key is not None
+        return producer.delete(line.key, line.headers)
+    return producer.send(Message(line.value, line.headers, line.key))
+
+
+def _report(out: Output, sent: Sent, key_header: str | None) -> None:
+    key = sent.line.key
+    if key is None and key_header is not None:
+        key = header_value(sent.line.headers, key_header)
+    if out.person:
+        from rich.text import Text
+
+        name = "message" if key is None else printable(key.decode("utf-8", "surrogateescape"))
+        what = " deleted" if sent.line.delete else ""
+        out.say(Text.assemble(("✓ ", "bold green"), (name, "bold cyan"), what, (f"  at {sent.position}", "dim")))
+    else:
+        row: dict[str, Any] = {} if key is None else {"key": shown(key)}
+        out.row({**row, "position": str(sent.position)})

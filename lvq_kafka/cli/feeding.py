@@ -1,0 +1,119 @@
+"""Many messages from a file or a pipe: read ahead, sent at speed, and reported in order."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from queue import Empty, Queue
+from typing import IO
+
+from lvq_kafka.cli.rows import Format, Line, parse_line
+from lvq_kafka.core.records import Position
+from lvq_kafka.errors import DecodeError
+from lvq_kafka.ports import Receipt
+
+__all__ = ["Sent", "lines_of", "sent_in_order"]
+
+_READ_AHEAD = 10_000  # lines
+_IN_FLIGHT = 100_000  # receipts
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message that all replicas have."""
+
+    line: Line
+    position: Position
+
+
+def lines_of(source: IO[bytes], form: Format) -> Iterator[Line | None]:
+    """The messages that the lines of a file hold; None whenever the next line has to be waited for.
+
+    Raises:
+        DecodeError: a line cannot be read; names it.
+    """
+    # The file is read by a thread of its own, so that somebody who types, or a slow pipe, sees each message reported
+    # when it is sent and not with the next one.
+    waiting: Queue[bytes | Exception | None] = Queue(_READ_AHEAD)
+
+    def read() -> None:
+        try:
+            with _own(source) as lines:
+                for line in lines:
+                    waiting.put(line)
+            waiting.put(None)
+        except Exception as error:  # noqa: BLE001  # it is raised where the lines are taken
+            waiting.put(error)
+
+    threading.Thread(target=read, name="lvq-read-lines", daemon=True).start()
+    number = 0
+    while True:
+        try:
+            text = waiting.get_nowait()
+        except Empty:
+            yield None
+            text = waiting.get()
+        if text is None:
+            return
+        if isinstance(text, Exception):
+            raise text
+        number += 1
+        line = _parse(text, form, number)
+        if line is not None:
+            yield line
+
+
+def _own(source: IO[bytes]) -> IO[bytes]:
+    """The same file through a buffer of our own: Python cannot end while a thread waits in the one of stdin."""
+    try:
+        return os.fdopen(os.dup(source.fileno()), "rb")
+    except OSError:  # not a file of the operating system
+        return source
+
+
+def _parse(text: bytes, form: Format, number: int) -> Line | None:
+    if not text.strip():
+        return None
+    try:
+        return parse_line(text.decode("utf-8"), form)
+    except UnicodeDecodeError:
+        raise DecodeError(f"Line {number} is not UTF-8.", position=None, raw=text) from None
+    except DecodeError as error:
+        raise DecodeError(f"Line {number} {error}", position=None, raw=text) from None
+
+
+def sent_in_order(lines: Iterable[Line | None], hand_over: Callable[[Line], Receipt]) -> Iterator[Sent | None]:
+    """Hand messages over and yield each one when it is stored, in their order; None when the next has to be waited for.
+
+    When a message cannot be handed over, those before it are yielded first.
+
+    Raises:
+        DeliveryFailed, MessageTooLarge: a message was not stored.
+    """
+    in_flight: deque[tuple[Line, Receipt]] = deque()
+    try:
+        for line in lines:
+            if line is None:
+                yield from _stored(in_flight)
+                yield None
+                continue
+            in_flight.append((line, hand_over(line)))
+            while in_flight and (in_flight[0][1].done() or len(in_flight) > _IN_FLIGHT):
+                yield _take(in_flight)
+    except Exception:
+        yield from _stored(in_flight)
+        raise
+    yield from _stored(in_flight)
+
+
+def _stored(in_flight: deque[tuple[Line, Receipt]]) -> Iterator[Sent]:
+    while in_flight:
+        yield _take(in_flight)
+
+
+def _take(in_flight: deque[tuple[Line, Receipt]]) -> Sent:
+    line, receipt = in_flight.popleft()
+    return Sent(line, receipt.result())

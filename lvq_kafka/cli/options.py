@@ -1,0 +1,177 @@
+"""What the commands have in common: a class with examples, options for the cluster, the choice of a queue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import click
+
+from lvq_kafka.cli.rows import CODECS
+from lvq_kafka.cli.session import QueueChoice, Session
+
+__all__ = [
+    "Command",
+    "cluster_options",
+    "command",
+    "format_option",
+    "output_options",
+    "pair",
+    "queue_argument",
+    "timeout_option",
+]
+
+_NEGATIVE = re.compile(r"-\.?\d[\d.,_]*(?:[eE][-+]?\d+)?")
+
+_COMMON = ("bootstrap_servers", "config", "json", "debug", "help")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Command(click.Command):
+    """A command whose help ends with examples."""
+
+    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.examples = tuple(examples)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; a value such as -5 is no option."""
+        ctx.ignore_unknown_options = any(map(_NEGATIVE.fullmatch, args))
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what is special about this command first."""
+        for title, common in (("Options", False), ("Options of every command", True)):
+            options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+            shown = [option for option in options if (option.name in _COMMON) is common]
+            records = [record for option in shown if (record := option.get_help_record(ctx)) is not None]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, one a line, as they are typed."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for example in self.examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+
+
+def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], Command]:
+    """Make a command that talks to a cluster; it gets the `Session` first."""
+
+    def make(function: Callable[..., Any]) -> Command:
+        made: Command = click.command(name, cls=Command, examples=examples)(cluster_options(click.pass_obj(function)))
+        return made
+
+    return make
+
+
+def cluster_options(function: F) -> F:
+    """Options that every command takes, before and after its name; they go to the session."""
+    options = [
+        click.option(
+            "-b",
+            "--bootstrap-servers",
+            metavar="HOST:PORT,…",
+            help="Brokers of the cluster. [env: LVQ_BOOTSTRAP_SERVERS]",
+            expose_value=False,
+            callback=_remember,
+        ),
+        click.option(
+            "--config",
+            metavar="FILE",
+            type=click.Path(exists=True, dir_okay=False),
+            help="Client properties, name=value per line; the place for passwords. [env: LVQ_CONFIG]",
+            expose_value=False,
+            callback=_remember,
+        ),
+    ]
+    return _decorated(output_options(function), options)
+
+
+def output_options(function: F) -> F:
+    """Options that concern what is written; they go to the session."""
+    options = [
+        click.option(
+            "--json",
+            is_flag=True,
+            default=None,
+            help="Write JSON lines to a terminal, too.",
+            expose_value=False,
+            callback=_remember,
+        ),
+        click.option(
+            "--debug",
+            is_flag=True,
+            default=None,
+            help="Show the library's log, and where an error comes from.",
+            expose_value=False,
+            callback=_remember,
+        ),
+    ]
+    return _decorated(function, options)
+
+
+def _decorated(function: F, options: Sequence[Callable[[F], F]]) -> F:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None:
+    session = ctx.ensure_object(Session)
+    if value is None or param.name is None:
+        return
+    if param.name == "json":
+        session.out.json = True
+    else:
+        setattr(session, param.name, value)
+
+
+def queue_argument(function: F) -> F:
+    """The argument QUEUE, with --bare and --key-header for topics that are no declared queue; gives ``choice``."""
+
+    @wraps(function)
+    def with_choice(*arguments: Any, queue: str, bare: bool, key_header: str | None, **options: Any) -> Any:
+        if key_header is not None and not bare:
+            raise click.UsageError("--key-header goes with --bare; a declared queue knows its own.")
+        return function(*arguments, choice=QueueChoice(queue, bare, key_header), **options)
+
+    options = [
+        click.argument("queue"),
+        click.option("--bare", is_flag=True, help="QUEUE is any compacted topic, not the name of a declared queue."),
+        click.option("--key-header", metavar="NAME", help="With --bare: the header that is the key."),
+    ]
+    return _decorated(cast(F, with_choice), options)
+
+
+format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(CODECS)),
+    default="bytes",
+    show_default=True,
+    help="What values are. Bytes are shown as text where they are UTF-8.",
+)
+
+
+def timeout_option(default: float, help_text: str) -> Callable[[F], F]:
+    """The option --timeout, in seconds."""
+    return click.option(
+        "--timeout", type=click.FloatRange(min=0), default=default, show_default=True, metavar="SECONDS", help=help_text
+    )
+
+
+def pair(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> list[tuple[str, str]]:
+    """Read options of the form NAME=VALUE."""
+    pairs = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE.", ctx, param)
+        pairs.append((name, value))
+    return pairs

@@ -1,0 +1,114 @@
+"""How a run of ``lvq`` ends: its exit code, and the one line that says why."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+import click
+
+from lvq_kafka.errors import (
+    CatchUpTimeout,
+    CodecError,
+    ConfigError,
+    DataLoss,
+    EmbeddedBrokerError,
+    KeyMismatch,
+    MessageTooLarge,
+    MissingKey,
+    QueueError,
+    ReaderFailed,
+    TopicError,
+    TransportError,
+    UnencodableKey,
+)
+
+__all__ = [
+    "BAD_DATA",
+    "COMMAND_FAILED",
+    "EXIT_CODES",
+    "NOTHING",
+    "NO_READER",
+    "WRONG_QUEUE",
+    "Complaint",
+    "complain_of_unread",
+    "describe",
+    "exit_code",
+    "tell",
+]
+
+NOTHING = 1
+USAGE = 2
+NO_CLUSTER = 3
+WRONG_QUEUE = 4
+BAD_DATA = 5
+COMMAND_FAILED = 6
+FAULT = 70
+INTERRUPTED = 130
+NO_READER = 141
+
+EXIT_CODES: Mapping[int, str] = {
+    0: "done",
+    NOTHING: "nothing there: no such key, no message in time, no broker running",
+    USAGE: "a wrong option, configuration or file",
+    NO_CLUSTER: "the cluster cannot be reached, refuses, or took too long",
+    WRONG_QUEUE: "no such queue or topic, or it is not as it has to be",
+    BAD_DATA: "data that cannot be read or written",
+    COMMAND_FAILED: "a command of consume --exec failed; its message is still in the queue",
+    FAULT: "a fault of lvq itself",
+    INTERRUPTED: "ended by Ctrl-C (143 by SIGTERM, 141 by a closed pipe)",
+}
+"""What the exit codes mean; ``lvq --help`` shows this."""
+
+_BY_ERROR: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
+    # From the particular to the general: a message that is too large is also an error of the transport.
+    ((CodecError, DataLoss, KeyMismatch, MessageTooLarge, MissingKey, UnencodableKey), BAD_DATA),
+    ((QueueError, TopicError), WRONG_QUEUE),
+    ((CatchUpTimeout, EmbeddedBrokerError, TransportError), NO_CLUSTER),
+    ((ConfigError, OSError), USAGE),
+    ((KeyboardInterrupt, click.Abort), INTERRUPTED),
+)
+
+
+class Complaint(Exception):
+    """Why a run does not end with 0, where no error of the library says it."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code for an error; a reader that failed ends as what made it fail."""
+    if isinstance(error, Complaint):
+        return error.code
+    for kind, code in _BY_ERROR:
+        if isinstance(error, kind):
+            return code
+    if isinstance(error, ReaderFailed) and error.__cause__ is not None:
+        return exit_code(error.__cause__)
+    return FAULT
+
+
+def complain_of_unread(number: int, form: str) -> None:
+    """End with a complaint if there were values that could not be read."""
+    if number:
+        values = "value" if number == 1 else "values"
+        raise Complaint(f"{number:,} {values} could not be read as {form}; see --format.", BAD_DATA)
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line."""
+    if isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    elif exit_code(error) == FAULT:
+        text = f"unexpected {type(error).__name__}: {error}; --debug shows where"
+    else:
+        text = str(error)
+    return " ".join([text, *getattr(error, "__notes__", [])])
+
+
+def tell(message: str, *, warning: bool = False) -> None:
+    """Say something on stderr, in one line: an error, or a warning."""
+    click.secho("lvq: ", file=sys.stderr, fg="yellow" if warning else "red", bold=True, nl=False)
+    click.echo(f"{'warning: ' if warning else ''}{' '.join(message.split())}", file=sys.stderr)

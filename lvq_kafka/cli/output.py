@@ -1,0 +1,129 @@
+"""Where the commands write: JSON lines for programs, anything pleasant for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lvq_kafka.cli.rows import to_line
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from lvq_kafka.cli.table import ValueTable
+
+__all__ = ["Output", "count", "printable", "printable_value"]
+
+_DELAY = 0.3  # seconds of waiting before anything is said about it
+
+
+class Output:
+    """Standard output, for a person or for a program.
+
+    Args:
+        person: whether a person reads it; by default, whether it is a terminal.
+    """
+
+    def __init__(self, person: bool | None = None) -> None:
+        self._person = person
+        self.json = False
+
+    @property
+    def person(self) -> bool:
+        """Whether a person reads it."""
+        if self.json:
+            return False
+        return sys.stdout.isatty() if self._person is None else self._person
+
+    @cached_property
+    def console(self) -> Console:
+        """Standard output for a person."""
+        from rich.console import Console
+
+        return Console(highlight=False, soft_wrap=False)
+
+    def table(self, *, key_header: str | None) -> ValueTable:
+        """A table of values, written row by row."""
+        from lvq_kafka.cli.table import ValueTable
+
+        return ValueTable(self.console, key_header=key_header)
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        """Write a line for a program. It is on its way after `flush`."""
+        self.raw(to_line(row))
+
+    def raw(self, data: bytes) -> None:
+        """Write bytes as they are."""
+        sys.stdout.buffer.write(data)
+
+    def say(self, renderable: RenderableType) -> None:
+        """Write something for a person."""
+        self.console.print(renderable)
+
+    def note(self, text: str) -> None:
+        """Tell a person something that is not data."""
+        if self.person:
+            click.secho(text, file=sys.stderr, dim=True)
+
+    def flush(self) -> None:
+        """See that all that was written is out."""
+        sys.stdout.flush()
+
+    @contextmanager
+    def waiting(self, what: Callable[[], RenderableType]) -> Iterator[None]:
+        """Show what is waited for, as long as it takes, on stderr, to a person."""
+        if not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        begin = time.monotonic()
+        spinner = Spinner("dots")
+
+        def render() -> RenderableType:
+            if time.monotonic() - begin < _DELAY:
+                return ""
+            spinner.update(text=what())
+            return spinner
+
+        with Live(get_renderable=render, console=Console(stderr=True), transient=True, refresh_per_second=8):
+            yield
+
+
+def printable(text: str) -> str:
+    """Text that is safe on a terminal: whatever could steer it is written out as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":  # a byte that is not UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def printable_value(value: Any) -> str:
+    """A value for a person to read."""
+    if isinstance(value, bytes):
+        try:
+            return printable(value.decode("utf-8"))
+        except UnicodeDecodeError:
+            return f"0x{value[:24].hex()}{'…' if len(value) > 24 else ''} ({len(value)} bytes)"
+    if isinstance(value, str):
+        return printable(value)
+    return printable(json.dumps(value, ensure_ascii=False))
+
+
+def count(number: int, noun: str) -> str:
+    """A number and its noun: ``1 value``, ``2 values``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

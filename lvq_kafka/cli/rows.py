@@ -1,0 +1,218 @@
+"""What ``lvq`` writes for programs, and reads from them: one JSON object per line, in UTF-8.
+
+A current value, from ``get``, ``browse``, ``watch``, ``consume`` and ``export``::
+
+    {"key": "IBM", "value": "118.50", "position": "prices/0/41", "timestamp": 1732205000.123,
+     "headers": {"ticker": "IBM"}}
+
+- ``key``, ``value`` and values of headers are text where their bytes are UTF-8, else ``{"base64": "…"}``. A header
+  without a value is null.
+- With ``--format json`` ``value`` is the JSON that it holds. A value that ``--format`` cannot read comes as
+  ``undecodable`` instead of ``value``.
+- ``position`` is where it lies, ``topic/partition/offset``; ``timestamp`` is in seconds since the epoch.
+- ``headers`` has the last header of each name, the one that counts. ``all_headers`` has them all, as pairs in their
+  order, and is there when a name repeats.
+- ``delivery_count`` is there, from ``consume``, for a message that is handed out again.
+
+Everything that is no value has an ``event``: ``{"event": "deleted", "key": "IBM"}``, and, when the values of now have
+all been given, ``{"event": "end-of-dump", "offsets": {"0": 42}, "blocked": []}``. ``offsets`` is the next offset of
+each partition; ``blocked`` says which partitions an open transaction holds up.
+
+``put --from-jsonl`` and ``send --from-jsonl`` read the same lines. They need ``value``, and ``key`` or ``headers``;
+``deleted`` deletes the key; the rest, and other events, are passed over. So what one queue gave, another one takes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec
+from lvq_kafka.core.keys import encode_key
+from lvq_kafka.core.progress import Shortfall
+from lvq_kafka.core.records import Headers, Position
+from lvq_kafka.delivery import Delivery
+from lvq_kafka.entries import Deleted, EndOfDump, Event
+from lvq_kafka.errors import DecodeError, EncodeError
+
+__all__ = [
+    "CODECS",
+    "Format",
+    "Line",
+    "blocked_rows",
+    "event_row",
+    "is_unread",
+    "parse_line",
+    "parse_value",
+    "shown",
+    "to_line",
+    "value_row",
+]
+
+Format = Literal["bytes", "text", "json"]
+
+CODECS: Mapping[Format, Codec[Any]] = {"bytes": BYTES, "text": TEXT, "json": JSON}
+
+
+class Valued(Protocol):
+    """What an entry and a delivery have in common."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> Any: ...
+    @property
+    def position(self) -> Position: ...
+    @property
+    def timestamp(self) -> float: ...
+    @property
+    def headers(self) -> Headers: ...
+
+
+def shown(data: bytes) -> str | dict[str, str]:
+    """Bytes in JSON: text, or base64 and marked so."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode("ascii")}
+
+
+def to_line(row: Mapping[str, Any]) -> bytes:
+    """A row as it is written."""
+    try:
+        return json.dumps(row, ensure_ascii=False).encode("utf-8") + b"\n"
+    except UnicodeEncodeError:  # half a surrogate pair in a JSON value
+        return json.dumps(row).encode("ascii") + b"\n"
+
+
+def is_unread(value: object, form: Format) -> bool:
+    """Whether a value is the bytes that its codec could not read."""
+    return form != "bytes" and isinstance(value, bytes)
+
+
+def value_row(item: Valued, form: Format) -> dict[str, Any]:
+    """The line for a value."""
+    row: dict[str, Any] = {"key": shown(encode_key(item.key))}
+    value = item.value
+    if isinstance(value, bytes):
+        row["undecodable" if is_unread(value, form) else "value"] = shown(value)
+    else:
+        row["value"] = value
+    row["position"] = str(item.position)
+    row["timestamp"] = item.timestamp
+    pairs = [(name, None if data is None else shown(data)) for name, data in item.headers]
+    row["headers"] = dict(pairs)
+    if len(row["headers"]) < len(pairs):
+        row["all_headers"] = pairs
+    if isinstance(item, Delivery) and item.redelivered:
+        row["delivery_count"] = item.delivery_count
+    return row
+
+
+def event_row(event: Event[Any], form: Format) -> dict[str, Any]:
+    """The line for whatever a browser or a watch gives."""
+    if isinstance(event, Deleted):
+        return {"event": "deleted", "key": shown(encode_key(event.key))}
+    if isinstance(event, EndOfDump):
+        offsets = {str(partition): offset for partition, offset in event.offsets.items()}
+        return {"event": "end-of-dump", "offsets": offsets, "blocked": blocked_rows(event.blocked)}
+    return value_row(event, form)
+
+
+def blocked_rows(shortfalls: tuple[Shortfall, ...] | list[Shortfall]) -> list[dict[str, Any]]:
+    """Partitions that an open transaction holds up."""
+    return [{"partition": short.partition, "open_since": short.stable, "target": short.target} for short in shortfalls]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that was read: a message, or the deletion of a key."""
+
+    key: bytes | None
+    value: Any
+    headers: list[tuple[str, bytes | None]]
+    delete: bool = False
+
+
+def parse_line(text: str, form: Format) -> Line | None:
+    """Read a line; None for one that holds neither a value nor a deletion.
+
+    Raises:
+        DecodeError: it is no such line; says why.
+    """
+    try:
+        row = json.loads(text)
+    except ValueError as error:
+        raise _unreadable(f"is not JSON: {error}", text) from None
+    if not isinstance(row, dict):
+        raise _unreadable("is not a JSON object", text)
+    key = None if row.get("key") is None else _stored("key", row["key"], text)
+    if row.get("event") == "deleted":
+        if key is None:
+            raise _unreadable("deletes, and has no key", text)
+        return Line(key, None, [], delete=True)
+    if "event" in row or "lvq_export" in row:
+        return None
+    headers = _headers(row, text)
+    if "undecodable" in row:
+        if form != "bytes":
+            raise _unreadable("has no value, but something undecodable", text, hint="--format bytes takes it.")
+        return Line(key, _stored("undecodable", row["undecodable"], text), headers)
+    if "value" not in row:
+        raise _unreadable("has no value", text)
+    if form == "json":
+        return Line(key, row["value"], headers)
+    return Line(key, parse_value(_stored("value", row["value"], text), form), headers)
+
+
+def parse_value(data: bytes, form: Format) -> Any:
+    """A value that was given on the command line or on stdin, as its codec takes it.
+
+    Raises:
+        EncodeError: it is not of that format.
+    """
+    try:
+        if form == "json":
+            return json.loads(data)
+        return data.decode("utf-8") if form == "text" else data
+    except ValueError as error:
+        raise EncodeError(f"The value is not {'JSON' if form == 'json' else 'UTF-8 text'}: {error}.") from None
+
+
+def _headers(row: Mapping[str, Any], text: str) -> list[tuple[str, bytes | None]]:
+    given = row.get("all_headers", row.get("headers"))
+    if given is None:
+        return []
+    if isinstance(given, dict):
+        given = list(given.items())
+    try:
+        pairs = [(name, value) for name, value in given]
+    except (TypeError, ValueError):
+        raise _unreadable("has headers that are neither an object nor pairs", text) from None
+    return [(str(name), None if value is None else _stored(f"header {name}", value, text)) for name, value in pairs]
+
+
+def _stored(what: str, value: object, text: str) -> bytes:
+    """The bytes that `shown` shows like this."""
+    if isinstance(value, str):
+        try:
+            return value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise _unreadable(f"has a {what} that UTF-8 cannot write", text) from None
+    if isinstance(value, bool | int) and what != "value":
+        return encode_key(value)
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            raise _unreadable(f"has a {what} that is not base64", text) from None
+    hint = "--format json takes any JSON." if what == "value" else ""
+    raise _unreadable(f'has a {what} that is neither text nor {{"base64": …}}', text, hint=hint)
+
+
+def _unreadable(why: str, text: str, *, hint: str = "") -> DecodeError:
+    return DecodeError(f"{why}.", position=None, raw=text.encode("utf-8", "replace"), hint=hint)

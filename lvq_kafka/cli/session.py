@@ -1,0 +1,160 @@
+"""What a run of ``lvq`` works on: the cluster, the queue, and standard output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lvq_kafka.cli.output import Output
+from lvq_kafka.cli.rows import CODECS, Format
+from lvq_kafka.connecting import connect
+from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
+from lvq_kafka.queue import LastValueQueue
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from lvq_kafka.browser import Browser
+    from lvq_kafka.entries import Event
+    from lvq_kafka.kafka import ClientConfig
+    from lvq_kafka.ports import Log
+    from lvq_kafka.view import View
+
+__all__ = ["QueueChoice", "Session", "events_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChoice:
+    """Which queue a command is about: a declared one, or with ``bare`` any compacted topic."""
+
+    name: str
+    bare: bool = False
+    key_header: str | None = None
+
+
+@dataclass
+class Session:
+    """One run of the command line.
+
+    Args:
+        log: the cluster; None for the one that options, environment or a running ``lvq broker`` name.
+        out: standard output.
+    """
+
+    log: Log | None = None
+    out: Output = field(default_factory=Output)
+    bootstrap_servers: str | None = None
+    config: str | None = None
+    debug: bool = False
+
+    def connect(self) -> Log:
+        """The cluster.
+
+        Raises:
+            ConfigError: nothing names one, or what does is not right.
+        """
+        if self.log is None:
+            self.log = connect(config=self._client_config(os.environ))
+        return self.log
+
+    def _client_config(self, environ: Mapping[str, str]) -> ClientConfig:
+        """Options go over the environment, and the environment over the file."""
+        from lvq_kafka.kafka import ClientConfig
+
+        chosen = dict(environ)
+        if self.config is not None:
+            chosen["LVQ_CONFIG"] = self.config
+        if self.bootstrap_servers is not None:
+            chosen["LVQ_BOOTSTRAP_SERVERS"] = self.bootstrap_servers
+            chosen.pop("LVQ_BOOTSTRAP_SERVERS_FILE", None)
+        named = ("LVQ_CONFIG", "LVQ_BOOTSTRAP_SERVERS", "LVQ_BOOTSTRAP_SERVERS_FILE")
+        if not any(chosen.get(name) for name in named):
+            servers = _daemon_servers()
+            if servers is None:
+                raise ConfigError(
+                    "No cluster is named.",
+                    options=["bootstrap-servers"],
+                    hint="Give -b host:port or --config FILE, set LVQ_BOOTSTRAP_SERVERS or LVQ_CONFIG, "
+                    "or start one here: lvq broker start.",
+                )
+            chosen["LVQ_BOOTSTRAP_SERVERS"] = servers
+        return ClientConfig.from_env(chosen)
+
+    def open(self, choice: QueueChoice, form: Format = "bytes") -> LastValueQueue[Any]:
+        """The queue that a command is about.
+
+        Raises:
+            QueueNotDeclared: there is no queue of that name.
+        """
+        codec = CODECS[form]
+        if choice.bare:
+            return LastValueQueue(choice.name, key_header=choice.key_header, value=codec, log=self.connect())
+        return LastValueQueue.open(choice.name, value=codec, log=self.connect())
+
+    @contextmanager
+    def view(self, queue: LastValueQueue[Any], timeout: float) -> Iterator[View[Any]]:
+        """A view that is caught up; a person sees how far it is until then. Values it cannot read are bytes."""
+        view = queue.view(undecodable="raw")
+        try:
+            with self.out.waiting(lambda: "connecting"):
+                view.start()
+            with self.out.waiting(lambda: _catching_up(queue.name, view)):
+                view.wait_caught_up(timeout)
+            yield view
+        finally:
+            view.close()
+
+    @contextmanager
+    def browser(self, queue: LastValueQueue[Any], **options: Any) -> Iterator[Browser[Any]]:
+        """A browser that has its dump at hand. Values it cannot read are bytes."""
+        browser = queue.browser(raw_on_error=True, **options)
+        try:
+            with self.out.waiting(lambda: f"reading {queue.name}"):
+                browser.open()
+            yield browser
+        finally:
+            browser.close()
+
+    def close(self) -> None:
+        """Let go of the cluster."""
+        if self.log is not None:
+            self.log.close()
+
+
+def events_of(browser: Browser[Any], before_waiting: Callable[[], object]) -> Iterator[Event[Any]]:
+    """All that a browser gives; ``before_waiting`` is the time to let others see what there is so far."""
+    while True:
+        event = browser.take(0)
+        if event is None:
+            before_waiting()
+            event = browser.take()
+        if event is None:
+            return
+        yield event
+
+
+def _daemon_servers() -> str | None:
+    """The broker that ``lvq broker start`` left running, if there is one."""
+    try:
+        from lvq_kafka.embedded import daemon_status
+
+        status = daemon_status()
+    except (ImportError, EmbeddedBrokerError):  # not for this platform, or no home to keep its state in
+        return None
+    return None if status is None else status.bootstrap_servers
+
+
+def _catching_up(name: str, view: View[Any]) -> RenderableType:
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    if view.state != "catching-up":
+        why = "; ".join(map(str, view.blocked_by)) or view.state
+        return f"reading {name}: {why}"
+    done, total = view.progress
+    line = Table.grid(padding=(0, 2))
+    line.add_row(f"reading {name}", ProgressBar(total, done, width=40), f"{done:,} of {total:,}")
+    return line

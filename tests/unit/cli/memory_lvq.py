@@ -1,0 +1,33 @@
+"""``lvq`` as a process, on a log in memory that holds a queue ``prices`` where the value of MSFT rises all the time."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+
+from lvq_kafka import TEXT, LastValueQueue
+from lvq_kafka.cli.app import lvq
+from lvq_kafka.cli.session import Session
+from lvq_kafka.testing import MemoryLog
+
+
+def main() -> None:
+    log = MemoryLog()
+    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, log=log)
+
+    def change() -> None:
+        with queue.producer() as producer:
+            for value in itertools.count(401):
+                producer.put("MSFT", f"{value}.00").result(5)
+                threading.Event().wait(0.05)
+
+    with queue.producer() as producer:
+        producer.put("IBM", "118.50")
+        producer.put("MSFT", "400.00")
+    threading.Thread(target=change, daemon=True).start()
+    lvq(sys.argv[1:], prog_name="lvq", obj=Session(log=log))
+
+
+if __name__ == "__main__":
+    main()

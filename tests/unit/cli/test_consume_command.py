@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.testing import MemoryLog
+from tests.unit.cli.conftest import Run
+
+
+def left(run: Run) -> list[str]:
+    return [row["key"] for row in run("browse", "prices").rows[:-1]]
+
+
+def test_consume_takes_what_it_writes(prices: Run) -> None:
+    ran = prices("consume", "prices", "--count", "2")
+    assert ran.code == 0
+    assert [(row["key"], row["value"], row["position"]) for row in ran.rows] == [
+        ("IBM", "118.50", "prices/0/0"),
+        ("MSFT", "402.10", "prices/0/1"),
+    ]
+    assert left(prices) == []
+
+
+def test_consume_ends_after_a_count(prices: Run) -> None:
+    assert [row["key"] for row in prices("consume", "prices", "-n", "1").rows] == ["IBM"]
+    assert left(prices) == ["MSFT"]
+
+
+def test_consume_ends_with_1_when_the_timeout_came_first(prices: Run) -> None:
+    ran = prices("consume", "prices", "--count", "3", "--timeout", "0.2")
+    assert ran.code == 1
+    assert len(ran.rows) == 2
+    assert "no further message came" in ran.stderr
+    ran = prices("consume", "prices", "--timeout", "0.2")
+    assert ran.code == 1
+    assert ran.stdout == b""
+    prices("put", "prices", "IBM", "1")
+    assert prices("consume", "prices", "--timeout", "0.2").code == 0
+
+
+def test_a_message_that_could_not_be_written_is_not_taken(prices: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device", "stdout")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lvq_kafka.cli.output.Output.flush", fail)
+        assert prices("consume", "prices", "--count", "1").code == 2
+    assert left(prices) == ["IBM", "MSFT"]
+
+
+def test_consume_writes_values_that_it_cannot_read_and_ends_with_5(prices: Run) -> None:
+    prices("put", "prices", "bad", "{")
+    ran = prices("consume", "prices", "--format", "json", "--timeout", "0.2")
+    assert ran.code == 5
+    assert [row.get("value", row.get("undecodable")) for row in ran.rows] == [118.5, 402.1, "{"]
+
+
+def test_a_person_sees_a_table_and_how_many_there_were(prices: Run) -> None:
+    ran = prices("consume", "prices", "--count", "2", person=True)
+    assert [line.split()[0] for line in ran.text.splitlines()] == ["KEY", "IBM", "MSFT"]
+    assert ran.stderr == "2 messages consumed\n"
+
+
+def test_a_command_gets_each_message_and_takes_it_by_ending_with_0(prices: Run, tmp_path: Path) -> None:
+    file = tmp_path / "got"
+    command = f'(cat; echo " $LVQ_KEY $LVQ_POSITION $LVQ_TIMESTAMP $LVQ_HEADERS") >> {file}'
+    assert prices("consume", "prices", "--count", "2", "--exec", command).code == 0
+    first, second = (line.split(maxsplit=4) for line in file.read_text().splitlines())
+    assert first[:3] == ["118.50", "IBM", "prices/0/0"]
+    assert float(first[3]) > 1e9
+    assert first[4] == '{"ticker": "IBM", "exchange": "NYSE"}'
+    assert second[1] == "MSFT"
+    assert left(prices) == []
+
+
+def test_a_message_whose_command_fails_stays_and_the_run_ends_with_6(prices: Run) -> None:
+    ran = prices("consume", "prices", "--exec", 'test "$LVQ_KEY" = IBM')
+    assert ran.code == 6
+    assert "MSFT at prices/0/1; the message is still in the queue" in ran.stderr
+    assert left(prices) == ["MSFT"]
+
+
+def test_a_message_whose_command_fails_can_be_removed(prices: Run) -> None:
+    ran = prices("consume", "prices", "--exec", "exit 3", "--on-failure", "reject", "--count", "2")
+    assert ran.code == 0
+    assert [line.split(":")[1] for line in ran.stderr.splitlines()] == [" warning", " warning"]
+    assert ran.stderr.count("the command ended with 3") == 2
+    assert left(prices) == []
+
+
+def test_a_message_whose_command_fails_can_be_tried_again(
+    prices: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.cli.commands.consume._RETRY_PAUSE", 0.01)
+    flag = tmp_path / "flag"
+    ran = prices("consume", "prices", "--count", "1", "--on-failure", "retry", "--exec", f"rm {flag} || ! touch {flag}")
+    assert ran.code == 0
+    assert "tried again" in ran.stderr
+    assert left(prices) == ["MSFT"]
+
+
+def test_what_cannot_be_consumed_is_refused(prices: Run, memory_log: MemoryLog) -> None:
+    assert prices("consume", "nope", "--timeout", "0").code == 4
+    LastValueQueue.declare("board", key_header="ticker", topic="prices", non_destructive=True, log=memory_log)
+    ran = prices("consume", "board", "--timeout", "0")
+    assert ran.code == 2
+    assert "non_destructive" in ran.stderr
+    memory_log.delete_group("lvq.prices")
+    ran = prices("consume", "prices", "--timeout", "0")
+    assert ran.code == 4
+    assert "lvq.prices" in ran.stderr

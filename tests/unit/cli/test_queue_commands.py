@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import click
+import pytest
+
+from lvq_kafka.testing import MemoryLog
+from tests.unit.cli.conftest import Run
+
+DEFAULTS = {"keyless": "pass", "order": "tail", "key_mismatch": "record", "non_destructive": False}
+
+
+def test_declare_says_what_it_created_and_next_time_that_all_is_there(run: Run) -> None:
+    ran = run("declare", "prices", "-k", "ticker", "--partitions", "3")
+    assert ran.code == 0
+    assert ran.row == {
+        "name": "prices",
+        "topic": "prices",
+        "key_header": "ticker",
+        **DEFAULTS,
+        "created_queue": True,
+        "created_topic": True,
+        "findings": [],
+        "reconciled": [],
+        "unchecked": [],
+    }
+    again = run("declare", "prices", "-k", "ticker").row
+    assert (again["created_queue"], again["created_topic"]) == (False, False)
+
+
+def test_declare_takes_every_property_of_a_queue(run: Run, memory_log: MemoryLog) -> None:
+    options = "-k id --topic t --order in-place --keyless refuse --key-mismatch fail --non-destructive --partitions 2"
+    row = run("declare", "q", *options.split(), "--topic-config", "segment.ms=1000").row
+    assert (row["topic"], row["order"], row["keyless"], row["key_mismatch"]) == ("t", "in-place", "refuse", "fail")
+    assert row["non_destructive"] is True
+    assert memory_log.describe_topic("t").partitions == 2
+    assert memory_log.topic_config("t")["segment.ms"] == "1000"
+
+
+def test_declare_takes_options_by_the_names_of_other_brokers(run: Run) -> None:
+    row = run("declare", "q", "-o", "qpid.last_value_queue_key=id", "-o", "ensureNondestructiveConsumers=true").row
+    assert (row["key_header"], row["non_destructive"]) == ("id", True)
+
+
+def test_the_record_key_can_be_the_key(run: Run) -> None:
+    assert run("declare", "q", "--record-key", "--order", "in-place").row["key_header"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["q"], "needs the name of its key header"),
+        (["q", "-k", ""], "needs the name of its key header"),
+        (["q", "-o", "last-value-key"], "NAME=VALUE"),
+        (["q", "-k", "id", "-o", "last-value=false"], "last-value=false"),
+        (["q", "-k", "id", "-o", "qpid.priorities=10"], "cannot be combined"),
+        (["q", "-k", "id", "-o", "ordre=tail"], "Did you mean order"),
+        (["q", "-k", "id", "--order", "tail", "-o", "order=tail"], "both given"),
+        (["q", "-k", "id", "--record-key"], "exclude each other"),
+        (["q", "--record-key", "-o", "order=tail"], "exclude each other"),
+        (["q", "-k", "id", "--order", "random"], "tail"),
+        (["q", "-k", "id", "--partitions", "0"], "partitions"),
+        (["bad name", "-k", "id"], "cannot be the name"),
+    ],
+)
+def test_a_declaration_that_cannot_be_is_an_error_of_usage(run: Run, arguments: list[str], said: str) -> None:
+    ran = run("declare", *arguments)
+    assert ran.code == 2
+    assert said in ran.stderr
+    assert run("queues").rows == []
+
+
+def test_another_declaration_of_the_same_queue_is_refused(prices: Run) -> None:
+    ran = prices("declare", "prices", "-k", "symbol")
+    assert ran.code == 4
+    assert "ticker" in ran.stderr
+    assert "symbol" in ran.stderr
+
+
+def test_a_topic_that_does_not_suit_is_refused_told_or_mended(run: Run, memory_log: MemoryLog) -> None:
+    memory_log.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
+    ran = run("declare", "t", "-k", "id")
+    assert ran.code == 4
+    assert "cleanup.policy" in ran.stderr
+
+    warned = run("declare", "t", "-k", "id", "--on-mismatch", "warn")
+    assert warned.code == 0
+    (finding, *_) = warned.row["findings"]
+    assert (finding["setting"], finding["actual"], finding["severity"]) == ("cleanup.policy", "delete", "error")
+    assert finding["reason"]
+    assert warned.stderr.count("cleanup.policy") == 1
+    assert warned.stderr.startswith("lvq: warning: topic t: cleanup.policy")
+
+    mended = run("declare", "t", "-k", "id", "--on-mismatch", "reconcile").row
+    assert "cleanup.policy" in [finding["setting"] for finding in mended["reconciled"]]
+    assert memory_log.topic_config("t")["cleanup.policy"] == "compact"
+
+
+def test_a_person_reads_sentences(run: Run) -> None:
+    text = run("declare", "prices", "-k", "ticker", person=True).text
+    assert "✓ prices declared: the header ticker is the key" in text
+    assert "✓ topic prices created with 1 partition" in text
+    assert "is there, just so" in run("declare", "prices", "-k", "ticker", person=True).text
+
+
+def test_queues_lists_what_is_declared(run: Run) -> None:
+    assert run("queues").rows == []
+    assert "No queue is declared" in run("queues", person=True).stderr
+    run("declare", "b", "-k", "id", "--non-destructive")
+    run("declare", "a", "--record-key")
+    assert [row["name"] for row in run("queues").rows] == ["a", "b"]
+    lines = run("queues", person=True).text.splitlines()
+    assert lines[1].split()[:4] == ["a", "the", "record", "key"]
+    assert lines[2].split()[-1] == "never"
+
+
+def test_drop_deletes_a_queue_and_its_topic_only_when_asked(prices: Run, memory_log: MemoryLog) -> None:
+    assert prices("drop", "prices", "--yes").row == {"dropped": "prices", "topic": "prices", "topic_deleted": False}
+    assert prices("queues").rows == []
+    assert memory_log.records("prices")
+    prices("declare", "prices", "-k", "ticker")
+    assert prices("drop", "prices", "--with-topic", "-y").row["topic_deleted"] is True
+    assert prices("get", "--bare", "prices", "IBM").code == 4
+
+
+def test_drop_asks_and_takes_no_for_an_answer(prices: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = prices("drop", "prices")
+    assert ran.code == 2
+    assert "--yes" in ran.stderr
+    answers = iter([False, True])
+    monkeypatch.setattr("lvq_kafka.cli.commands.queues._can_ask", lambda: True)
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: next(answers))
+    ran = prices("drop", "prices")
+    assert ran.code == 1
+    assert "Nothing was deleted" in ran.stderr
+    assert prices("drop", "prices").code == 0
+
+
+def test_ctrl_c_at_the_question_deletes_nothing(prices: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> bool:
+        raise click.Abort
+
+    monkeypatch.setattr("lvq_kafka.cli.commands.queues._can_ask", lambda: True)
+    monkeypatch.setattr(click, "confirm", interrupted)
+    ran = prices("drop", "prices")
+    assert (ran.code, ran.stdout, ran.stderr) == (130, b"", "")
+    assert len(prices("queues").rows) == 1
+
+
+def test_dropping_a_queue_that_is_not_there_is_an_error(run: Run) -> None:
+    assert run("drop", "nope", "--yes").code == 4

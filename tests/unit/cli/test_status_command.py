@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from lvq_kafka.errors import Unauthorized
+from lvq_kafka.testing import MemoryLog
+from tests.unit.cli.conftest import Run
+
+
+def test_status_tells_the_definition_what_it_holds_and_what_waits(run: Run) -> None:
+    run("declare", "prices", "-k", "ticker", "--partitions", "2")
+    for key in ("IBM", "MSFT", "AAPL", "IBM"):
+        run("put", "prices", key, "1")
+    run("delete", "prices", "AAPL")
+    row = run("status", "prices").row
+    assert (row["name"], row["topic"], row["key_header"], row["group"]) == ("prices", "prices", "ticker", "lvq.prices")
+    assert (row["state"], row["values"], row["waiting"]) == ("caught-up", 2, 2)
+    assert [partition["partition"] for partition in row["partitions"]] == [0, 1]
+    assert sum(partition["end"] for partition in row["partitions"]) == 5
+    assert sum(partition["values"] for partition in row["partitions"]) == 2
+    assert all(partition["consumed"] == 0 for partition in row["partitions"])
+    assert row["problems"] == row["findings"] == row["split_keys"] == row["blocked"] == []
+    run("consume", "prices", "--timeout", "0.2")
+    row = run("status", "prices").row
+    assert (row["values"], row["waiting"]) == (2, 0)
+    assert [partition["consumed"] for partition in row["partitions"]] == [p["end"] for p in row["partitions"]]
+
+
+def test_a_topic_that_breaks_promises_is_a_problem(run: Run, memory_log: MemoryLog) -> None:
+    run("declare", "prices", "-k", "ticker")
+    memory_log.alter_topic_config("prices", {"cleanup.policy": "delete"})
+    ran = run("status", "prices")
+    assert ran.code == 4
+    assert ran.row["findings"][0]["setting"] == "cleanup.policy"
+    assert "cleanup.policy" in ran.row["problems"][0]
+    assert ran.stderr.startswith("lvq: prices has 1 problem: cleanup.policy is delete")
+
+
+def test_a_group_that_is_gone_is_a_problem(prices: Run, memory_log: MemoryLog) -> None:
+    memory_log.delete_group("lvq.prices")
+    ran = prices("status", "prices")
+    assert ran.code == 4
+    assert "lvq.prices" in ran.row["problems"][0]
+    assert ran.row["partitions"][0]["consumed"] is None
+
+
+def test_softer_findings_and_strange_records_are_told_and_are_no_problem(prices: Run, memory_log: MemoryLog) -> None:
+    memory_log.alter_topic_config("prices", {"message.timestamp.type": "CreateTime"})
+    memory_log.add_partitions("prices", 2)
+    memory_log.write("prices", b"IBM", b"1", [("ticker", b"OTHER")], partition=0)
+    memory_log.write("prices", b"IBM", b"1", partition=1)
+    ran = prices("status", "--bare", "prices", "--key-header", "ticker")
+    assert ran.code == 0
+    assert [finding["setting"] for finding in ran.row["findings"]] == ["message.timestamp.type"]
+    assert ran.row["split_keys"] == ["IBM"]
+    assert ran.row["mismatched"] == 1
+    assert ran.row["group"] is None
+    assert ran.row["waiting"] is None
+    text = prices("status", "--bare", "prices", "--key-header", "ticker", person=True).text
+    assert "! message.timestamp.type is CreateTime" in text
+    assert "1 key in several partitions (IBM)" in text
+    assert "1 record with a key header that is not the record key" in text
+
+
+def test_an_open_transaction_is_told_at_once(prices: Run, memory_log: MemoryLog) -> None:
+    writer = memory_log.writer(transactional_id="tx")
+    writer.begin_transaction()
+    writer.append("prices", b"IBM", b"120").result(5)
+    row = prices("status", "prices").row
+    assert row["state"] == "blocked"
+    assert row["blocked"] == [{"partition": 0, "open_since": 2, "target": 3}]
+    assert "! not all is visible" in prices("status", "prices", person=True).text
+    writer.abort_transaction()
+
+
+def test_what_this_user_may_not_see_is_told(prices: Run, memory_log: MemoryLog) -> None:
+    memory_log.fail_next("topic_config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"), 9)
+    ran = prices("status", "prices")
+    assert ran.code == 0
+    assert "may not read" in ran.row["unchecked"][0]
+
+
+def test_a_person_reads_it_on_one_screen(prices: Run) -> None:
+    lines = prices("status", "prices", person=True).text.splitlines()
+    assert lines[0] == "prices  holds 2 values, 2 to be consumed"
+    assert "the header ticker" in lines[1]
+    assert "group lvq.prices" in lines[2]
+    assert lines[4].split() == ["PARTITION", "START", "END", "VALUES", "CONSUMED", "TO", "CONSUME"]
+    assert lines[5].split() == ["0", "0", "2", "2", "0", "2"]
+    assert lines[7] == "✓ its topic is as a last value queue wants it"

@@ -1,0 +1,109 @@
+"""What a person sees, in a real terminal, and how Ctrl-C ends it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.terminal import Terminal, terminal
+
+PROGRAM = str(Path(__file__).with_name("memory_lvq.py"))
+
+
+def lvq(*arguments: str, rows: int = 24) -> AbstractContextManager[Terminal]:
+    return terminal([PROGRAM, *arguments], rows=rows)
+
+
+def test_the_board_shows_values_and_lights_up_what_changes() -> None:
+    with lvq("watch", "prices") as screen:
+        screen.read_until("prices", "2 values", "live", "KEY", "IBM", "118.50", r"MSFT +\d+\.00 ▲")
+        assert "\x1b[1;30;42m" in screen.raw  # bright on green
+        assert screen.interrupt() == 130
+        assert "Traceback" not in screen.text
+
+
+def test_the_board_fits_the_terminal() -> None:
+    with lvq("watch", "prices", rows=8) as screen:
+        screen.read_until("IBM", r"MSFT +\d+\.00 ▲")
+        assert screen.interrupt() == 130
+    with lvq("watch", "prices", rows=6) as screen:
+        screen.read_until("and 2 more keys", "live")
+        assert screen.interrupt() == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["browse", "prices", "--follow"], ["KEY.*IBM.*2 values; updates follow.*MSFT +4"]),
+        (["browse", "prices", "--updates-only"], ["MSFT.*MSFT"]),
+        (["consume", "prices"], ["IBM.*MSFT.*MSFT"]),
+        (["watch", "prices", "--json"], ['"event": "end-of-dump".*"key": "MSFT"']),
+    ],
+    ids=lambda part: part[0] if part[0].islower() else "",
+)
+def test_ctrl_c_ends_what_goes_on_without_a_word(arguments: list[str], shown: list[str]) -> None:
+    with lvq(*arguments) as screen:
+        screen.read_until(*shown)
+        assert screen.interrupt() == 130
+        assert "Traceback" not in screen.text
+        assert "lvq:" not in screen.text
+        assert "Aborted" not in screen.text
+
+
+def test_drop_asks_a_person() -> None:
+    with lvq("drop", "prices") as screen:
+        screen.read_until(r"Delete the queue prices \(its topic prices stays\)\? \[y/N\]")
+        screen.type("n\n")
+        assert screen.wait() == 1
+        assert "lvq: Nothing was deleted." in screen.text
+
+
+def test_a_terminal_gets_tables_and_a_pipe_gets_json_lines() -> None:
+    with lvq("get", "prices", "IBM") as screen:
+        assert screen.wait() == 0
+        assert screen.text.strip() == "118.50"
+    piped = subprocess.run([sys.executable, PROGRAM, "get", "prices", "IBM"], capture_output=True, check=True)
+    assert piped.stdout.startswith(b'{"key": "IBM", "value": "118.50"')
+    assert piped.stderr == b""
+
+
+def test_a_reader_that_goes_away_ends_the_run_silently() -> None:
+    process = subprocess.Popen(
+        [sys.executable, PROGRAM, "browse", "prices", "--follow"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        assert process.stdout.readline().startswith(b'{"key": "IBM"')
+        process.stdout.close()
+        assert process.wait(30) == 141
+        assert process.stderr.read() == b""
+    finally:
+        process.kill()
+        process.stderr.close()
+
+
+def test_ctrl_c_ends_a_run_that_waits_for_stdin() -> None:
+    process = subprocess.Popen(
+        [sys.executable, PROGRAM, "put", "prices", "--from-jsonl", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(b'{"key": "IBM", "value": "1"}\n')
+        process.stdin.flush()
+        assert process.stdout.readline().startswith(b'{"key": "IBM", "position"')
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        _, errors = process.communicate()
+    assert errors == b""
