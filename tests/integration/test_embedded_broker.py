@@ -16,11 +16,11 @@ import pytest
 import trustme
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from waiting import eventually
 
 from lvq_kafka.embedded import EmbeddedBroker, Listener, daemon_status, ensure_jars, node, start_daemon, stop_daemon
 from lvq_kafka.embedded.processes import ProcessIdentity
 from lvq_kafka.errors import BrokerStartFailed, DiskFull, EmbeddedBrokerError
+from tests.waiting import eventually
 
 SILENT = {"log_level": 0}
 

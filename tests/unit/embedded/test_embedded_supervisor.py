@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from waiting import eventually
 
 from lvq_kafka.embedded.process import SupervisedProcess
 from lvq_kafka.embedded.processes import ProcessIdentity
+from tests.waiting import eventually
 
 SLEEP = ["sleep", "300"]
 # Catches SIGTERM and leaves a file, as the JVM leaves its archive. Says when it is ready to.

@@ -1,0 +1,172 @@
+"""From nothing to caught up, in a fresh process: a view, a bare client loop into a dict, and ktables.
+
+All read the same topic with all its partitions and are done when their position has reached the end that they asked
+for at the beginning. The clock starts after the imports and before the first object is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.benchmarks.children import cpu_seconds, memory_in_use, peak_memory, result, say, start
+from tests.benchmarks.topics import Content, Topic
+
+CONTESTANTS = ("view", "bare loop", "ktables", "ktables, read_committed")
+
+TUNED = {
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "fetch.queue.backoff.ms": 1,  # what makes the difference: with the default a full queue waits for a second
+}
+"""The best settings known for a loop of one's own."""
+
+
+@dataclass
+class Stopwatch:
+    """What it took from the construction until `stop`."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+    reading_thread: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._wall, self._cpu, self._thread = time.perf_counter(), cpu_seconds(), time.thread_time()
+
+    def stop(self, reading_thread: float | None = None) -> None:
+        """Caught up; ``reading_thread`` is the time of the thread that read, where that is not this one."""
+        self.wall = time.perf_counter() - self._wall
+        self.cpu = cpu_seconds() - self._cpu
+        self.reading_thread = time.thread_time() - self._thread if reading_thread is None else reading_thread
+
+    def report(self, items: Callable[[], Iterable[tuple[bytes, bytes]]]) -> None:
+        """Hand in the result; the contents are looked at last, since that costs time and memory, too."""
+        memory, peak = memory_in_use(), peak_memory()
+        keys, checksum = Content.of(items())
+        measured = {"wall": self.wall, "cpu": self.cpu, "reading_thread": self.reading_thread}
+        say({**measured, "memory": memory, "peak": peak, "keys": keys, "checksum": checksum})
+
+
+def view(servers: str, topic: str) -> None:
+    from lvq_kafka.kafka import KafkaLog
+    from lvq_kafka.queue import LastValueQueue
+
+    assert KafkaLog  # imported before the clock starts
+    watch = Stopwatch()
+    with LastValueQueue(topic, bootstrap_servers=servers) as queue, queue.view() as values:
+        watch.stop(_thread_time(f"lvq-read-{topic}"))
+        watch.report(lambda: ((entry.key.encode(), entry.value) for entry in values.entries()))
+
+
+def bare_loop(servers: str, topic: str) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    watch = Stopwatch()
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench", **TUNED})
+    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    starts, ends = {}, {}
+    for partition in partitions:
+        starts[partition], ends[partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), 10)
+    consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
+    mine = [TopicPartition(topic, partition) for partition in partitions]
+    values: dict[bytes, bytes] = {}
+    while any(max(at.offset, starts[at.partition]) < ends[at.partition] for at in consumer.position(mine)):
+        for message in consumer.consume(1000, 0.02):
+            if message.error():
+                continue
+            value = message.value()
+            if value is None:
+                values.pop(message.key(), None)
+            else:
+                values[message.key()] = value
+    message = None
+    watch.stop()
+    watch.report(values.items)
+    consumer.close()
+
+
+def ktables(servers: str, topic: str, **consumer_options: str) -> None:
+    from ktables import KafkaConnectionConfig, KafkaTable
+
+    logging.disable(logging.WARNING)
+
+    async def read() -> None:
+        watch = Stopwatch()
+        table: KafkaTable[bytes] = KafkaTable(
+            connection=KafkaConnectionConfig(servers, consumer_opts=consumer_options),
+            topic=topic,
+            value_decoder=bytes,
+            ensure_topic=False,
+            catchup_timeout=120,
+        )
+        await table.start()
+        watch.stop()
+        if table.status != "caught_up":
+            raise RuntimeError(f"ktables is {table.status}")
+        watch.report(lambda: ((key.encode(), value) for key, value in table.items()))
+        await table.stop()
+
+    asyncio.run(read())
+
+
+def _thread_time(name: str) -> float | None:
+    for thread in threading.enumerate():
+        if thread.name == name and thread.ident is not None:
+            return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+    return None
+
+
+# ------------------------------------------------------------------ the parent's part
+
+
+def measure(servers: str, topic: Topic, contestant: str) -> dict[str, Any]:
+    """Let one contestant read a topic, and see that it holds what it should."""
+    measured = result(start("bootstrap", contestant, servers, topic.name))
+    if (measured["keys"], measured.pop("checksum")) != topic.content:
+        raise RuntimeError(f"{contestant} does not hold the newest value of every key of {topic.name}")
+    return {"contestant": contestant, "topic": topic.name, **measured}
+
+
+def run(servers: str, topics: Iterable[Topic], empty: Topic, rounds: int) -> Iterator[dict[str, Any]]:
+    """One result for each contestant, topic and round.
+
+    ``bytes_per_key`` is what a contestant holds once it is caught up, beyond what it holds on an empty topic: resident
+    memory after a garbage collection and ``malloc_trim``, so without the client's buffers, by the number of keys.
+    """
+    resting = {name: statistics.median(measure(servers, empty, name)["memory"] for _ in range(3)) for name in CONTESTANTS}
+    for number in range(rounds):
+        turn = number % len(CONTESTANTS)
+        for topic in topics:
+            for contestant in CONTESTANTS[turn:] + CONTESTANTS[:turn]:
+                measured = measure(servers, topic, contestant)
+                per_key = (measured["memory"] - resting[contestant]) / topic.keys
+                yield {"round": number, **measured, "bytes_per_key": per_key}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("contestant", choices=CONTESTANTS)
+    parser.add_argument("servers")
+    parser.add_argument("topic")
+    options = parser.parse_args()
+    if options.contestant == "view":
+        view(options.servers, options.topic)
+    elif options.contestant == "bare loop":
+        bare_loop(options.servers, options.topic)
+    elif options.contestant == "ktables":
+        ktables(options.servers, options.topic)
+    else:
+        ktables(options.servers, options.topic, isolation_level="read_committed")
+
+
+if __name__ == "__main__":
+    main()

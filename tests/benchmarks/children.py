@@ -1,0 +1,60 @@
+"""Contestants run in processes of their own, and say on standard output what they have measured."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(module: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start ``python -m tests.benchmarks.<module>``."""
+    command = [sys.executable, "-m", f"tests.benchmarks.{module}", *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)  # what goes wrong shows on stderr
+
+
+def result(child: subprocess.Popen[str], timeout: float = 300.0) -> dict[str, Any]:
+    """The result of a child that has been started: the last line it says."""
+    try:
+        output, _ = child.communicate(timeout=timeout)
+    finally:
+        child.kill()
+    if child.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, child.args))} failed")  # type: ignore[arg-type]
+    found: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return found
+
+
+def say(measured: dict[str, Any]) -> None:
+    """Hand a result to the parent."""
+    print(json.dumps(measured), flush=True)
+
+
+def cpu_seconds() -> float:
+    """User and system time of all threads of this process so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def memory_in_use() -> int:
+    """Resident bytes, once Python and the C library have given back what they do not need any more."""
+    gc.collect()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return peak_memory()
+
+
+def peak_memory() -> int:
+    """The most bytes that were resident at any time."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,130 @@
+"""What the tests of guarantees need besides the library: the cluster seen through a plain client.
+
+The log is read and folded here by a few lines that share no code with the library, so that the two can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from lvq_kafka.core.keys import home_partition
+from lvq_kafka.ports import Log, LogReader
+from tests.waiting import eventually
+
+__all__ = ["Meanwhile", "Raw", "delete_records", "fold", "read_raw", "write_beside"]
+
+
+class Raw(NamedTuple):
+    """A record as a plain client reads it."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: str
+    value: str | None
+
+
+def read_raw(servers: str, topic: str, *, committed: bool = True) -> list[Raw]:
+    """Everything in a topic; with ``committed`` False also what was aborted or is undecided."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "raw",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+        }
+    )
+    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    records: list[Raw] = []
+    ended: set[int | None] = set()
+
+    def at_the_end() -> bool:
+        for message in consumer.consume(10_000, 0.1):
+            error = message.error()
+            if error is None:
+                value = message.value()
+                records.append(
+                    Raw(
+                        message.partition() or 0,
+                        message.offset() or 0,
+                        message.timestamp()[1],
+                        _text(message.key()),
+                        None if value is None else _text(value),
+                    )
+                )
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(message.partition())
+        return len(ended) == len(partitions)
+
+    eventually(at_the_end, 60)
+    consumer.close()
+    return sorted(records)
+
+
+def _text(data: Any) -> str:
+    assert isinstance(data, bytes)
+    return data.decode("utf-8", "surrogateescape")
+
+
+def fold(records: Iterable[Raw], partitions: int = 1, below: Mapping[int, int] | None = None) -> dict[str, Raw]:
+    """The current record of each key, told the long way; with ``below`` as of those offsets.
+
+    A key that lies in several partitions has the newest of its home partition, else the latest in time (R14).
+    """
+    newest: dict[str, dict[int, Raw]] = {}
+    for record in sorted(records):
+        if below is None or record.offset < below[record.partition]:
+            newest.setdefault(record.key, {})[record.partition] = record
+    current: dict[str, Raw] = {}
+    for key, by_partition in newest.items():
+        home = home_partition(key.encode("utf-8", "surrogateescape"), partitions)
+        winner = by_partition.get(home) or max(by_partition.values(), key=lambda record: (record.timestamp, record))
+        if winner.value is not None:
+            current[key] = winner
+    return current
+
+
+def write_beside(
+    servers: str, topic: str, *pairs: tuple[str, str | None], partition: int | None = None, **properties: Any
+) -> None:
+    """Write as another program does: with librdkafka's own partitioner (CRC32), or to a partition of its choice."""
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, **properties})
+    for key, value in pairs:
+        where: dict[str, Any] = {} if partition is None else {"partition": partition}
+        producer.produce(topic, None if value is None else value.encode(), key.encode(), **where)
+    assert producer.flush(30) == 0
+
+
+def delete_records(servers: str, topic: str, partition: int, before: int) -> None:
+    """Move the start of a partition's log up."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+        future.result(20)
+
+
+class Meanwhile:
+    """A log where something happens just after a reader has asked where the log begins and ends, and before it reads.
+
+    Handed to the library as ``log=``; everything else goes through to the real one. It happens once.
+    """
+
+    def __init__(self, log: Log, action: Callable[[], object]) -> None:
+        self._log = log
+        self._actions = [action]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
+        """See `Log.reader`."""
+        while self._actions:
+            self._actions.pop()()
+        return self._log.reader(topic, positions)

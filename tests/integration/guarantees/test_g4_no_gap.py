@@ -1,0 +1,115 @@
+"""G4, no gap: dump, then follow, is one stream with an explicit end of the dump."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+
+from lvq_kafka import EndOfDump, Entry, LastValueQueue
+from lvq_kafka.entries import Event
+from tests.integration.guarantees.conftest import Declare
+from tests.integration.guarantees.writing import put, ticking
+from tests.waiting import eventually
+
+COUNT = 8000
+
+
+def unique(number: int) -> str:
+    """A key of its own for each message."""
+    return f"k{number}"
+
+
+def check_stream(events: Iterable[Event[str]]) -> None:
+    """Every key once: those below the offsets of the end of the dump before it, the others behind it."""
+    events = list(events)
+    (middle,) = [at for at, event in enumerate(events) if isinstance(event, EndOfDump)]
+    end = events[middle]
+    assert isinstance(end, EndOfDump)
+    dump = [event for event in events[:middle] if isinstance(event, Entry)]
+    updates = [event for event in events[middle + 1 :] if isinstance(event, Entry)]
+    assert len(dump) + len(updates) + 1 == len(events)
+    assert sorted(int(entry.value) for entry in [*dump, *updates]) == list(range(COUNT))
+    assert [entry for entry in dump if entry.position.offset >= end.offsets[entry.position.partition]] == []
+    assert [entry for entry in updates if entry.position.offset < end.offsets[entry.position.partition]] == []
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_g4_browsers_opened_under_load_are_given_every_key_exactly_once(declare: Declare, partitions: int) -> None:
+    queue = declare(partitions)
+    with ticking(queue, unique, limit=COUNT) as ticker:
+        browsers = []
+        try:
+            for opening in range(4):
+                ticker.await_count(opening * 1000)
+                browsers.append(queue.browser().open())
+            ticker.await_count(COUNT)
+            ticker.stop()
+            for browser in browsers:
+                check_stream(browser.drain())
+        finally:
+            for browser in browsers:
+                browser.close()
+
+
+def test_g4_watches_of_a_view_are_too(declare: Declare) -> None:
+    queue = declare(3)
+    with ticking(queue, unique, limit=COUNT) as ticker, queue.view() as view:
+        watches = []
+        for opening in range(20):
+            ticker.await_count(opening * 300)
+            watches.append(view.watch(dump=True))
+        ticker.await_count(COUNT)
+        ticker.stop()
+        view.barrier()
+        for watch in watches:
+            check_stream(watch.drain())
+
+
+def test_g4_an_asynchronous_reader_has_the_same_stream(queue: LastValueQueue[str]) -> None:
+    async def follow() -> list[Event[str]]:
+        events: list[Event[str]] = []
+        with queue.browser() as browser:
+            async for event in browser:
+                events.append(event)
+                if len(events) == COUNT + 1:
+                    break
+        return events
+
+    with ticking(queue, unique, limit=COUNT) as ticker:
+        ticker.await_count(500)
+        check_stream(asyncio.run(asyncio.wait_for(follow(), 60)))
+
+
+def test_g4_with_updates_only_all_comes_that_was_sent_after_the_open_and_nothing_before(
+    queue: LastValueQueue[str],
+) -> None:
+    put(queue, before="1")
+    with queue.browser(dump=False) as browser:
+        put(queue, a="1", b="1", before="2")
+        end, *updates = browser.drain()
+    assert isinstance(end, EndOfDump)
+    assert [(event.key, event.value) for event in updates if isinstance(event, Entry)] == [
+        ("a", "1"),
+        ("b", "1"),
+        ("before", "2"),
+    ]
+
+
+@pytest.mark.parametrize("dump", [True, False], ids=["with a dump", "updates only"])
+def test_g4_r14_what_lies_in_added_partitions_is_in_the_stream(queue: LastValueQueue[str], dump: bool) -> None:
+    keys = [f"k{number}" for number in range(30)]
+    with queue.browser(dump=dump, metadata_interval=0.2) as browser:
+        queue.log.add_partitions(queue.topic, 4)
+        put(queue, **dict.fromkeys(keys, "1"))  # before the browser can know of them
+        seen: dict[str, str] = {}
+
+        def all_there() -> bool:
+            event = browser.take(0.1)
+            if isinstance(event, Entry):
+                assert event.key not in seen
+                seen[event.key] = event.value
+            return seen == dict.fromkeys(keys, "1")
+
+        eventually(all_there, 30)

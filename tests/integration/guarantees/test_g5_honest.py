@@ -1,0 +1,251 @@
+"""G5, honest: a reader that is behind, blocked by an open transaction, cut off or dead says so."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from lvq_kafka import Deleted, EndOfDump, Entry, LastValueQueue, View
+from lvq_kafka.errors import BrokerUnavailable, CatchUpTimeout, ReaderFailed, TopicRecreated
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.testing.brokers import ProvidedBroker
+from tests.contract.harness import COMPACTED, settled
+from tests.integration.guarantees.cluster import fold, read_raw
+from tests.integration.guarantees.conftest import Declare
+from tests.integration.guarantees.writing import put, ticking
+from tests.waiting import eventually
+
+
+class TestOpenTransactions:
+    def test_g5_a_view_that_cannot_catch_up_names_partition_offsets_and_transaction(self, declare: Declare) -> None:
+        queue = declare(3)
+        with queue.producer(transactional_id=queue.name) as hanging:
+            put(queue, a="1", b="1", c="1")
+            writer = hanging.transaction()
+            writer.__enter__()
+            held = hanging.put("a", "2").result(20)
+            put(queue, a="3")
+            at, end = held.partition, held.offset + 2
+
+            view = queue.view(catch_up_timeout=1.0)
+            reason = (
+                f"partition {at} stands at offset {held.offset} of {end}: a transaction .* since offset {held.offset}"
+            )
+            with pytest.raises(CatchUpTimeout, match=reason) as caught, view:
+                pytest.fail("it holds neither what is in the transaction nor what follows")
+            (shortfall,) = caught.value.shortfalls
+            assert (shortfall.partition, shortfall.position, shortfall.target) == (at, held.offset, end)
+            assert shortfall.blocked
+            assert "Commit or abort" in caught.value.hint
+
+            with queue.browser(follow=False) as browser:
+                *entries, marker = browser
+            assert {event.key: event.value for event in entries if isinstance(event, Entry)} == dict.fromkeys(
+                "abc", "1"
+            )
+            assert isinstance(marker, EndOfDump)
+            assert [(block.partition, block.stable) for block in marker.blocked] == [(at, held.offset)]
+            writer.__exit__(None, None, None)
+
+    def test_g5_a_view_says_blocked_while_it_is_and_caught_up_when_the_transaction_is_decided(
+        self, queue: LastValueQueue[str]
+    ) -> None:
+        put(queue, a="1")
+        with queue.producer(transactional_id=queue.name) as hanging:
+            with hanging.transaction(30):
+                hanging.put("a", "2").result(20)
+                put(queue, b="1")
+                view = queue.view(metadata_interval=0.1).start()
+                eventually(lambda: view.state == "blocked")
+                assert view.lag == 2
+                assert [block.partition for block in view.blocked_by] == [0]
+                assert dict(view) == {"a": "1"}
+            view.wait_caught_up(30)
+            assert view.state == "caught-up"
+            assert dict(view) == {"a": "2", "b": "1"}
+            eventually(lambda: (view.lag, view.blocked_by) == (0, []))
+            view.close()
+
+    def test_g5_a_view_says_what_holds_up_its_barrier_though_it_was_caught_up_before(
+        self, queue: LastValueQueue[str]
+    ) -> None:
+        with queue.view(metadata_interval=0.1) as view, queue.producer(transactional_id=queue.name) as hanging:
+            with hanging.transaction(30):
+                hanging.put("a", "1").result(20)
+                put(queue, b="1")
+                with pytest.raises(CatchUpTimeout, match="transaction that is open since offset 0") as caught:
+                    view.barrier(1.5)
+                assert [block.blocked for block in caught.value.shortfalls] == [True]
+                assert [block.stable for block in view.blocked_by] == [0]
+                assert view.lag == 2
+                with view.watch(dump=True) as watch:
+                    (end,) = watch.drain()
+                assert isinstance(end, EndOfDump)
+                assert [block.partition for block in end.blocked] == [0]
+            view.barrier()
+            assert dict(view) == {"a": "1", "b": "1"}
+
+    def test_g5_what_a_transaction_held_back_reaches_a_browser_when_it_is_decided(
+        self, queue: LastValueQueue[str]
+    ) -> None:
+        with queue.browser() as browser, queue.producer(transactional_id=queue.name) as hanging:
+            with hanging.transaction(30):
+                hanging.put("a", "1").result(20)
+                put(queue, b="1")
+                assert browser.drain() == [EndOfDump({0: 0})]
+            settled(queue.log, queue.topic)
+            assert [event.key for event in browser.drain() if isinstance(event, Entry)] == ["a", "b"]
+
+
+class TestLostCluster:
+    def test_g5_readers_and_writers_live_through_the_death_of_the_broker(
+        self, private_broker: ProvidedBroker, private_queue: LastValueQueue[str]
+    ) -> None:
+        queue = private_queue
+        with (
+            ticking(queue) as ticker,
+            queue.view(metadata_interval=0.5) as view,
+            view.watch() as watch,
+            queue.browser(metadata_interval=0.5) as browser,
+        ):
+            ticker.await_count(1000)
+            view.barrier()
+            private_broker.kill()
+            eventually(lambda: (view.state, browser.state) == ("disconnected", "disconnected"), 30)
+            before = ticker.acknowledged()
+            assert {key: value for key, value in view.items() if int(value) < before[key]} == {}
+            with pytest.raises(BrokerUnavailable):
+                view.barrier(0.5)
+            assert view.silence > 0.5
+            assert ticker.acknowledged() == before, "nothing is acknowledged by nobody"
+
+            private_broker.restart()
+            eventually(lambda: (view.state, browser.state) == ("caught-up", "caught-up"), 60)
+            eventually(lambda: min(ticker.acknowledged().values()) > max(before.values()), 60)
+            last = ticker.stop()
+            view.barrier(60)
+            assert {key: int(value) for key, value in view.items()} == last
+            assert view.silence < 10
+            for reader, events in (("watch", watch.drain()), ("browser", browser.drain(60))):
+                seen = {event.key: int(event.value) for event in events if isinstance(event, Entry)}
+                assert seen == last, reader
+                assert Deleted not in map(type, events), "the outage was not taken for a deletion"
+            assert view.counters.stale == 0, "nothing was read twice"
+            assert view.counters.added == ticker.count
+        records = fold(read_raw(private_broker.bootstrap_servers, queue.topic))
+        assert {key: int(record.value or "") for key, record in records.items()} == last
+
+    def test_g5_a_view_tells_a_silent_cluster_from_a_quiet_topic(
+        self, private_broker: ProvidedBroker, private_queue: LastValueQueue[str]
+    ) -> None:
+        queue = private_queue
+        put(queue, a="1")
+        with queue.view(metadata_interval=0.2) as view:
+            first = view.silence
+            eventually(lambda: view.silence < first or view.silence < 0.1)
+            assert view.state == "caught-up"
+            private_broker.pause()
+            try:
+                eventually(lambda: view.silence > 2)
+                with pytest.raises(BrokerUnavailable):
+                    view.barrier(0.5)
+                assert view["a"] == "1"
+                eventually(lambda: view.state == "disconnected", 30)
+                begun = time.monotonic()
+            finally:
+                private_broker.resume()
+            eventually(lambda: view.state == "caught-up", 30)
+            assert time.monotonic() - begun < 30
+            put(queue, a="2")
+            view.barrier()
+            assert view["a"] == "2"
+            assert view.silence < 2
+
+
+class TestLostTopic:
+    def test_g5_readers_of_a_topic_that_was_deleted_have_failed_and_say_why(self, queue: LastValueQueue[str]) -> None:
+        put(queue, a="1", b="1")
+        with (
+            queue.view(metadata_interval=0.2) as view,
+            view.watch() as watch,
+            queue.browser(metadata_interval=0.2) as browser,
+        ):
+            browser.drain()
+            queue.log.delete_topic(queue.topic)
+            eventually(lambda: (view.state, browser.state) == ("failed", "failed"), 30)
+            assert isinstance(view.failure, TopicRecreated)
+            for use in (lambda: view["a"], lambda: len(view), view.snapshot, view.barrier, watch.take, browser.take):
+                with pytest.raises(ReaderFailed, match="was deleted while it was being read") as caught:
+                    use()
+                assert isinstance(caught.value.__cause__, TopicRecreated)
+                assert caught.value.__cause__.topic == queue.topic
+
+    @pytest.mark.parametrize("partitions", [1, 3])
+    def test_g5_readers_of_a_topic_that_was_created_anew_start_over(
+        self, queue: LastValueQueue[str], partitions: int
+    ) -> None:
+        put(queue, both="old", gone="old", also="old")
+        with (
+            queue.view(metadata_interval=0.2) as view,
+            view.watch() as watch,
+            queue.browser(metadata_interval=0.2) as browser,
+            queue.browser(dump=False, metadata_interval=0.2) as updates,
+        ):
+            browser.drain()
+            assert updates.drain() == [EndOfDump({0: 3})]
+            before = view.snapshot().topic_id
+            queue.log.delete_topic(queue.topic)
+            queue.log.create_topic(queue.topic, partitions=partitions, config=COMPACTED)
+            put(queue, both="new", more="new")
+            eventually(lambda: has(view, {"both": "new", "more": "new"}), 30)
+            assert view.state == "caught-up"
+            assert view.snapshot().topic_id != before
+            new = {("both", "new"), ("more", "new")}
+            gone = {Deleted("gone"), Deleted("also")}
+            for reader in (watch, browser, updates):
+                seen: set[object] = set()
+                expected: set[object] = new if reader is updates else {*new, *gone}
+
+                def all_told(reader: object = reader, seen: set[object] = seen, expected: object = expected) -> bool:
+                    for event in reader.drain():  # type: ignore[attr-defined]
+                        seen.add((event.key, event.value) if isinstance(event, Entry) else event)
+                    return seen == expected
+
+                eventually(all_told, 30)
+            put(queue, both="newer")
+            view.barrier()
+            assert view["both"] == "newer"
+
+    def test_g5_a_topic_that_is_away_for_a_moment_is_not_lost_for_its_readers(self, queue: LastValueQueue[str]) -> None:
+        put(queue, a="old", b="old")
+        with queue.view(metadata_interval=0.1) as view:
+            queue.log.delete_topic(queue.topic)
+            eventually(lambda: view.state == "disconnected")  # it has noticed
+            queue.log.create_topic(queue.topic, partitions=1, config=COMPACTED)
+            put(queue, a="new")
+            eventually(lambda: has(view, {"a": "new"}), 30)
+            eventually(lambda: view.state == "caught-up")
+
+
+def has(view: View[str], values: dict[str, str]) -> bool:
+    """Whether a view holds just these."""
+    return dict(view) == values
+
+
+def test_g5_a_view_that_is_behind_says_how_far(declare: Declare, kafka_log: KafkaLog) -> None:
+    queue = declare(3)
+    with ticking(queue, lambda number: f"k{number}", limit=20_000) as ticker:
+        ticker.await_count(20_000)
+    view = queue.view().start()
+    seen = []
+    while view.state == "catching-up":
+        done, total = view.progress
+        assert 0 <= done <= total == 20_000
+        seen.append((done, view.lag))
+    assert view.state == "caught-up"
+    assert seen == sorted(seen, key=lambda pair: (pair[0], -pair[1]))
+    assert view.progress == (20_000, 20_000)
+    assert view.lag == 0
+    assert len(view) == 20_000
+    view.close()

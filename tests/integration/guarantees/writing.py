@@ -1,0 +1,109 @@
+"""Writing to a queue: some values, a transaction, or numbers without end."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
+
+from lvq_kafka import LastValueQueue, Producer
+from lvq_kafka.ports import Receipt
+from tests.contract.harness import settled
+from tests.waiting import eventually
+
+__all__ = ["Ticker", "put", "ticking", "transaction"]
+
+
+def put(queue: LastValueQueue[str], **values: str | None) -> None:
+    """Store values by key, None for a delete; all are acknowledged."""
+    with queue.producer() as producer:
+        for key, value in values.items():
+            producer.delete(key) if value is None else producer.put(key, value)
+
+
+class _Abort(Exception):
+    """Ends a transaction that is to be aborted."""
+
+
+@contextmanager
+def transaction(queue: LastValueQueue[str], *, abort: bool = False) -> Iterator[Producer[str]]:
+    """A transaction whose marker is in the log when the block has ended."""
+    transactional_id = f"{queue.name}-{uuid.uuid4().hex}"
+    with queue.producer(transactional_id=transactional_id) as producer, suppress(_Abort), producer.transaction(30):
+        yield producer
+        if abort:
+            producer.flush(30)  # what has not been sent yet would leave no trace
+            raise _Abort
+    settled(queue.log, queue.topic)
+
+
+class Ticker:
+    """Puts rising numbers, from a thread of its own: message number n goes to the key ``key(n)``.
+
+    Each value is its message's number, so of two values of a key the greater one is the newer.
+    """
+
+    def __init__(self, queue: LastValueQueue[str], key: Callable[[int], str], limit: int | None) -> None:
+        self._queue = queue
+        self._key = key
+        self._limit = limit
+        self._stop = Event()
+        self._receipts: list[Receipt] = []
+        self._thread = Thread(target=self._tick, daemon=True)
+        self._thread.start()
+
+    def _tick(self) -> None:
+        with self._queue.producer() as producer:
+            while not self._stop.is_set() and len(self._receipts) != self._limit:
+                number = len(self._receipts)
+                self._receipts.append(producer.put(self._key(number), str(number)))
+                if number % 100 == 99:
+                    self._receipts[number - 90].result(60)  # a bounded lead, so that it lasts
+
+    @property
+    def count(self) -> int:
+        """How many messages it has sent so far."""
+        return len(self._receipts)
+
+    @property
+    def running(self) -> bool:
+        """Whether it still writes."""
+        return self._thread.is_alive()
+
+    def await_count(self, count: int) -> None:
+        """Wait until so many messages are acknowledged."""
+        eventually(lambda: len(self._receipts) >= count and all(r.done() for r in self._receipts[:count]), 60)
+
+    def acknowledged(self) -> dict[str, int]:
+        """The newest number of each key that the cluster has acknowledged by now."""
+        newest: dict[str, int] = {}
+        for number, receipt in enumerate(self._receipts[:]):
+            if receipt.done() and receipt.exception(0) is None:
+                newest[self._key(number)] = number
+        return newest
+
+    def stop(self) -> dict[str, int]:
+        """Stop, and return the last number of each key; all are acknowledged."""
+        self._stop.set()
+        self._thread.join(60)
+        assert not self.running, "the ticker has not come to an end"
+        last = self.acknowledged()
+        assert last == {self._key(number): number for number in range(len(self._receipts))}
+        return last
+
+
+@contextmanager
+def ticking(
+    queue: LastValueQueue[str],
+    key: Callable[[int], str] = lambda number: f"k{number % 20}",
+    *,
+    limit: int | None = None,
+) -> Iterator[Ticker]:
+    """A `Ticker` that runs within the block; of 20 keys unless told otherwise."""
+    ticker = Ticker(queue, key, limit)
+    try:
+        yield ticker
+    finally:
+        ticker._stop.set()
+        ticker._thread.join(60)
