@@ -30,7 +30,7 @@ demo: $(READY) java ## Run the tour on a real Kafka: declare, produce, board, br
 test: lint test-fast test-embedded test-docker ## Run everything; Docker tests when an engine can be reached
 
 test-fast: $(READY) ## Run what needs no broker (under a minute)
-	@$(BIN)/pytest tests/unit tests/property tests/scenarios -q
+	@$(BIN)/pytest tests/unit tests/property tests/scenarios -q -n 4
 
 test-embedded: $(READY) java ## Run the integration and Spark tests on the embedded broker
 	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/integration tests/spark -q

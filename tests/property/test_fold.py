@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lvq_kafka.core.fold import LatestValues
@@ -91,7 +91,6 @@ def test_the_fold_of_any_log_equals_a_naive_dict(data: st.DataObject, partition_
         assert table.positions == {0: partition_logs[0][-1].offset + 1}
 
 
-@settings(max_examples=300)
 @given(data=st.data(), partition_logs=logs(partitions=3))
 def test_keys_in_several_partitions_have_one_current_value_whatever_the_order_of_reading(
     data: st.DataObject, partition_logs: list[list[Record]]
