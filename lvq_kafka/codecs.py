@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, cast, get_args
 
 from lvq_kafka.core.records import Position
-from lvq_kafka.errors import DecodeError, EncodeError
+from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
-__all__ = ["BYTES", "JSON", "TEXT", "Codec", "Undecodable", "V", "serializers"]
+__all__ = ["BYTES", "JSON", "TEXT", "Codec", "Undecodable", "V", "check_undecodable", "serializers"]
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -111,6 +111,16 @@ def serializers(
     from lvq_kafka.kafka.serializers import SerializerCodec
 
     return SerializerCodec(serializer, deserializer)
+
+
+def check_undecodable(policy: object) -> None:
+    """Raise ConfigError unless it is an `Undecodable`."""
+    if policy not in get_args(Undecodable):
+        raise ConfigError(
+            f"undecodable={policy!r} is no policy.",
+            options=["undecodable"],
+            hint=f"It is one of {', '.join(get_args(Undecodable))}.",
+        )
 
 
 def _kind(value: object) -> str:

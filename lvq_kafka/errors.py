@@ -38,13 +38,15 @@
 
 A leaf also inherits the builtin a caller would expect, so ``except TimeoutError`` and ``except LookupError`` work.
 Attributes carry the facts; the message says what happened and what to do about it. No message holds a secret.
+All of them survive `pickle` and `copy`, attributes and causes of this tree included, so that they can be carried
+between processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lvq_kafka.core.progress import Shortfall
@@ -96,6 +98,20 @@ class LVQError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(f"{message} {hint}".rstrip())
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What exceptions do by default is to call the class with `args`, and ours want keywords.
+        cause = {"__cause__": self.__cause__} if isinstance(self.__cause__, LVQError) else {}
+        return _rebuilt, (type(self), self.args), {**self.__dict__, **cause}
+
+
+def _rebuilt(kind: type[LVQError], args: tuple[object, ...]) -> LVQError:
+    shape: Any = kind
+    while shape.__module__ != "builtins":  # only the builtin that it is laid out as can make one without __init__
+        shape = shape.__base__
+    error: LVQError = shape.__new__(kind)
+    error.args = args
+    return error
 
 
 class ConfigError(LVQError, ValueError):
@@ -261,6 +277,11 @@ class ReaderFailed(LVQError, RuntimeError):
 
     The error is the ``__cause__``.
     """
+
+    @property
+    def reason(self) -> BaseException:
+        """What it has failed of."""
+        return self.__cause__ or self
 
 
 class EmbeddedBrokerError(LVQError, RuntimeError):

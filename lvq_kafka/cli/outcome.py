@@ -12,6 +12,7 @@ from lvq_kafka.errors import (
     CodecError,
     ConfigError,
     DataLoss,
+    DeliveryFailed,
     EmbeddedBrokerError,
     KeyMismatch,
     MessageTooLarge,
@@ -79,14 +80,14 @@ class Complaint(Exception):
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code for an error; a reader that failed ends as what made it fail."""
+    """The exit code for an error; a reader or a delivery that failed ends as what made it fail."""
     if isinstance(error, Complaint):
         return error.code
+    if isinstance(error, ReaderFailed | DeliveryFailed) and error.__cause__ is not None:
+        return exit_code(error.__cause__)
     for kind, code in _BY_ERROR:
         if isinstance(error, kind):
             return code
-    if isinstance(error, ReaderFailed) and error.__cause__ is not None:
-        return exit_code(error.__cause__)
     return FAULT
 
 
@@ -99,6 +100,8 @@ def complain_of_unread(number: int, form: str) -> None:
 
 def describe(error: BaseException) -> str:
     """An error in one line."""
+    if isinstance(error, ReaderFailed) and error.__cause__ is not None:
+        return describe(error.__cause__)
     if isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     elif exit_code(error) == FAULT:

@@ -74,7 +74,11 @@ def retrieve(
         if code == 0:
             return
         if any("No space left on device" in line for line in output):
-            raise DiskFull(f"No room is left in {work.parent} for the broker's jars.", path=work.parent)
+            raise DiskFull(
+                f"No room is left in {work.parent} for the broker's jars.",
+                path=work.parent,
+                hint="Make room, or name another directory in LVQ_CACHE_DIR.",
+            )
     tail = "\n".join(output[-15:])
     if any("PKIX path building failed" in line for line in output):
         hint = "Java does not trust the server's certificate: name your machine's authorities (PEM) in SSL_CERT_FILE."

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, TopicPartition
@@ -16,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
-from lvq_kafka.errors import TopicNotFound, TransportError
+from lvq_kafka.errors import ConfigError, TopicNotFound, TransportError
 from lvq_kafka.kafka.errors import TRANSIENT
 from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.ports import TopicDescription
@@ -67,11 +69,12 @@ class KafkaAdmin:
         deadline = time.monotonic() + timeout
         new = NewTopic(topic, partitions, -1 if replication_factor is None else replication_factor, config=dict(config))
         try:
-            self._ask(
-                lambda client, left: client.create_topics([new], request_timeout=left).values(),
-                f"create topic {topic!r}",
-                deadline,
-            )
+            with _culprits_among(config):
+                self._ask(
+                    lambda client, left: client.create_topics([new], request_timeout=left).values(),
+                    f"create topic {topic!r}",
+                    deadline,
+                )
         except TransportError as error:
             if error.code != "TOPIC_ALREADY_EXISTS":
                 raise
@@ -82,12 +85,13 @@ class KafkaAdmin:
     def alter_topic_config(self, topic: str, config: Mapping[str, str], timeout: float) -> None:
         """See `lvq_kafka.ports.Log.alter_topic_config`."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=_settings(config))
-        self._ask(
-            lambda client, left: client.incremental_alter_configs([resource], request_timeout=left).values(),
-            f"change the settings of topic {topic!r}",
-            time.monotonic() + timeout,
-            topic=topic,
-        )
+        with _culprits_among(config):
+            self._ask(
+                lambda client, left: client.incremental_alter_configs([resource], request_timeout=left).values(),
+                f"change the settings of topic {topic!r}",
+                time.monotonic() + timeout,
+                topic=topic,
+            )
 
     def add_partitions(self, topic: str, total: int, timeout: float) -> None:
         """See `lvq_kafka.ports.Log.add_partitions`. Returns when the partitions can be used."""
@@ -180,6 +184,18 @@ class KafkaAdmin:
             passing=TRANSIENT | {KafkaError._NOENT},
         )
         return {partition.partition: answer.offset for partition, answer in zip(wanted, answers, strict=True)}
+
+
+@contextmanager
+def _culprits_among(config: Mapping[str, str]) -> Iterator[None]:
+    """Let the error about settings that the cluster refuses say which they are; the cluster only tells in words."""
+    try:
+        yield
+    except ConfigError as error:
+        error.options = tuple(
+            name for name in config if re.search(rf"(?<![\w.]){re.escape(name)}(?!\.?\w)", str(error))
+        )
+        raise
 
 
 def _settings(config: Mapping[str, str]) -> list[ConfigEntry]:

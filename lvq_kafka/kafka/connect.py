@@ -91,7 +91,10 @@ class Health:
         """The library's error for a client's error, with the reason that was reported here."""
         if self._refusal is not None and error.code() in UNREACHABLE:
             error = self._refusal
-        return translate(error, doing, topic=topic, servers=self._servers, detail=self._detail)
+        detail = self._detail
+        if self._outage is not None and not detail:  # all gone without an error: it reports every other way to lose one
+            detail = "The connection was opened, and closed by the other side without an answer"
+        return translate(error, doing, topic=topic, servers=self._servers, detail=detail)
 
 
 def open_consumer(
@@ -146,5 +149,5 @@ def _config_error(reason: str, properties: Mapping[str, Any]) -> ConfigError:
     return ConfigError(
         f"The Kafka client refuses its properties: {reason.rstrip('.')}.",
         options=culprits,
-        hint=f"Did you mean {near[0]}?" if near else "",
+        hint=f"Did you mean {near[0]}?" if near else "librdkafka's CONFIGURATION.md says what each of them takes.",
     )

@@ -119,6 +119,11 @@ class Deliveries:
                 self._flushing -= 1
         return 0 if self._stopping else len(self._client)
 
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self.due, self._stopping = False, True
+        self._lock, self._quiet = threading.Lock(), threading.Condition()
+
     def stop(self) -> None:
         """End the background thread and let go of the client. All appends are decided."""
         self._stopping = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from confluent_kafka import KafkaError, KafkaException
 
 from lvq_kafka.errors import (
@@ -66,14 +68,15 @@ TRANSIENT = frozenset(
 )
 """The cluster answers, and is busy with something that passes. The client often does not call these retriable."""
 
-UNAUTHORIZED = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
+_RESOURCES = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "consumer group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional id",
+}
+"""What the missing right is about."""
+
+UNAUTHORIZED = frozenset(_RESOURCES)
 """The broker knows the user and says no."""
 
 NO_TOPIC = frozenset(
@@ -118,12 +121,12 @@ def translate(
     connections; it often knows more than the call that failed.
     """
     code, name = error.code(), error.name()
-    reason = _sentence(error.str())
+    reason = _told(error.str())
     what = f"Cannot {doing}: {reason}"
     if code in REFUSED:
         return AuthenticationFailed(what, code=name, hint=_refusal_hint(code))
     if code in UNAUTHORIZED:
-        return Unauthorized(what, code=name, hint="Ask for an ACL that allows it, or use another user.")
+        return Unauthorized(what, code=name, hint=_forbidden_hint(code, reason))
     if code in NO_TOPIC and topic is not None:
         return TopicNotFound(
             f"Cannot {doing}: there is no such topic, or this user may not see it.",
@@ -132,7 +135,7 @@ def translate(
         )
     if code in UNREACHABLE:
         where = f" No answer from {servers}." if servers else ""
-        said = f" The client says: {_sentence(detail)}" if detail else f" {reason}"
+        said = f" The client says: {_told(detail)}" if detail else f" {reason}"
         return BrokerUnavailable(
             f"Cannot {doing}.{where}{said}",
             code=name,
@@ -155,6 +158,20 @@ def _refusal_hint(code: int) -> str:
     return "Check sasl.username, sasl.password and sasl.mechanism."
 
 
-def _sentence(text: str) -> str:
-    text = text.strip()
+def _forbidden_hint(code: int, reason: str) -> str:
+    if "idempotence PID" in reason:
+        # The one right that brokers ask for before the first message, and give to whoever may write to any topic.
+        return "This user may write to no topic at all: ask for an ACL that allows Write, or use another user."
+    return f"Ask for an ACL on the {_RESOURCES[code]} that allows it, or use another user."
+
+
+_NOISE = re.compile(r" \(after \d+ms in state \w+(?:, \d+ identical error\(s\) suppressed)?\)")
+_NO_KAFKA = re.compile(r"Receive failed: Invalid response size.*")
+
+
+def _told(text: str) -> str:
+    """What the client says, as a sentence, without what only its authors need."""
+    text = _NOISE.sub("", text)
+    # The answer of something else, a web server for one, is taken for the size of a Kafka answer.
+    text = _NO_KAFKA.sub("What answers there does not speak Kafka's protocol", text).strip()
     return text if text.endswith((".", "!", "?")) else f"{text}."

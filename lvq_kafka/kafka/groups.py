@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-from lvq_kafka.errors import Closed, TopicNotFound, TransportError
+from lvq_kafka.errors import BrokerUnavailable, Closed, TopicNotFound, TransportError
 from lvq_kafka.kafka.admin import KafkaAdmin
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_consumer
@@ -107,7 +107,14 @@ class KafkaGroups:
 
     def _ask_consumer(self, group: str, call: Callable[[Consumer, float], T], doing: str, deadline: float) -> T:
         """The answer to a call, which is made again while it fails in a way that passes and there is time."""
-        with self._lock:
+        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise BrokerUnavailable(
+                f"Cannot {doing}: others still wait for an answer to that.",
+                code="_TIMED_OUT",
+                retriable=True,
+                hint="Check that the group's coordinator can be reached.",
+            )
+        try:
             consumer, health = self._consumer_of(group)
             while True:
                 left = deadline - time.monotonic()
@@ -120,11 +127,14 @@ class KafkaGroups:
                     told = consumer.poll(0)  # the call only says that nothing came; what the client has seen comes here
                     error = (told.error() if told is not None else None) or error
                     if error.code() not in TRANSIENT | UNREACHABLE or health.refused or left <= _PAUSE:
+                        self._forget()  # it tells why it is refused only once; a new one says it again
                         raise health.explain(error, doing) from exception
                     time.sleep(_PAUSE)
                 else:
                     health.recovered()
                     return answer
+        finally:
+            self._lock.release()
 
     def _consumer_of(self, group: str) -> tuple[Consumer, Health]:
         if self._closed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.errors import Closed, LVQError, TransportError
@@ -44,6 +44,7 @@ class KafkaMember:
         self._topic = topic
         self._listener = listener
         self._owned: set[int] = set()
+        self._waiting: set[int] = set()  # the group's, and not owned yet: they could not be begun with
         self._failure: Exception | None = None
         self._health = Health(config.bootstrap_servers)
         owned: dict[str, Any] = {**READ_RULES, "group.id": group}
@@ -62,7 +63,9 @@ class KafkaMember:
 
     def poll(self, timeout: float) -> Fetch:
         """See `lvq_kafka.ports.GroupMember.poll`."""
-        self._open()
+        consumer = self._open()
+        if self._waiting:
+            self._begin_at_last(consumer)
         try:
             fetch = self._pump.poll(timeout)
         except LVQError:
@@ -138,6 +141,28 @@ class KafkaMember:
     def _assign(self, consumer: Consumer, partitions: list[int]) -> None:
         if not partitions:  # the new protocol says so, too, that nothing came
             return
+        try:
+            starts = self._starts(partitions)
+        except Exception:
+            # The client assigns them anyway, and by itself it would read from the commits.
+            self._waiting.update(partitions)
+            consumer.incremental_assign([TopicPartition(self._topic, p, OFFSET_END) for p in partitions])
+            raise
+        self._begin(consumer, starts)
+
+    def _begin_at_last(self, consumer: Consumer) -> None:
+        starts = self._starts(sorted(self._waiting))
+        consumer.incremental_unassign(self._topic_partitions(self._waiting))
+        self._waiting.clear()
+        self._begin(consumer, starts)
+
+    def _begin(self, consumer: Consumer, starts: Mapping[int, int]) -> None:
+        consumer.incremental_assign([TopicPartition(self._topic, p, start) for p, start in starts.items()])
+        self._owned.update(starts)
+        self._pump.mend(starts)
+
+    def _starts(self, partitions: list[int]) -> Mapping[int, int]:
+        """Where the listener wants to start, by the group's commits."""
         found = patiently(
             lambda: self._asking(
                 f"read the commits of group {self._group!r}",
@@ -149,12 +174,10 @@ class KafkaMember:
             if partition.error is not None:
                 raise self._explain(partition.error, f"read the commits of group {self._group!r}")
         commits = {partition.partition: commit_of(partition) for partition in found if partition.offset >= 0}
-        starts = self._listener.assigned(partitions, commits)
-        consumer.incremental_assign([TopicPartition(self._topic, p, start) for p, start in starts.items()])
-        self._owned.update(starts)
-        self._pump.mend(starts)
+        return self._listener.assigned(partitions, commits)
 
     def _revoke(self, partitions: Collection[int]) -> None:
+        self._waiting.difference_update(partitions)
         going = sorted(self._owned.intersection(partitions))
         try:
             if going:
@@ -163,6 +186,7 @@ class KafkaMember:
             self._owned.difference_update(going)
 
     def _lose(self, partitions: Collection[int]) -> None:
+        self._waiting.difference_update(partitions)
         gone = sorted(self._owned.intersection(partitions))
         self._owned.difference_update(gone)
         if gone:

@@ -14,8 +14,12 @@ from lvq_kafka.kafka.errors import kafka_error
 
 __all__ = ["FETCH_DEFAULTS", "READ_RULES", "KafkaReader", "MessagePump", "to_fetch"]
 
-DRAIN = 1000
-"""Messages taken from the client at once."""
+DRAIN = 500
+"""Messages taken from the client at once: fewer than the 700 new objects after which Python's cyclic collector runs.
+
+They are gone before the next come, so that it does not run at all while a topic is read (measured: a fifth of the time
+with 1000). Neither smaller nor larger numbers cost less otherwise.
+"""
 
 FETCH_DEFAULTS: Mapping[str, PropertyValue] = {
     "fetch.queue.backoff.ms": 1,  # by default a full queue pauses a partition for a second
@@ -56,7 +60,8 @@ def to_fetch(messages: Sequence[Message], sole: int | None = None) -> tuple[Fetc
     positions: dict[int, int]
     if sole is None:
         partitions: list[int] = list(map(Message.partition, messages))  # type: ignore[arg-type]
-        positions = {partition: last + 1 for partition, last in dict(zip(partitions, offsets, strict=True)).items()}
+        backwards = partitions[::-1]
+        positions = {partition: offsets[-1 - backwards.index(partition)] + 1 for partition in set(partitions)}
     else:
         partitions = [sole] * len(offsets)
         positions = {sole: offsets[-1] + 1} if offsets else {}

@@ -27,7 +27,7 @@ class KafkaReceipt:
     __slots__ = ("_outcome",)
 
     _deliveries: ClassVar[Deliveries]
-    _outcome: tuple[str, int, int] | TransportError
+    _outcome: tuple[str, int, int | None] | TransportError
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         """Take the delivery report; the client calls this."""
@@ -42,7 +42,7 @@ class KafkaReceipt:
         """See `Receipt.result`."""
         outcome = self._await(timeout)
         if isinstance(outcome, tuple):
-            return Position(*outcome)
+            return _position(outcome)
         raise outcome
 
     def exception(self, timeout: float | None = None) -> Exception | None:
@@ -63,7 +63,7 @@ class KafkaReceipt:
         """The report will never come."""
         self._outcome = error
 
-    def _await(self, timeout: float | None) -> tuple[str, int, int] | TransportError:
+    def _await(self, timeout: float | None) -> tuple[str, int, int | None] | TransportError:
         if not self.done():
             self._deliveries.wait_for(self, timeout)
         if not isinstance(self._outcome, tuple):
@@ -73,4 +73,9 @@ class KafkaReceipt:
     def __repr__(self) -> str:
         if not self.done():
             return "<Receipt undecided>"
-        return f"<Receipt {Position(*self._outcome) if isinstance(self._outcome, tuple) else repr(self._outcome)}>"
+        return f"<Receipt {_position(self._outcome) if isinstance(self._outcome, tuple) else repr(self._outcome)}>"
+
+
+def _position(outcome: tuple[str, int, int | None]) -> Position:
+    topic, partition, offset = outcome
+    return Position(topic, partition, -1 if offset is None else offset)  # None: a retry the broker had already stored

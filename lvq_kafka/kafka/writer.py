@@ -11,7 +11,16 @@ from typing import NoReturn
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from lvq_kafka.core.keys import key_text
-from lvq_kafka.errors import Closed, DeliveryFailed, LVQError, MessageTooLarge, StateError, TransportError
+from lvq_kafka.errors import (
+    AuthenticationFailed,
+    Closed,
+    DeliveryFailed,
+    LVQError,
+    MessageTooLarge,
+    StateError,
+    TransportError,
+)
+from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_producer
 from lvq_kafka.kafka.deliveries import Deliveries
@@ -43,6 +52,8 @@ _DEFAULTS_OUTSIDE_TRANSACTIONS = {**DEFAULTS, "delivery.timeout.ms": 120_000}
 _MESSAGE_LIMIT = 1_000_000  # librdkafka's default for message.max.bytes
 _FULL_POLL = 0.01  # seconds between attempts while the local buffer is full
 _TRANSACTION_TIMEOUT = 60.0
+_OPEN_TIMEOUT = 30.0
+_SLICE = 0.5  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
 _CLOSE_TIMEOUT = 5.0  # for what comes after the flush
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
@@ -86,10 +97,16 @@ class KafkaWriter:
         self._withdrawn = "it was withdrawn"
         if transactional_id is not None:
             try:
-                self._transact(f"open the transactional id {transactional_id!r}", self._client.init_transactions)
+                self._open_transactions(transactional_id)
             except LVQError:
                 self.close(0)
                 raise
+        tell_of_forks(self)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self._closed, self._closing, self._produce = True, threading.Lock(), _refuse_in_child
+        self._deliveries.left_behind()
 
     def append(self, topic: str, key: bytes, value: bytes | None, headers: Headers | None = None) -> KafkaReceipt:
         """See `LogWriter.append`."""
@@ -202,7 +219,7 @@ class KafkaWriter:
         """The client does not take a record."""
         error = kafka_error(exception)
         if error is None:
-            if self._closed:
+            if self._closed and not isinstance(exception, StateError):
                 raise Closed("This writer is closed.") from None
             raise exception
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
@@ -229,7 +246,7 @@ class KafkaWriter:
             )
         reason = self._deliveries.fatal or error
         if reason.code() == KafkaError._MSG_TIMED_OUT:  # the health of our connections may know why
-            reason = KafkaError(KafkaError._TIMED_OUT, "no acknowledgement within delivery.timeout.ms")
+            reason = KafkaError(KafkaError._TIMED_OUT, "No acknowledgement within delivery.timeout.ms")
         cause = self._explain(reason, doing, topic)
         if isinstance(cause, MessageTooLarge):
             return MessageTooLarge(
@@ -267,6 +284,18 @@ class KafkaWriter:
         if self._transactional_id is None:
             raise StateError("This writer has no transactional id.", hint="Open it with transactional_id=...")
 
+    def _open_transactions(self, transactional_id: str) -> None:
+        doing, deadline = f"open the transactional id {transactional_id!r}", time.monotonic() + _OPEN_TIMEOUT
+        while True:
+            try:
+                self._transact(doing, self._client.init_transactions, _SLICE)
+            except TransportError as error:
+                passing = error.retriable or isinstance(error, AuthenticationFailed)  # another broker may let us in
+                if not passing or self._health.refused or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+
     def _transact(self, doing: str, call: Callable[[float], object], timeout: float | None = None) -> None:
         """Make a transactional call, again for as long as the client says that it may be repeated."""
         deadline = time.monotonic() + (_TRANSACTION_TIMEOUT if timeout is None else timeout)
@@ -287,3 +316,7 @@ class KafkaWriter:
 
 def _refuse(*_: object) -> NoReturn:
     raise Closed("This writer is closed.")
+
+
+def _refuse_in_child(*_: object) -> NoReturn:
+    raise left_behind("This writer")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lvq_kafka.core.keys import home_partition
+from lvq_kafka.retrying import patiently
 
 if TYPE_CHECKING:
     from lvq_kafka.kafka import KafkaLog
@@ -55,12 +57,13 @@ def force_compaction(log: KafkaLog | str, topic: str, *, drop_tombstones: bool =
     log.alter_broker_config(_CLEANER, timeout=timeout)
     log.alter_topic_config(topic, FORCED_COMPACTION, timeout=timeout)
     ends = log.end_offsets(topic, timeout=timeout)
+    look = partial(_left_over, log, topic, ends, drop_tombstones)
     while True:
         _roll(log, topic, len(ends), timeout)
         # A delete goes in two rounds: the first takes away what it deletes, the second the delete itself. Where
         # deletes shall stay there must be one round only.
         round_end = min(deadline, time.monotonic() + _ROUND) if drop_tombstones else deadline
-        while (left := _left_over(log, topic, ends, drop_tombstones)) and time.monotonic() < round_end:
+        while (left := patiently(look, timeout)) and time.monotonic() < round_end:
             time.sleep(0.02)
         if not left:
             return None

@@ -9,7 +9,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.keys import home_partition, key_text
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.errors import BrokerUnavailable, ConfigError, DeliveryFailed, MessageTooLarge, TopicNotFound
 from lvq_kafka.testing.memory_group import Group
@@ -107,7 +107,7 @@ class Cluster:
             return self.topics[name]
         except KeyError:
             raise TopicNotFound(
-                f"The topic {name!r} does not exist.", topic=name, hint="Create it with create_topic first."
+                f"The topic {name!r} does not exist.", topic=name, hint="Declare the queue first, or create the topic."
             ) from None
 
     def partition(self, topic: str, partition: int) -> Partition:
@@ -140,14 +140,15 @@ class Cluster:
             DeliveryFailed: the topic does not exist or does not take the record.
             MessageTooLarge: the topic does not take so much.
         """
-        found = self.topics.get(topic)
-        if found is None:
-            raise refused(key, "UNKNOWN_TOPIC_OR_PART", f"The topic {topic!r} does not exist.")
+        try:
+            found = self.topic(topic)
+        except TopicNotFound as error:
+            raise refused(key, "UNKNOWN_TOPIC_OR_PART", str(error).removesuffix(error.hint), error.hint) from error
         if key is None and "compact" in found.config.get("cleanup.policy", ""):
             raise refused(key, "INVALID_RECORD", f"The compacted topic {topic!r} takes no record without a key.")
         if record_size(key, value, headers) > int(self.setting(found, "max.message.bytes")):
             raise MessageTooLarge(
-                f"The message is larger than {topic!r} takes.",
+                f"The message for key {key_text(key or b'')!r} is larger than {topic!r} takes.",
                 code="MSG_SIZE_TOO_LARGE",
                 hint=f"Raise max.message.bytes of {topic!r}, or store the value elsewhere.",
             )
@@ -202,9 +203,9 @@ def unavailable() -> BrokerUnavailable:
     )
 
 
-def refused(key: bytes | None, code: str, message: str) -> DeliveryFailed:
+def refused(key: bytes | None, code: str, message: str, hint: str = "") -> DeliveryFailed:
     """The error of a record that was not stored."""
-    return DeliveryFailed(message, key=key, code=code)
+    return DeliveryFailed(message.rstrip(), key=key, code=code, hint=hint)
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:

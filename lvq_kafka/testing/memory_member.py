@@ -28,7 +28,6 @@ class MemoryMember:
         self._listener = listener
         self._reader = MemoryReader(cluster, topic, {})
         self._held: set[int] = set()  # what the listener knows that it holds
-        self._lost: list[int] = []  # what is gone, and the listener has not been told yet
         self._closed = False
         with cluster.changed:
             self.group = cluster.group(group)
@@ -71,8 +70,6 @@ class MemoryMember:
     def expel(self) -> None:
         """Take the member's partitions away, holding the lock; see `MemoryLog.expel`."""
         if not self._closed and not self.seat.expelled:
-            self._lost = sorted(self._held)
-            self._held.clear()
             self.seat.expelled = True
             self.group.leave(self.seat, self._partition_count())
             self._cluster.changed.notify_all()
@@ -144,14 +141,20 @@ class MemoryMember:
             self.seat.owned.update(coming)
             commits = self.group.committed(self._topic)
         if coming:
-            starts = self._listener.assigned(coming, {p: commits[p] for p in coming if p in commits})
+            try:
+                starts = self._listener.assigned(coming, {p: commits[p] for p in coming if p in commits})
+            except BaseException:
+                with self._cluster.changed:
+                    self.seat.owned.difference_update(coming)  # the next poll takes them again
+                raise
             self._held.update(starts)
             self._reader.assign(starts)
 
     def _lose(self) -> None:
         """Learn that the group went on without this member, and join it anew."""
         with self._cluster.changed:
-            lost, self._lost = self._lost, []
+            lost = sorted(self._held)
+            self._held.clear()
             self._reader.unassign(lost)
             self._join()
         if lost:

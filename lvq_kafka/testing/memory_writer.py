@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import cast
 
+from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.errors import Closed, DeliveryFailed, MessageTooLarge, StateError, TransportError
 from lvq_kafka.ports import Commit, GroupMember, Receipt
@@ -92,8 +93,9 @@ class MemoryWriter:
         append = _Append(topic, key, value, tuple(headers or ()), _Receipt())
         if record_size(append.key, append.value, append.headers) > CLIENT_LIMIT:
             raise MessageTooLarge(
-                f"A message for {topic!r} is larger than the {CLIENT_LIMIT} bytes that the client accepts.",
+                f"The message for key {key_text(key)!r} is larger than the {CLIENT_LIMIT} bytes that the client takes.",
                 code="MSG_SIZE_TOO_LARGE",
+                hint="Send less, or store the value elsewhere.",
             )
         with self._cluster.changed:
             self._require_open()

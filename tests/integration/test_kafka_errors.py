@@ -2,93 +2,28 @@
 
 from __future__ import annotations
 
-import socketserver
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 import pytest
-import trustme
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
-from lvq_kafka.embedded import EmbeddedBroker, Listener
 from lvq_kafka.errors import AuthenticationFailed, BrokerUnavailable, TransportError, Unauthorized
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.ports import TopicDescription
+from tests.integration.secure import PASSWORD, SecureBroker, secure_broker, web_server
 from tests.waiting import eventually
 
 COMPACT = {"cleanup.policy": "compact"}
 NOWHERE = "127.0.0.1:1"
 
 
-@dataclass(frozen=True)
-class SecureBroker:
-    """A broker with a plain listener for its super user, and TLS with passwords for others."""
-
-    plain: str
-    secure: str
-    ca: str
-    wrong_ca: str
-
-    def config(self, user: str = "alice", password: str = "tiger", **properties: str) -> ClientConfig:
-        return ClientConfig(
-            self.secure,
-            {
-                "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "PLAIN",
-                "sasl.username": user,
-                "sasl.password": password,
-                "ssl.ca.location": self.ca,
-            }
-            | {name.replace("_", "."): value for name, value in properties.items()},
-        )
-
-
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
-    folder = tmp_path_factory.mktemp("tls")
-    authority = trustme.CA()
-    issued = authority.issue_cert("127.0.0.1")
-    key = load_pem_private_key(issued.private_key_pem.bytes(), None)
-    pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    chain = "".join(part.bytes().decode() for part in issued.cert_chain_pems)
-    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    trustme.CA().cert_pem.write_to_path(str(folder / "wrong.pem"))
-    listener = Listener.sasl({"alice": "tiger", "mallory": "tiger", "carol": "tiger"}, certificate=chain, key=pkcs8)
-    with EmbeddedBroker(listeners={"SECURE": listener}, acls=True) as broker:
-        allow(broker.bootstrap_servers, "alice", ResourceType.TOPIC, "alice-", ResourcePatternType.PREFIXED)
-        yield SecureBroker(
-            broker.bootstrap_servers, broker.address("SECURE"), str(folder / "ca.pem"), str(folder / "wrong.pem")
-        )
-
-
-def allow(
-    servers: str,
-    user: str,
-    kind: ResourceType,
-    name: str,
-    pattern: ResourcePatternType,
-    operation: AclOperation = AclOperation.ALL,
-) -> None:
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    binding = AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
-    for future in admin.create_acls([binding]).values():
-        future.result(10)
+    with secure_broker(tmp_path_factory.mktemp("tls"), ["alice", "mallory", "carol"]) as broker:
+        broker.allow("alice", ResourceType.TOPIC, "alice-", AclOperation.ALL, pattern=ResourcePatternType.PREFIXED)
+        yield broker
 
 
 def described(log: KafkaLog, topic: str) -> TopicDescription | None:
@@ -140,29 +75,6 @@ class TestNobodyThere:
             log.close()
 
 
-def web_server() -> _WebServer:
-    return _WebServer()
-
-
-class _WebServer:
-    """Answers everything as a web server would."""
-
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            if self.request.recv(1000):
-                self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-    def __enter__(self) -> str:
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), self.Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return f"127.0.0.1:{self._server.server_address[1]}"
-
-    def __exit__(self, *exception: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
 class TestRefused:
     def refused(self, config: ClientConfig) -> AuthenticationFailed:
         log = KafkaLog(config)
@@ -171,12 +83,12 @@ class TestRefused:
             log.describe_topic("alice-prices", timeout=30)
         assert time.monotonic() - started < 10  # it does not wait for what cannot come
         assert not caught.value.retriable
-        assert "tiger" not in str(caught.value)
+        assert PASSWORD not in str(caught.value)
         log.close()
         return caught.value
 
     def test_a_wrong_password(self, secure: SecureBroker) -> None:
-        error = self.refused(secure.config(password="lion-tiger"))
+        error = self.refused(secure.config(password=f"not {PASSWORD}"))
         assert error.code == "_AUTHENTICATION"
         assert "sasl.password" in error.hint
 
@@ -200,7 +112,7 @@ class TestRefused:
         assert self.refused(config).code == "_SSL"
 
     def test_a_reader_learns_of_it(self, secure: SecureBroker) -> None:
-        log = KafkaLog(secure.config(password="lion-tiger"))
+        log = KafkaLog(secure.config(password=f"not {PASSWORD}"))
         reader = log.reader("alice-prices", {0: 0})
         with pytest.raises(AuthenticationFailed):
             eventually(lambda: reader.poll(0.1).positions)
@@ -266,7 +178,7 @@ class TestForbidden:
     def test_settings_records_and_groups_may_be_forbidden_where_the_topic_may_be_seen(
         self, secure: SecureBroker, topic: str
     ) -> None:
-        allow(secure.plain, "carol", ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, AclOperation.DESCRIBE)
+        secure.allow("carol", ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
         log = KafkaLog(secure.config(user="carol"))
         assert eventually(lambda: described(log, topic)).partitions == 1
         with pytest.raises(Unauthorized, match=f"settings of topic '{topic}'"):

@@ -76,6 +76,47 @@ def test_an_unreachable_cluster_is_named_with_its_servers_and_what_the_client_sa
     assert "security.protocol" in error.hint
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("a:1/1: Connection refused (after 0ms in state CONNECT)", "a:1/1: Connection refused."),
+        (
+            "a:1/1: Connection refused (after 0ms in state CONNECT, 3 identical error(s) suppressed)",
+            "a:1/1: Connection refused.",
+        ),
+        ("a:1/1: connecting to a PLAINTEXT broker listener?", "a:1/1: connecting to a PLAINTEXT broker listener?"),
+        (
+            "a:1/1: Receive failed: Invalid response size 1213486160 (0..100000000): increase receive.message.max.bytes"
+            " (after 0ms in state APIVERSION_QUERY)",
+            "a:1/1: What answers there does not speak Kafka's protocol.",
+        ),
+    ],
+)
+def test_what_the_client_saw_is_told_without_what_only_its_authors_need(said: str, told: str) -> None:
+    error = translate(KafkaError(KafkaError._TIMED_OUT), "do it", servers="a:1", detail=said)
+    assert f"No answer from a:1. The client says: {told} Check" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "resource"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "topic"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "consumer group"),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, "cluster"),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional id"),
+    ],
+)
+def test_a_missing_right_is_said_to_be_on_what_it_is_on(code: int, resource: str) -> None:
+    assert f"ACL on the {resource} " in translate(KafkaError(code), "do it").hint
+
+
+def test_who_may_write_nowhere_is_told_so_and_not_of_the_cluster() -> None:
+    reason = "Failed to acquire idempotence PID from broker a:1/1: Broker: Cluster authorization failed"
+    error = translate(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, reason), "store it")
+    assert isinstance(error, Unauthorized)
+    assert "allows Write" in error.hint
+
+
 def test_a_missing_topic_is_named() -> None:
     error = translate(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "describe topic 'prices'", topic="prices")
     assert isinstance(error, TopicNotFound)
@@ -126,6 +167,13 @@ class TestHealth:
         assert news is not None
         assert news.code() == KafkaError._ALL_BROKERS_DOWN
         assert health.take_news() is None
+
+    def test_an_outage_without_a_reason_is_a_connection_that_the_other_side_closes(self) -> None:
+        health = Health("a:1")
+        health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        assert "closed by the other side" in str(health.explain(KafkaError(KafkaError._TIMED_OUT), "do it"))
+        health.report(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
+        assert "closed by" not in str(health.explain(KafkaError(KafkaError._TIMED_OUT), "do it"))
 
     def test_a_topic_that_is_gone_is_news(self) -> None:
         health = Health("a:1")

@@ -1,0 +1,661 @@
+"""What a user sees on a real broker who asks for the impossible, in Python and in the shell.
+
+Each case ends soon, with an error of the right kind that names the culprit and the remedy and no secret; and what was
+acknowledged is still there afterwards. ``tests/unit/test_bad_input.py`` has what takes no broker.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from lvq_kafka import JSON, LastValueQueue, Position, Producer, TopicSpec, queues
+from lvq_kafka.core.definition import REGISTRY_TOPIC
+from lvq_kafka.embedded import EmbeddedBroker
+from lvq_kafka.errors import (
+    AuthenticationFailed,
+    BrokerUnavailable,
+    ConfigError,
+    DecodeError,
+    DeliveryFailed,
+    DiskFull,
+    KeyMismatch,
+    LVQError,
+    MessageTooLarge,
+    QueueMismatch,
+    QueueNotDeclared,
+    TopicMismatch,
+    TopicNotFound,
+    TransportError,
+    Unauthorized,
+)
+from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.testing.brokers import ProvidedBroker
+from tests.integration.secure import PASSWORD, SecureBroker, secure_broker, web_server
+from tests.waiting import eventually
+
+NOWHERE = "127.0.0.1:1"
+AT_ONCE = 8.0  # seconds, less than any default timeout: nothing is waited for that cannot come
+IN_TIME = 15.0  # seconds: the default timeouts, and some air
+TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+READ, WRITE, DESCRIBE, ALL = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ALL
+
+# What each user may; everybody has the right password.
+USERS: Mapping[str, list[tuple[ResourceType, str, AclOperation]]] = {
+    "alice": [(TOPIC, "*", ALL), (GROUP, "*", ALL)],
+    "nobody": [],
+    "describer": [(TOPIC, "prices", DESCRIBE), (TOPIC, REGISTRY_TOPIC, READ)],
+    "reader": [(TOPIC, "prices", READ), (TOPIC, REGISTRY_TOPIC, READ)],
+    "elsewhere": [(TOPIC, "prices", READ), (TOPIC, REGISTRY_TOPIC, READ), (TOPIC, "another", WRITE)],
+    "onlooker": [(TOPIC, "prices", READ), (TOPIC, REGISTRY_TOPIC, READ), (GROUP, "*", DESCRIBE)],
+    "consumer": [(TOPIC, "prices", READ), (TOPIC, REGISTRY_TOPIC, READ), (GROUP, "*", ALL)],
+    "visitor": [(TOPIC, "fresh", DESCRIBE), (TOPIC, REGISTRY_TOPIC, READ)],
+    "promoted": [(TOPIC, "prices", READ), (TOPIC, REGISTRY_TOPIC, READ)],
+}
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    """A broker with the queue ``prices``, which holds IBM."""
+    with secure_broker(tmp_path_factory.mktemp("tls"), list(USERS)) as broker:
+        for user, rights in USERS.items():
+            for kind, name, operation in rights:
+                broker.allow(user, kind, name, operation)
+        with LastValueQueue.declare("prices", key_header="ticker", bootstrap_servers=broker.plain) as queue:
+            with queue.producer() as producer:
+                producer.put("IBM", b"118.50")
+            eventually(lambda: readable(broker, "consumer"))
+        yield broker
+
+
+def readable(broker: SecureBroker, user: str) -> bool:
+    """Whether the broker knows of the rights of the user yet."""
+    try:
+        with LastValueQueue.open("prices", config=broker.config(user)) as queue:
+            queue.log.committed("lvq.prices", "prices")
+    except Unauthorized:
+        return False
+    return True
+
+
+@pytest.fixture
+def plain(secure: SecureBroker) -> Iterator[str]:
+    """The address for the super user. Afterwards what was acknowledged is there, and a good call works."""
+    yield secure.plain
+    with LastValueQueue.open("prices", bootstrap_servers=secure.plain) as queue, queue.view() as view:
+        assert view["IBM"] == b"118.50"
+
+
+def queue_of(config: ClientConfig, name: str = "prices", **options: Any) -> LastValueQueue[Any]:
+    """The queue, unasked whether it is declared."""
+    return LastValueQueue(name, key_header="ticker", config=config, **options)
+
+
+def enter(reader: Any) -> None:
+    with reader:
+        raise AssertionError("it can be opened")
+
+
+def send(queue: LastValueQueue[Any]) -> None:
+    with queue.producer() as producer:
+        producer.put("IBM", b"never")
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    begin = time.monotonic()
+    yield
+    assert time.monotonic() - begin < seconds
+
+
+def error_of(call: Callable[[], object], seconds: float) -> LVQError:
+    """The error of a call that has to fail in time, with a remedy, and without a secret."""
+    with within(seconds), pytest.raises(LVQError) as caught:
+        call()
+    error = caught.value
+    assert error.hint
+    assert error.hint in str(error)
+    assert PASSWORD not in f"{error} {error!r} {error.__cause__}"
+    return error
+
+
+def lvq(*arguments: str, config: ClientConfig | str, folder: Path) -> tuple[int, str]:
+    """Run ``lvq``; its exit code and the one line it ended with. It shows no secret even where it shows everything."""
+    command = [sys.executable, "-m", "lvq_kafka", *arguments]
+    if isinstance(config, str):
+        command += ["-b", config]
+    else:
+        file = folder / "client.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in config.properties.items()))
+        command += ["--config", str(file)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LVQ_")}
+    with within(IN_TIME + 10), ThreadPoolExecutor() as pool:  # an interpreter has to start, too
+        ran, debugged = pool.map(
+            lambda more: subprocess.run(
+                [*command, *more], capture_output=True, text=True, env=environment, timeout=60, check=False
+            ),
+            ([], ["--debug"]),
+        )
+    assert PASSWORD not in ran.stdout + ran.stderr + debugged.stdout + debugged.stderr
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("lvq: ")
+    assert line in debugged.stderr
+    return ran.returncode, line
+
+
+# -- nobody there ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["no broker", "a web server"])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "no broker":
+        yield NOWHERE
+    else:
+        with web_server() as address:
+            yield address
+
+
+def test_where_no_broker_is_everything_says_so_in_time_and_names_the_address(address: str, tmp_path: Path) -> None:
+    config = ClientConfig(address, {"delivery.timeout.ms": 2000})
+    calls: list[Callable[[], object]] = [
+        lambda: LastValueQueue.declare("prices", key_header="ticker", config=config),
+        lambda: LastValueQueue.open("prices", config=config),
+        lambda: queues(config=config),
+        lambda: enter(queue_of(config).view()),
+        lambda: enter(queue_of(config).browser()),
+        lambda: send(queue_of(config)),
+    ]
+    with ThreadPoolExecutor(len(calls) + 1) as pool:  # each may take all of its timeout
+        shell = pool.submit(lvq, "queues", config=address, folder=tmp_path)
+        errors = list(pool.map(lambda call: error_of(call, IN_TIME), calls))
+        code, line = shell.result()
+    assert [type(error) for error in errors] == [BrokerUnavailable] * 5 + [DeliveryFailed]
+    reason = "Connection refused" if address == NOWHERE else "does not speak Kafka's protocol"
+    for error in errors:
+        assert isinstance(error, TransportError)
+        assert isinstance(error, ConnectionError)
+        assert error.retriable
+        assert f"No answer from {address}" in str(error)
+        assert reason in str(error)
+        assert "broker runs" in error.hint
+    assert isinstance(errors[-1], DeliveryFailed)
+    assert errors[-1].key == b"IBM"
+    assert code == 3
+    assert address in line
+    assert reason in line
+
+
+def test_when_the_broker_goes_every_new_reader_says_so_and_all_is_well_when_it_is_back(
+    private_broker: ProvidedBroker,
+) -> None:
+    address = private_broker.bootstrap_servers
+    queue = LastValueQueue.declare("prices", key_header="ticker", bootstrap_servers=address)
+    with queue.producer() as producer:
+        producer.put("IBM", b"118.50").result(20)
+    private_broker.kill()
+    calls = [queue.consumer, lambda: enter(queue.view()), lambda: enter(queue.browser()), lambda: queue.delete()]
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for error in pool.map(lambda call: error_of(call, IN_TIME), calls):
+            assert isinstance(error, BrokerUnavailable)
+            assert address in str(error)
+    private_broker.restart()
+    with queue.view() as view:
+        assert dict(view) == {"IBM": b"118.50"}
+    with queue.consumer() as consumer:
+        delivery = consumer.acquire(30)
+        assert delivery is not None
+        delivery.ack(wait=True, timeout=30)
+    queue.close()
+
+
+# -- refused --------------------------------------------------------------------------------------
+
+# What is wrong with the configuration, and: the code, what the error names, the remedy.
+REFUSALS: Mapping[str, tuple[Callable[[SecureBroker], ClientConfig], str, str, str]] = {
+    "a wrong password": (
+        lambda secure: secure.config(password=f"not {PASSWORD}"),
+        *("_AUTHENTICATION", "Invalid username or password", "sasl.password"),
+    ),
+    "a mechanism that is not offered": (
+        lambda secure: secure.config(sasl_mechanism="SCRAM-SHA-256"),
+        *("_AUTHENTICATION", "SCRAM-SHA-256", "sasl.mechanism"),
+    ),
+    "an unknown authority": (
+        lambda secure: secure.config(ssl_ca_location=secure.wrong_ca),
+        *("_SSL", "certificate verify failed", "ssl.ca.location"),
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSALS)
+def test_who_is_refused_is_told_at_once_by_whatever_he_asks(secure: SecureBroker, wrong: str, tmp_path: Path) -> None:
+    make, code, culprit, remedy = REFUSALS[wrong]
+    config = make(secure)
+    calls: list[Callable[[], object]] = [
+        lambda: LastValueQueue.declare("prices", key_header="ticker", config=config),
+        lambda: LastValueQueue.open("prices", config=config),
+        lambda: queues(config=config),
+        lambda: enter(queue_of(config).view()),
+        lambda: enter(queue_of(config).browser()),
+        lambda: queue_of(config).producer(transactional_id="feed"),
+    ]
+    for call in calls:
+        error = error_of(call, AT_ONCE)
+        assert type(error) is AuthenticationFailed
+        assert isinstance(error, PermissionError)
+        assert (error.code, error.retriable) == (code, False)
+        assert secure.secure in str(error)
+        assert culprit in str(error)
+        assert remedy in error.hint
+    status, line = lvq("get", "prices", "IBM", config=config, folder=tmp_path)
+    assert status == 3
+    assert culprit in line
+    assert remedy in line
+
+
+@pytest.mark.parametrize("wrong", REFUSALS)
+def test_a_message_of_who_is_refused_fails_when_its_time_is_up_with_the_refusal(
+    secure: SecureBroker, wrong: str
+) -> None:
+    make, code, culprit, remedy = REFUSALS[wrong]
+    config = make(secure)
+    queue = queue_of(ClientConfig(secure.secure, config.properties | {"delivery.timeout.ms": 2000}))
+    error = error_of(lambda: send(queue), IN_TIME)
+    assert isinstance(error, DeliveryFailed)
+    assert (error.code, error.retriable, error.key) == (code, False, b"IBM")
+    assert isinstance(error.__cause__, AuthenticationFailed)
+    assert culprit in str(error)
+    assert remedy in error.hint
+
+
+def test_a_client_and_a_port_that_disagree_about_tls_are_told_about_the_protocol(
+    secure: SecureBroker, tmp_path: Path
+) -> None:
+    tls = {"security.protocol": "ssl", "ssl.ca.location": secure.ca}
+    configs = {
+        "closed by the other side": ClientConfig(secure.secure),
+        "PLAINTEXT": ClientConfig(secure.plain, tls),
+    }
+    with ThreadPoolExecutor() as pool:
+        shell = pool.submit(lvq, "queues", config=secure.secure, folder=tmp_path)
+        tried = {
+            why: pool.submit(error_of, lambda config=config: LastValueQueue.open("prices", config=config), IN_TIME)
+            for why, config in configs.items()
+        }
+        for why, future in tried.items():
+            error = future.result()
+            assert type(error) is BrokerUnavailable
+            assert configs[why].bootstrap_servers in str(error)
+            assert why in str(error)
+            assert "security.protocol" in error.hint
+        code, line = shell.result()
+    assert code == 3
+    assert "security.protocol" in line
+
+
+# -- not allowed ----------------------------------------------------------------------------------
+
+
+def assert_forbidden(error: BaseException | None, resource: str, code: str = "TOPIC_AUTHORIZATION_FAILED") -> None:
+    assert type(error) is Unauthorized
+    assert isinstance(error, PermissionError)
+    assert (error.code, error.retriable) == (code, False)
+    assert resource in str(error)
+    assert "ACL" in error.hint
+
+
+@pytest.mark.usefixtures("plain")
+class TestNotAllowed:
+    def test_to_see_anything(self, secure: SecureBroker) -> None:
+        config = secure.config("nobody")
+        queue = queue_of(config)
+        for call in (
+            lambda: LastValueQueue.declare("prices", key_header="ticker", config=config),
+            lambda: LastValueQueue.open("prices", config=config),
+            lambda: queues(config=config),
+        ):
+            assert_forbidden(error_of(call, AT_ONCE), REGISTRY_TOPIC)
+        for call in (lambda: enter(queue.view()), lambda: enter(queue.browser())):
+            assert_forbidden(error_of(call, AT_ONCE), "'prices'")
+        error = error_of(lambda: send(queue), AT_ONCE)
+        assert isinstance(error, DeliveryFailed)
+        assert_forbidden(error.__cause__, "'prices'")
+
+    def test_to_read(self, secure: SecureBroker, tmp_path: Path) -> None:
+        queue = LastValueQueue.open("prices", config=secure.config("describer"))
+        assert_forbidden(error_of(lambda: enter(queue.view()), AT_ONCE), "'prices'")
+        assert_forbidden(error_of(lambda: enter(queue.browser(hide_consumed=False)), AT_ONCE), "'prices'")
+        code, line = lvq("get", "prices", "IBM", config=secure.config("describer"), folder=tmp_path)
+        assert code == 3
+        assert "Cannot read topic 'prices'" in line
+        assert "ACL on the topic" in line
+
+    @pytest.mark.parametrize("user", ["reader", "elsewhere"])
+    def test_to_write(self, secure: SecureBroker, user: str, tmp_path: Path) -> None:
+        config = secure.config(user)
+        queue = LastValueQueue.open("prices", config=config)
+        producer = queue.producer()
+        error = error_of(lambda: producer.put("IBM", b"never").result(10), AT_ONCE)
+        assert isinstance(error, DeliveryFailed)
+        assert error.key == b"IBM"
+        assert not error.retriable
+        assert "Write" in error.hint or "ACL on the topic" in error.hint
+        assert isinstance(error.__cause__, Unauthorized)
+        producer.close()  # the failure was seen
+        assert isinstance(error_of(lambda: send(queue), AT_ONCE), DeliveryFailed)  # one that was not is raised
+        code, line = lvq("put", "prices", "IBM", "never", config=config, folder=tmp_path)
+        assert code == 3
+        assert "'IBM' in 'prices'" in line
+        assert "ACL" in line
+
+    def test_to_write_in_transactions(self, secure: SecureBroker) -> None:
+        queue = LastValueQueue.open("prices", config=secure.config("reader"))
+        error = error_of(lambda: queue.producer(transactional_id="feed"), AT_ONCE)
+        assert_forbidden(error, "'feed'", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+
+    def test_to_create_a_topic(self, secure: SecureBroker, tmp_path: Path) -> None:
+        config = secure.config("visitor")
+        error = error_of(lambda: LastValueQueue.declare("fresh", key_header="k", config=config), AT_ONCE)
+        assert_forbidden(error, "create topic 'fresh'")
+        code, line = lvq("declare", "fresh", "-k", "k", config=config, folder=tmp_path)
+        assert code == 3
+        assert "create topic 'fresh'" in line
+
+    def test_to_see_the_group(self, secure: SecureBroker, tmp_path: Path) -> None:
+        config = secure.config("reader")
+        queue = LastValueQueue.open("prices", config=config)
+        code = "GROUP_AUTHORIZATION_FAILED"
+        for _ in range(2):  # asked again, the same connection gives the same answer
+            error = error_of(lambda: enter(queue.browser()), AT_ONCE)
+            assert_forbidden(error, "'lvq.prices'", code)
+            assert any("hide_consumed=False" in note for note in error.__notes__)
+            assert_forbidden(error_of(queue.consumer, AT_ONCE), "'lvq.prices'", code)
+        assert_forbidden(error_of(queue.delete, AT_ONCE), "'lvq.prices'", code)
+        with queue.browser(hide_consumed=False, follow=False) as browser:
+            assert browser.take(10) is not None
+        status, line = lvq("consume", "prices", "--timeout", "1", config=config, folder=tmp_path)
+        assert status == 3
+        assert "'lvq.prices'" in line
+
+    def test_to_join_the_group(self, secure: SecureBroker) -> None:
+        queue = LastValueQueue.open("prices", config=secure.config("onlooker"))
+        with queue.browser(follow=False) as browser:
+            assert browser.take(10) is not None
+        with queue.consumer() as consumer:
+            error = error_of(lambda: consumer.acquire(30), AT_ONCE)
+            assert_forbidden(error, "'prices'", "GROUP_AUTHORIZATION_FAILED")
+
+    def test_to_declare_and_nothing_is_declared_by_half(self, secure: SecureBroker, plain: str) -> None:
+        def declare(user: str, **options: Any) -> LastValueQueue[bytes]:
+            return LastValueQueue.declare(
+                f"of-{user}", topic="prices", key_header="ticker", config=secure.config(user), **options
+            )
+
+        group = error_of(lambda: declare("reader"), AT_ONCE)
+        assert_forbidden(group, "'lvq.of-reader'", "GROUP_AUTHORIZATION_FAILED")
+        for user, options in (("consumer", {}), ("reader", {"non_destructive": True})):
+            error = error_of(lambda user=user, options=options: declare(user, **options), AT_ONCE)
+            assert_forbidden(error, f"the queue of-{user} to {REGISTRY_TOPIC}", error.code)  # type: ignore[attr-defined]
+            assert f"Write on the topic {REGISTRY_TOPIC}" in error.hint
+        assert [definition.name for definition in queues(plain) if definition.name.startswith("of-")] == []
+
+    def test_to_read_the_settings_which_does_not_matter(self, secure: SecureBroker) -> None:
+        with LastValueQueue.declare("prices", key_header="ticker", config=secure.config("reader")) as queue:
+            assert queue.declaration is not None
+            assert queue.declaration.unchecked == ("the settings of prices: this user may not read them",)
+
+    def test_until_it_is_allowed(self, secure: SecureBroker) -> None:
+        queue = LastValueQueue.open("prices", config=secure.config("promoted"))
+        assert isinstance(error_of(lambda: send(queue), AT_ONCE), DeliveryFailed)
+        secure.allow("promoted", TOPIC, "prices", WRITE)
+
+        def sent() -> Position | None:
+            with queue.producer() as producer:
+                receipt = producer.put("promoted", b"1")
+                return None if receipt.exception(10) else receipt.result()
+
+        position = eventually(sent)
+        with queue.view() as view:
+            view.wait_for(position)
+            assert view["promoted"] == b"1"
+
+
+# -- topics and queues ----------------------------------------------------------------------------
+
+
+def test_a_missing_topic_is_named_by_every_reader_and_writer(plain: str, tmp_path: Path) -> None:
+    config = ClientConfig(plain, {"topic.metadata.propagation.max.ms": 500})
+    for call in (
+        lambda: enter(queue_of(config, "nowhere").view()),
+        lambda: enter(queue_of(config, "nowhere").browser()),
+    ):
+        error = error_of(call, AT_ONCE)
+        assert isinstance(error, TopicNotFound)
+        assert isinstance(error, LookupError)
+        assert error.topic == "nowhere"
+        assert "'nowhere'" in str(error)
+        assert "Declare the queue" in error.hint
+    error = error_of(lambda: send(queue_of(config, "nowhere")), AT_ONCE)
+    assert isinstance(error, DeliveryFailed)
+    assert (error.key, error.retriable) == (b"IBM", False)
+    assert isinstance(error.__cause__, TopicNotFound)
+    assert error.__cause__.topic == "nowhere"
+    gone = LastValueQueue.declare("gone", key_header="ticker", bootstrap_servers=plain)
+    gone.log.delete_topic("gone")
+    for call in (gone.consumer, lambda: enter(gone.view()), lambda: enter(gone.browser())):
+        error = error_of(call, AT_ONCE)
+        assert isinstance(error, TopicNotFound)
+        assert error.topic == "gone"
+    gone.delete()
+    gone.close()
+    code, line = lvq("put", "nowhere", "--bare", "IBM", "1", config=config, folder=tmp_path)
+    assert code == 4
+    assert "'nowhere'" in line
+
+
+def test_declarations_that_cannot_be_are_told_apart(plain: str, tmp_path: Path) -> None:
+    def declare(name: str, key_header: str = "ticker", **options: Any) -> Callable[[], object]:
+        return lambda: LastValueQueue.declare(name, key_header=key_header, bootstrap_servers=plain, **options)
+
+    with LastValueQueue.open("prices", bootstrap_servers=plain) as queue:
+        queue.log.create_topic("plain", partitions=1, config={})
+    mismatch = error_of(declare("plain"), AT_ONCE)
+    assert isinstance(mismatch, TopicMismatch)
+    assert mismatch.settings == {"cleanup.policy": ("compact", "delete")}
+    second = error_of(declare("prices", "isin"), AT_ONCE)
+    assert isinstance(second, QueueMismatch)
+    assert second.differences == {"key_header": ("ticker", "isin")}
+    sharing = error_of(declare("isins", "isin", topic="prices"), AT_ONCE)
+    assert isinstance(sharing, QueueMismatch)
+    assert sharing.queue == "isins"
+    missing = error_of(lambda: LastValueQueue.open("nope", bootstrap_servers=plain), AT_ONCE)
+    assert isinstance(missing, QueueNotDeclared)
+    with pytest.raises(ConfigError, match=r"segment\.byte") as caught:
+        declare("odd", spec=TopicSpec(config={"segment.byte": "1", "segment.bytes": "1000000"}))()
+    assert caught.value.options == ("segment.byte",)
+    code, line = lvq("declare", "prices", "-k", "isin", config=plain, folder=tmp_path)
+    assert code == 4
+    assert "'ticker'" in line
+    declared = {definition.name for definition in queues(plain)}
+    assert declared.isdisjoint({"plain", "isins", "nope", "odd"})
+
+
+def test_r17_a_queue_whose_group_has_expired_is_not_begun_anew_in_silence(plain: str, tmp_path: Path) -> None:
+    queue = LastValueQueue.declare("forgotten", topic="prices", key_header="ticker", bootstrap_servers=plain)
+    assert queue.log.delete_group("lvq.forgotten")
+    again = LastValueQueue.declare("forgotten", topic="prices", key_header="ticker", bootstrap_servers=plain)
+    for one in (queue, again):
+        error = error_of(one.consumer, AT_ONCE)
+        assert isinstance(error, QueueNotDeclared)
+        assert isinstance(error, LookupError)
+        assert error.queue == "forgotten"
+        assert "'lvq.forgotten'" in str(error)
+        assert "delete it first" in error.hint
+    code, line = lvq("consume", "forgotten", "--timeout", "1", config=plain, folder=tmp_path)
+    assert code == 4
+    assert "'lvq.forgotten'" in line
+    queue.delete()
+    anew = LastValueQueue.declare("forgotten", topic="prices", key_header="ticker", bootstrap_servers=plain)
+    with anew.consumer() as consumer:
+        assert consumer.acquire(30) is not None
+    for one in (queue, again, anew):
+        one.close()
+
+
+def test_a_definition_that_cannot_be_read_is_its_own_queues_trouble(plain: str, tmp_path: Path) -> None:
+    queue = LastValueQueue.open("prices", bootstrap_servers=plain)
+    with Producer(queue.log, REGISTRY_TOPIC, key_header=None) as registry:
+        registry.put("newer", b'{"version": 2}')
+        registry.put("broken", b"{")
+    for name, culprit, remedy in (("newer", "version 2", "upgrade"), ("broken", "not readable", "lvq delete")):
+        for call in (
+            lambda name=name: LastValueQueue.open(name, bootstrap_servers=plain),
+            lambda name=name: LastValueQueue.declare(name, key_header="k", bootstrap_servers=plain),
+        ):
+            error = error_of(call, AT_ONCE)
+            assert isinstance(error, ConfigError)
+            assert name in str(error)
+            assert culprit in str(error)
+            assert remedy in error.hint
+    code, line = lvq("get", "newer", "a", config=plain, folder=tmp_path)
+    assert code == 2
+    assert "upgrade" in line
+    assert "prices" in [definition.name for definition in queues(plain)]
+    with Producer(queue.log, REGISTRY_TOPIC, key_header=None) as registry:
+        registry.delete("newer")
+        registry.delete("broken")
+    queue.close()
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+def test_a_message_that_is_too_large_is_refused_by_the_client_or_the_broker_and_others_pass(
+    plain: str, tmp_path: Path
+) -> None:
+    patient = LastValueQueue.declare(
+        "sizes", key_header="name", config=ClientConfig(plain, {"message.max.bytes": 5_000_000})
+    )
+    with LastValueQueue.open("sizes", bootstrap_servers=plain) as queue:
+        for one, limit in ((queue, "the client takes 1000000"), (patient, "max.message.bytes of the topic 'sizes'")):
+            with one.producer() as producer:
+                before = producer.put("small", b"1")
+                error = error_of(lambda p=producer: p.put("large", bytes(2_000_000)).result(30), IN_TIME)  # type: ignore[misc]
+                after = producer.put("small", b"2")
+            assert isinstance(error, MessageTooLarge)
+            assert isinstance(error, ValueError)
+            assert (error.code, error.retriable) == ("MSG_SIZE_TOO_LARGE", False)
+            assert "'large'" in str(error)
+            assert limit in str(error)
+            assert before.result(10).offset < after.result(10).offset
+        with queue.view() as view:
+            assert dict(view) == {"small": b"2"}
+    patient.close()
+    large = tmp_path / "large"
+    large.write_text('{"key": "large", "value": "' + "x" * 2_000_000 + '"}\n')
+    code, line = lvq("put", "sizes", "--from-jsonl", str(large), config=plain, folder=tmp_path)
+    assert code == 5
+    assert "'large'" in line
+
+
+def test_an_unreadable_value_follows_the_policy_and_ends_no_reader(plain: str) -> None:
+    queue = LastValueQueue.declare("numbers", key_header="name", value=JSON, bootstrap_servers=plain)
+    with Producer(queue.log, "numbers", key_header="name") as producer:
+        producer.put("good", b"1")
+        producer.put("bad", b"{")
+    with queue.view() as view:
+        with pytest.raises(DecodeError, match="numbers/0/1") as caught:
+            view["bad"]
+        assert (caught.value.raw, view["good"], view.state) == (b"{", 1, "caught-up")
+    with queue.view(undecodable="skip") as view:
+        assert (dict(view), view.undecodable) == ({"good": 1}, 1)
+    with queue.view(undecodable="raw") as view:
+        assert dict(view) == {"good": 1, "bad": b"{"}
+    with queue.consumer(undecodable="skip") as consumer:
+        delivery = consumer.acquire(30)
+        assert delivery is not None
+        assert delivery.value == 1
+        eventually(lambda: consumer.acquire(0.1) is None and consumer.skipped == 1)
+    queue.close()
+
+
+def test_r16_a_record_whose_header_disagrees_with_its_key_fails_those_who_asked_for_it(plain: str) -> None:
+    strict = LastValueQueue.declare("strict", key_header="ticker", key_mismatch="fail", bootstrap_servers=plain)
+    with Producer(strict.log, "strict", key_header=None) as producer:
+        position = producer.put("A", b"1", headers={"ticker": "B"}).result(20)
+
+    def consume() -> None:
+        with strict.consumer() as consumer:
+            consumer.acquire(30)
+
+    for call in (lambda: enter(strict.view()), lambda: enter(strict.browser()), consume):
+        error = error_of(call, IN_TIME)
+        assert type(error) is KeyMismatch
+        assert error.position == position
+        assert "b'A'" in str(error)
+        assert "b'B'" in str(error)
+        assert "Fix the writer" in error.hint
+    with LastValueQueue("strict", key_header="ticker", bootstrap_servers=plain).view() as view:
+        assert (dict(view), view.counters.mismatched) == ({"A": b"1"}, 1)
+    strict.close()
+
+
+# -- a disk that fills up -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 100 MB; needs root on Linux, which CI has."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root on Linux")
+    path = tmp_path / "disk"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100m", "tmpfs", str(path)], check=True)
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def test_a_full_disk_is_what_the_broker_died_of_and_nothing_acknowledged_is_lost(disk: Path) -> None:
+    with EmbeddedBroker(data_dir=disk) as broker:
+        config = ClientConfig(broker.bootstrap_servers, {"delivery.timeout.ms": 5000})
+        queue = LastValueQueue.declare("blobs", key_header="n", config=config)
+        stored: list[int] = []
+
+        def fill() -> bool:
+            with queue.producer() as producer:
+                receipts = {number: producer.put(number, os.urandom(500_000)) for number in range(len(stored), 300)}
+                for number, receipt in receipts.items():
+                    if receipt.exception(30) is not None:
+                        break
+                    stored.append(number)
+                producer.flush(30)
+            return not broker.running
+
+        with pytest.raises(DeliveryFailed) as caught:
+            eventually(fill, 60)
+        assert caught.value.retriable
+        eventually(lambda: broker.failure is not None)
+        failure = broker.failure
+        assert isinstance(failure, DiskFull)
+        assert isinstance(failure, OSError)
+        assert failure.path == disk
+        assert str(disk) in str(failure)
+        assert "Make room" in failure.hint
+        assert 0 < len(stored) < 300
+        subprocess.run(["mount", "-o", "remount,size=400m", str(disk)], check=True)
+        broker.restart()
+        with queue.view() as view, queue.producer() as producer:
+            assert {str(number) for number in stored} <= set(view)
+            view.wait_for(producer.put("after", b"1").result(20))
+            assert view["after"] == b"1"
+        queue.close()

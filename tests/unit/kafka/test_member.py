@@ -1,0 +1,106 @@
+"""The Kafka group member on librdkafka's mock cluster: assignments that fail on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pytest
+
+from lvq_kafka.core.records import Record
+from lvq_kafka.errors import TransportError
+from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.kafka.member import KafkaMember
+from lvq_kafka.kafka.writer import KafkaWriter
+from lvq_kafka.ports import Commit
+from tests.unit.kafka.mock_cluster import MockCluster
+from tests.waiting import eventually
+
+LEADERLESS = TransportError("no leader", code="LEADER_NOT_AVAILABLE", retriable=True)
+
+
+class Listener:
+    """Starts where it is told, after as many failures as it is told."""
+
+    def __init__(self, start: int, failures: int = 0) -> None:
+        self.start = start
+        self.failures = failures
+        self.assignments: list[list[int]] = []
+        self.gone: list[int] = []
+
+    def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
+        self.assignments.append(list(partitions))
+        if self.failures:
+            self.failures -= 1
+            raise LEADERLESS
+        return dict.fromkeys(partitions, self.start)
+
+    def revoked(self, partitions: Sequence[int]) -> None:
+        self.gone += partitions
+
+    lost = revoked
+
+
+@pytest.fixture
+def cluster() -> Iterator[MockCluster]:
+    cluster = MockCluster()
+    cluster.create_topic("t", 2)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def join(cluster: MockCluster) -> Iterator[Callable[[Listener], KafkaMember]]:
+    members: list[KafkaMember] = []
+
+    def join(listener: Listener) -> KafkaMember:
+        members.append(KafkaMember(ClientConfig(cluster.bootstrap_servers), "g", "t", listener))
+        return members[-1]
+
+    yield join
+    for member in members:
+        member.close()
+
+
+def test_an_assignment_that_failed_is_made_good_by_the_next_poll(
+    cluster: MockCluster, join: Callable[[Listener], KafkaMember]
+) -> None:
+    writer = KafkaWriter(ClientConfig(cluster.bootstrap_servers))
+    positions = [writer.append("t", b"k%d" % number, b"v").result(10) for number in range(20)]
+    writer.close()
+    listener = Listener(1, failures=3)
+    member = join(listener)
+    failures: list[TransportError] = []
+    records: list[Record] = []
+
+    def read_all() -> bool:
+        try:
+            records.extend(member.poll(0.1).batch)
+        except TransportError as error:
+            failures.append(error)
+        return len(records) == 18
+
+    eventually(read_all, 30)
+    assert failures == [LEADERLESS] * 3
+    assert listener.assignments == [[0, 1]] * 4
+    expected = sorted((position.partition, position.offset) for position in positions if position.offset)
+    assert sorted((record.partition, record.offset) for record in records) == expected
+    member.commit({0: Commit(2), 1: Commit(2)})
+
+
+def test_partitions_that_were_never_begun_with_are_given_up_without_a_word(
+    join: Callable[[Listener], KafkaMember],
+) -> None:
+    listener = Listener(0, failures=1000)
+    member = join(listener)
+
+    def has_failed() -> bool:
+        try:
+            member.poll(0.1)
+        except TransportError as error:
+            return error is LEADERLESS
+        return False
+
+    eventually(has_failed, 30)
+    assert has_failed()
+    member.close()
+    assert listener.gone == []
