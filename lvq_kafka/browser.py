@@ -16,7 +16,7 @@ from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import Key, encode_key
 from lvq_kafka.core.records import Record, header_value
 from lvq_kafka.entries import EndOfDump, Event
-from lvq_kafka.errors import ConfigError, TransportError
+from lvq_kafka.errors import ConfigError, ReaderFailed, TransportError, Unauthorized
 from lvq_kafka.follower import Follower, State
 from lvq_kafka.ports import Log
 from lvq_kafka.watch import Watch
@@ -77,6 +77,8 @@ class Browser(Generic[V]):
         self._order = definition.order
         self._horizon = _horizon(replay_period)
         self._dump = dump and replay_period != 0
+        if isinstance(keys, str | bytes):
+            raise ConfigError(f"keys={keys!r} is one key, not several.", options=["keys"], hint="Put it into a list.")
         self._keys = None if keys is None else frozenset(map(encode_key, keys))
         self._headers = {name: None if value is None else encode_key(value) for name, value in (headers or {}).items()}
         self._group = group
@@ -98,28 +100,38 @@ class Browser(Generic[V]):
         )
 
     def _start_positions(self, log: Log, topic: str) -> dict[int, int]:
-        """Where to begin: behind what cannot be in the dump."""
-        if not self._dump:
-            return log.end_offsets(topic)
-        if self._horizon is not None:
-            return log.offsets_at(topic, self._horizon)
-        return {}
+        """Where to begin: behind what cannot be in the dump, and not behind what an open transaction hides yet."""
+        if self._dump and self._horizon is None:
+            return {}
+        visible = log.end_offsets(topic, stable=True)
+        if not self._dump or self._horizon is None:
+            return visible
+        return {p: min(offset, visible.get(p, 0)) for p, offset in log.offsets_at(topic, self._horizon).items()}
 
     # ---------------------------------------------------------------- life
 
     def open(self) -> Self:
-        """Begin, and wait until the dump is at hand.
+        """Begin, and wait until the dump is at hand; does nothing when that was done before.
 
         Raises:
             TopicNotFound: there is no such topic.
             CatchUpTimeout: the end of the log was not reached in time.
             TransportError: the cluster cannot be reached or refuses.
         """
+        if self._watch is not None:
+            return self
         if self._group is not None:
-            self._look_at_group()
+            try:
+                self._look_at_group()
+            except Unauthorized as error:
+                error.add_note("A browser with hide_consumed=False does not ask for what was consumed.")
+                raise
         self._follower.start()
         try:
             self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
+        except ReaderFailed as failed:  # nobody has been given anything yet: the news is why it cannot be opened
+            self.close()
+            raise failed.reason from failed.reason.__cause__
         except BaseException:
             self.close()
             raise
@@ -188,8 +200,8 @@ class Browser(Generic[V]):
         while not self._stop.wait(self._refresh):
             try:
                 self._look_at_group()
-            except TransportError as error:
-                if not error.retriable:
+            except Exception as error:  # noqa: BLE001  # without this knowledge it would show what was consumed
+                if not (isinstance(error, TransportError) and error.retriable):
                     self._follower.fail(error)
                     return
 

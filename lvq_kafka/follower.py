@@ -28,6 +28,7 @@ from lvq_kafka.errors import (
     TopicRecreated,
     TransportError,
 )
+from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.ports import Log, LogReader, TopicDescription
 
 __all__ = ["Follower", "State", "Subscription"]
@@ -48,7 +49,9 @@ log = logging.getLogger("lvq_kafka.follower")
 _POLL = 0.1  # seconds; bounds how long close() waits for the reader thread
 _PATIENCE = 0.5  # seconds after which one who still waits has the topic looked at
 _ABSENCE = 3.0  # seconds that a topic may be gone: to create it anew somebody has to delete it first
-_QUESTION = 10.0  # seconds that a question to the cluster may take
+_QUESTION = 10.0  # seconds that a question to the cluster may take for one who waits for the answer
+_LOOK = 5.0  # the same for a look at the topic; a frozen cluster is called lost after it, and close() may wait for it
+_MARKERS = 0.4  # seconds in which the markers of a transaction that is decided reach all its partitions
 _BRISK = 0.1  # seconds in which nothing that was just written can have been replaced, closed off and compacted away
 
 
@@ -70,6 +73,9 @@ class Follower:
 
     A second thread looks at the topic from outside: whether it is still the same one, whether partitions were added,
     where its log ends. That keeps every look-up off the reading path, and tells a quiet topic from a lost cluster.
+
+    When it has to start over, since the topic was created anew or cut short, ``table`` stays what it was until what is
+    read meanwhile is complete: nobody is shown a value that is older than one shown before, or a gap (G2).
 
     Args:
         log: where the topic lies.
@@ -106,8 +112,16 @@ class Follower:
         self._looking_trouble: LVQError | None = None
         self._gone: LVQError | None = None
         self._gone_since = 0.0
-        self._unseen: list[bytes] = []
         self._heard = time.monotonic()
+        self.table = LatestValues()
+        self._reading = self.table  # what is read into: the table, or what will take its place
+        self._topic_id = ""
+        self._caught_up = False
+        self._settled = False
+        self._starts: Mapping[int, int] = {}
+        self._targets: Mapping[int, int] = {}
+        self._ends: Mapping[int, int] = {}
+        self._stable: Mapping[int, int] = {}
 
     # ---------------------------------------------------------------- life
 
@@ -129,6 +143,12 @@ class Follower:
         ]
         for thread in self._threads:
             thread.start()
+        tell_of_forks(self)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self.changed = Condition()
+        self.failure = self.failure or left_behind(f"The reader of {self.topic}")
 
     def close(self) -> None:
         """Stop reading. Waits for the threads; safe to call more than once."""
@@ -161,9 +181,12 @@ class Follower:
         with self.changed:
             self._described = described
             self._starts, self._targets, self._ends, self._stable = starts, ends, ends, stable
-            self._caught_up = self._aimed_twice = self._aim_again = False
+            self._caught_up = self._settled = self._aimed_twice = self._aim_again = False
             self._gone = None
-            self.table = table
+            self._heard = time.monotonic()
+            self._reading = table
+            if not self._threads:
+                self._show()
             self._reader: LogReader = reader
             self._note_progress()
 
@@ -201,7 +224,7 @@ class Follower:
         try:
             if self._gone is not None:
                 self._start_over(self._gone)
-            elif self._described.partitions > self.table.partitions:
+            elif self._described.partitions > self._reading.partitions:
                 self._grow(self._described.partitions)
             elif self._aim_again:
                 self._take_new_targets()
@@ -228,16 +251,19 @@ class Follower:
             self._targets = self._stable = stable
             self._aimed_twice, self._aim_again = True, False
             self._note_progress()
+            wakers = self._wakers()
+        for wake in wakers:
+            wake()
 
     def _take(self, fetch: Fetch) -> None:
         if self._screen is not None:
             self._screen(fetch.batch)
         with self.changed:
-            keys = self.table.apply(fetch.batch)
-            self.table.advance(fetch.positions)
+            keys = self._reading.apply(fetch.batch)
+            self._reading.advance(fetch.positions)
             self._reading_trouble = None
-            for subscription in self._subscriptions:
-                subscription.pending.changed(keys)
+            if not self.starting_over:
+                self._tell(keys)
             self._note_progress()
             wakers = self._wakers()
         for wake in wakers:
@@ -245,16 +271,28 @@ class Follower:
 
     def _note_progress(self) -> None:
         """Wake who waits for this; nobody else, since a wake-up takes the interpreter from the reading thread."""
-        if not self._caught_up and Progress(self.table.positions).reached(self._targets):
+        if not self._caught_up and self._reached(self._targets):
             self._caught_up = self._aimed_twice
             self._aim_again = not self._aimed_twice
-            if self._caught_up and self._unseen:
-                gone = [key for key in self._unseen if key not in self.table]
-                self._unseen = []
-                for subscription in self._subscriptions:
-                    subscription.pending.changed(gone)
+            if self._caught_up:
+                self._show()
         if self._subscriptions or any(done() for done in self._goals):
             self.changed.notify_all()
+
+    def _reached(self, targets: Mapping[int, int]) -> bool:
+        return Progress(self._reading.positions).reached(targets)
+
+    def _show(self) -> None:
+        """Show what was read; after starting over, tell what is another now than before."""
+        before, after = self.table, self._reading
+        self.table, self._topic_id = after, self._described.id
+        if before is not after and self._subscriptions:
+            self._tell([key for key in before.keys("in-place") if key not in after])
+            self._tell([key for key in after.keys("tail") if after.record(key) != before.record(key)])
+
+    def _tell(self, keys: list[bytes]) -> None:
+        for subscription in self._subscriptions:
+            subscription.pending.changed(keys)
 
     def _wakers(self) -> list[Callable[[], None]]:
         return [wake for subscription in self._subscriptions for wake in subscription.wakers]
@@ -269,14 +307,14 @@ class Follower:
 
     def _grow(self, partitions: int) -> None:
         starts = self._log.start_offsets(self.topic)
-        added = {partition: starts.get(partition, 0) for partition in range(self.table.partitions, partitions)}
+        added = {partition: starts.get(partition, 0) for partition in range(self._reading.partitions, partitions)}
         log.info("%s has %d partitions now; reading the %d new ones", self.topic, partitions, len(added))
         self._reader.assign(added)
         with self.changed:
-            keys = self.table.grow(partitions)
-            self.table.advance(added)
-            for subscription in self._subscriptions:
-                subscription.pending.changed(keys)
+            keys = self._reading.grow(partitions)
+            self._reading.advance(added)
+            if not self.starting_over:
+                self._tell(keys)
         self._wake_all()
 
     def _lose(self, error: LVQError) -> None:
@@ -304,8 +342,6 @@ class Follower:
                 hint="Declare the queue again and open a new reader.",
             ) from gone
         log.warning("reading %s from its start again: %s", self.topic, error)
-        # Listeners learn which keys are gone when it is known: some may be there again.
-        self._unseen = list({*self._unseen, *self.table.keys()})
         if described.id != self._described.id:
             self._from = {}
         self._reader.close()
@@ -336,11 +372,11 @@ class Follower:
                 self._looking_trouble = self._lost_touch(error, self._looking_trouble)
 
     def _look_at_topic(self) -> None:
-        described = self._log.describe_topic(self.topic)
+        described = self._log.describe_topic(self.topic, timeout=_LOOK)
         if self._is_another(described):
             return
-        ends = self._log.end_offsets(self.topic)
-        stable = self._log.end_offsets(self.topic, stable=True)
+        ends = self._log.end_offsets(self.topic, timeout=_LOOK)
+        stable = self._log.end_offsets(self.topic, stable=True, timeout=_LOOK)
         with self.changed:
             if described.id != self._described.id:
                 return  # the reading thread has found a new topic meanwhile, which these are not of
@@ -382,18 +418,33 @@ class Follower:
     @property
     def topic_id(self) -> str:
         """The id of the topic that the table was read from."""
-        return self._described.id
+        return self._topic_id
+
+    @property
+    def starting_over(self) -> bool:
+        """Whether the table is what it was before the topic was created anew or cut short."""
+        return self._reading is not self.table
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the table holds all that the log held at the start."""
+        return self._caught_up
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is caught up, or as far as open transactions let it be (see `wait_caught_up`)."""
+        return self._caught_up or self._settled
 
     @property
     def lag(self) -> dict[int, int]:
         """Offsets between this reader and the end of the log, by partition, as of the last look at the topic."""
-        positions = self.table.positions
+        positions = self._reading.positions
         return {p: max(0, end - positions.get(p, 0)) for p, end in sorted(self._ends.items())}
 
     @property
     def progress(self) -> tuple[int, int]:
         """Offsets read and offsets to read in all until caught up."""
-        positions = self.table.positions
+        positions = self._reading.positions
         total = sum(max(0, end - self._starts.get(p, 0)) for p, end in self._targets.items())
         done = sum(
             min(positions.get(p, 0), end) - self._starts.get(p, 0)
@@ -409,7 +460,9 @@ class Follower:
 
     def shortfalls(self, targets: Mapping[int, int] | None = None) -> list[Shortfall]:
         """What is missing to a target (default: to caught up), and what holds it up."""
-        return Progress(self.table.positions).shortfalls(self._targets if targets is None else targets, self._stable)
+        # A target may lie beyond the end of the log, which no transaction is to blame for.
+        hiding = {p: stable for p, stable in self._stable.items() if stable < self._ends.get(p, stable)}
+        return Progress(self._reading.positions).shortfalls(self._targets if targets is None else targets, hiding)
 
     @property
     def blocked(self) -> list[Shortfall]:
@@ -435,11 +488,28 @@ class Follower:
     def wait_caught_up(self, timeout: float | None = None, *, or_blocked: bool = False) -> None:
         """Wait until all that the log held at the start has been read; with ``or_blocked`` stop at open transactions.
 
+        A commit is acknowledged before its markers are in all partitions, so a transaction counts as open only when it
+        still is after a moment. What was committed until then is read, for the reason of `_take_new_targets`.
+
         Raises:
             CatchUpTimeout: names each partition that lacks something, and why.
             Closed, ReaderFailed: as `check`.
         """
-        self._wait(lambda: self._caught_up or (or_blocked and self.state == "blocked"), timeout, "catch up", None)
+        blocked_since: float | None = None
+        allowed: Mapping[int, int] | None = None
+
+        def done() -> bool:
+            nonlocal blocked_since, allowed
+            if self._caught_up or not or_blocked:
+                return self._caught_up
+            if blocked_since is None:
+                blocked_since = time.monotonic() if self.state == "blocked" else None
+            elif allowed is None:
+                allowed = self._stable if self._heard > blocked_since + _MARKERS else None
+            self._settled = allowed is not None and self._reached(allowed)
+            return self._settled
+
+        self._wait(done, timeout, "catch up", None)
 
     def barrier(self, timeout: float | None = None) -> dict[int, int]:
         """Wait until everything that was acknowledged before this call has been applied (G7). Returns that cut.
@@ -469,14 +539,14 @@ class Follower:
         """
 
         def reached() -> bool:
-            return topic_id in (None, self._described.id) and Progress(self.table.positions).reached(targets)
+            return topic_id in (None, self._described.id) and not self.starting_over and self._reached(targets)
 
-        deadline, begun = _deadline(timeout), time.monotonic()
+        deadline, begun, following = _deadline(timeout), time.monotonic(), self._caught_up
         self._wait(reached, timeout, "reach the end", targets)
-        if time.monotonic() - begun > _BRISK:
+        if not following or time.monotonic() - begun > _BRISK:
             # As when catching up: of what has replaced a record that was compacted away nothing may be read yet.
             second = self._log.end_offsets(self.topic, stable=True, timeout=_for_a_question(deadline))
-            self._wait(lambda: Progress(self.table.positions).reached(second), _left(deadline), "reach the end", second)
+            self._wait(lambda: self._reached(second), _left(deadline), "reach the end", second)
 
     def _wait(
         self, done: Callable[[], bool], timeout: float | None, aim: str, targets: Mapping[int, int] | None
@@ -502,7 +572,7 @@ class Follower:
                 self._goals.remove(done)
             shortfalls = self.shortfalls(targets)
             trouble = self._trouble
-        reason = f"the cluster cannot be reached: {trouble}" if trouble else describe(shortfalls)
+        reason = str(trouble) if trouble else describe(shortfalls)
         blocked = any(shortfall.blocked for shortfall in shortfalls)
         raise CatchUpTimeout(
             f"The reader of {self.topic} did not {aim} within {timeout:g} s: {reason}.",

@@ -9,14 +9,14 @@ from threading import Thread
 from types import TracebackType
 from typing import Generic, Self
 
-from lvq_kafka.codecs import Codec, Undecodable, V
+from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import Counters, LatestValues
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Position, RecordBatch
 from lvq_kafka.entries import Event, to_entry
-from lvq_kafka.errors import ConfigError, DecodeError, LVQError
+from lvq_kafka.errors import ConfigError, DecodeError, LVQError, ReaderFailed
 from lvq_kafka.follower import Follower, State
 from lvq_kafka.ports import Log
 from lvq_kafka.snapshot import CurrentValues, Snapshot
@@ -56,8 +56,7 @@ class View(CurrentValues[V], Generic[V]):
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
     ) -> None:
-        if undecodable not in ("raise", "skip", "raw"):
-            raise ConfigError(f"undecodable={undecodable!r} is none of raise, skip, raw.", options=["undecodable"])
+        check_undecodable(undecodable)
         self.undecodable = 0
         self._topic = definition.topic
         self._codec = codec
@@ -86,7 +85,7 @@ class View(CurrentValues[V], Generic[V]):
 
     def close(self) -> None:
         """Stop reading. The mapping cannot be used afterwards."""
-        for watch in self._callbacks:
+        for watch in list(self._callbacks):
             watch.close()
         self._follower.close()
 
@@ -94,6 +93,9 @@ class View(CurrentValues[V], Generic[V]):
         self.start()
         try:
             self.wait_caught_up(self._catch_up_timeout)
+        except ReaderFailed as failed:  # nobody has read anything yet: the news is why it cannot be opened
+            self.close()
+            raise failed.reason from failed.reason.__cause__
         except BaseException:
             self.close()
             raise
@@ -204,6 +206,9 @@ class View(CurrentValues[V], Generic[V]):
             position = Position.parse(position)
         if position.topic != self._topic:
             raise ConfigError(f"{position} does not lie in {self._topic}.", options=["position"])
+        if position.offset < 0:
+            self.barrier(timeout)  # it is stored, and nobody knows where: wait for all that is
+            return
         self._follower.wait_for({position.partition: position.offset + 1}, timeout)
 
     # ---------------------------------------------------------------- what it gives
@@ -239,20 +244,28 @@ class View(CurrentValues[V], Generic[V]):
         watch = self.watch()
         self._callbacks.append(watch)
         Thread(target=_call_back, args=(watch, callback), name=f"lvq-callback-{self._topic}", daemon=True).start()
-        return watch.close
+
+        def end() -> None:
+            watch.close()
+            if watch in self._callbacks:
+                self._callbacks.remove(watch)
+
+        return end
 
 
 def _call_back(watch: Watch[V], callback: Callable[[Event[V]], object]) -> None:
     while True:
         try:
-            for event in watch:
-                callback(event)
+            event = watch.take()
         except DecodeError as error:
             log.warning("a value was left out of the callbacks: %s", error)
+            continue
         except LVQError as error:
-            log.info("callbacks end: %s", error)
+            log.warning("callbacks end: %s", error)
             return
+        if event is None:
+            return
+        try:
+            callback(event)
         except Exception:
             log.exception("a change callback has failed")
-        else:
-            return

@@ -51,8 +51,13 @@ class Watch(Generic[V]):
         self._in_dump = dump is not None
         with follower.changed:  # dump and offsets are of one moment
             self._subscription = follower.subscribe(dump)
-            self._dump_offsets = dict(sorted(follower.table.positions.items()))
-            self._dump_blocked = tuple(follower.blocked)
+            self._end_of_dump = self._cut() if follower.complete else None
+
+    def _cut(self) -> EndOfDump:
+        """The end of a dump of now."""
+        follower = self._follower
+        missing = follower.blocked if follower.caught_up else follower.shortfalls()
+        return EndOfDump(dict(sorted(follower.table.positions.items())), tuple(missing))
 
     def close(self) -> None:
         """End the stream; a waiting `take` or iteration returns."""
@@ -100,11 +105,16 @@ class Watch(Generic[V]):
 
     def _next(self) -> Record | Deleted | EndOfDump | None:
         """The next undecoded event. The follower's lock is held."""
+        if self._closed or self._follower.starting_over:
+            return None
         pending, table = self._subscription.pending, self._follower.table
         while True:
             if self._in_dump and not pending.in_dump:
-                self._in_dump = False
-                return EndOfDump(self._dump_offsets, self._dump_blocked)
+                if self._end_of_dump is None and not pending and self._follower.complete:
+                    self._end_of_dump = self._cut()
+                if self._end_of_dump is not None:
+                    self._in_dump = False
+                    return self._end_of_dump
             key = pending.take()
             if key is None:
                 return None
@@ -151,7 +161,8 @@ class Watch(Generic[V]):
             with suppress(RuntimeError):  # the loop is closed already: nobody waits any more
                 loop.call_soon_threadsafe(changed.set)
 
-        self._subscription.wakers.append(wake)
+        with self._follower.changed:
+            self._subscription.wakers.append(wake)
         try:
             while True:
                 with self._follower.changed:
@@ -163,4 +174,5 @@ class Watch(Generic[V]):
                 await changed.wait()
                 changed.clear()
         finally:
-            self._subscription.wakers.remove(wake)
+            with self._follower.changed:
+                self._subscription.wakers.remove(wake)

@@ -140,17 +140,15 @@ class ColumnTable:
         return list(map(self._index.get, keys))
 
     def append_new(self, partition: int, columns: Columns) -> bool:
-        """Take records over if their keys are distinct and all new, as most are in a first read; else do nothing.
-
-        One pass over the index both asks and answers, which is half the work of `slots` and `put`.
-        """
+        """Take records over if their keys are distinct and all new, as most are in a first read; else do nothing."""
         keys, index, base = columns[2], self._index, len(self._values)
-        slots = list(range(base, base + len(keys)))
-        met = list(map(index.setdefault, keys, slots))
-        if met != slots:
-            for key, slot, mine in zip(keys, met, slots):
-                if slot == mine:
-                    del index[key]
+        if not index.keys().isdisjoint(keys):
+            return False
+        before = len(index)
+        index.update(zip(keys, count(base)))
+        if len(index) - before < len(keys):
+            for key in set(keys):
+                del index[key]
             return False
         self._fill_columns(partition, columns)
         return True
@@ -160,12 +158,13 @@ class ColumnTable:
 
         Keys that are new must be distinct. The others are in the table with records of the same partition.
         """
+        slots: list[int] = met  # type: ignore[assignment]
         if None in met:
             new = [row for row, slot in enumerate(met) if slot is None]
             self._index.update(zip([columns[2][row] for row in new], count(len(self._values))))
             self._fill_columns(partition, pick(new, columns))
             columns = pick([row for row, slot in enumerate(met) if slot is not None], columns)
-        slots = [slot for slot in met if slot is not None]
+            slots = [slot for slot in met if slot is not None]
         if slots:
             self._overwrite(slots, columns)
         return len(slots)

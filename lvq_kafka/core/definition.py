@@ -118,23 +118,24 @@ class QueueDefinition:
             ConfigError: it is malformed, or of a newer version or with fields that this library does not know.
         """
         where = f"The definition of the queue {name} in {REGISTRY_TOPIC}"
+        mend = f"Take it out (lvq delete {REGISTRY_TOPIC} {name} --bare), and declare the queue anew."
         try:
             content = json.loads(data)
             if not isinstance(content, dict):
                 raise ValueError("not an object")
         except ValueError as error:
-            raise ConfigError(f"{where} is not readable: {error}.", hint="Declare it again to repair it.") from None
+            raise ConfigError(f"{where} is not readable: {error}.", hint=mend) from None
         version = content.pop("version", None)
         unknown = sorted(content.keys() - {field.name for field in fields(cls)})
         if version != FORMAT_VERSION or unknown:
             what = f"unknown fields {', '.join(unknown)}" if unknown else f"version {version!r}"
-            raise ConfigError(f"{where} has {what}.", options=unknown, hint="A newer lvq-kafka wrote it; upgrade.")
+            raise ConfigError(f"{where} has {what}.", options=unknown, hint="A newer lvq-kafka wrote it: upgrade.")
         try:
             definition = cls(**content)
-        except TypeError as error:
-            raise ConfigError(f"{where} is incomplete: {error}.") from None
+        except (TypeError, ConfigError) as error:
+            raise ConfigError(f"{where} is malformed: {str(error).rstrip('.')}.", hint=mend) from None
         if definition.name != name:
-            raise ConfigError(f"{where} names another queue, {definition.name}.")
+            raise ConfigError(f"{where} names another queue, {definition.name}.", hint=mend)
         return definition
 
     @classmethod
@@ -171,12 +172,6 @@ class QueueDefinition:
                 options=[clashing[0], other],
                 hint=f"Leave out {clashing[0]}.",
             )
-        if key_header is None or key_header[1] is None:
-            raise ConfigError(
-                f"The queue {name} needs the name of its key header.",
-                options=["key-header"],
-                hint="Give key-header (or last-value-key, qpid.last_value_queue_key, lvqKey).",
-            )
         chosen: dict[str, Any] = {}
         non_destructive = _take_one(given, _NON_DESTRUCTIVE_OPTIONS)
         if non_destructive is not None:
@@ -186,6 +181,12 @@ class QueueDefinition:
                 chosen[field] = given.pop(option)
         if given:
             raise _unknown_option(next(iter(given)))
+        if key_header is None or key_header[1] is None:
+            raise ConfigError(
+                f"The queue {name} needs the name of its key header.",
+                options=["key-header"],
+                hint="Give key-header (or last-value-key, qpid.last_value_queue_key, lvqKey).",
+            )
         return cls(name=name, topic=topic or name, key_header=str(key_header[1]), **chosen)
 
 

@@ -123,7 +123,7 @@ class LatestValues(ColumnTable):
         columns: Columns = (batch.offsets, batch.timestamps, keys, batch.values, headers)  # type: ignore[assignment]
         changed: list[bytes] = []
         for partition, rows in _by_partition(batch.partitions):
-            changed += self._fold_run(partition, pick(rows, columns))
+            changed += self._fold_run(partition, columns if rows is None else pick(rows, columns))
         if len(self._contested) > self._prune_at:
             self._forget_old_deletes()
         return changed
@@ -183,7 +183,7 @@ class LatestValues(ColumnTable):
             self.counters.added += len(keys)
             return True
         met = self.slots(keys)
-        old = [slot for slot in met if slot is not None]
+        old: list[int] = met if None not in met else [slot for slot in met if slot is not None]  # type: ignore[assignment]
         self._all_new = not old
         if len(old) < len(met) and len(set(keys)) < len(keys):
             return False
@@ -292,15 +292,18 @@ class LatestValues(ColumnTable):
         self._prune_at = 2 * len(self._contested) + 1024
 
 
-def _by_partition(partitions: list[int]) -> Iterator[tuple[int, slice | list[int]]]:
-    """The rows of each partition, in order: a slice where they lie together, as they do when there is much to read."""
+def _by_partition(partitions: list[int]) -> Iterator[tuple[int, slice | list[int] | None]]:
+    """The rows of each partition, in order; None for all there are, and a slice for some that lie together.
+
+    They do lie together when there is much to read.
+    """
     begin = 0
     while begin < len(partitions):
         partition = partitions[begin]
         end = begin + partitions.count(partition)
         if partitions[begin:end].count(partition) < end - begin:
             break
-        yield partition, slice(begin, end)
+        yield partition, slice(begin, end) if end - begin < len(partitions) else None
         begin = end
     rows: dict[int, list[int]] = {}
     for row in range(begin, len(partitions)):

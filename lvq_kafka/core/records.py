@@ -18,6 +18,9 @@ class Position(NamedTuple):
     """Where a record lies. Offsets of different partitions are not comparable; there is no global number.
 
     ``str(position)`` is ``topic/partition/offset``, a token that another process can `parse` and wait for.
+
+    The offset is -1 in a producer's receipt where the broker has the record and did not say where: when the answer to a
+    first try was lost and the retry was recognised as a duplicate.
     """
 
     topic: str
@@ -36,7 +39,7 @@ class Position(NamedTuple):
         """
         topic, _, rest = token.strip().partition("/")
         partition, _, offset = rest.partition("/")
-        if not (topic and partition.isdecimal() and offset.isdecimal()):
+        if not (topic and partition.isdecimal() and (offset.isdecimal() or offset == "-1")):
             raise ConfigError(
                 f"{token!r} is not a position.", hint="It is written topic/partition/offset, for example prices/0/41."
             )

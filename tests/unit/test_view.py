@@ -23,6 +23,7 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.ports import LogReader
 from lvq_kafka.testing import MemoryLog
+from tests.unit.polling import before_polls
 from tests.waiting import eventually
 
 
@@ -105,6 +106,33 @@ def test_g7_a_position_can_be_waited_for_as_text(queue: LastValueQueue[str], pro
         assert view["k"] == "v"
 
 
+def test_g7_a_position_is_not_reached_by_passing_the_hole_that_compaction_left_there() -> None:
+    log = MemoryLog(fetch_limit=1)
+    log.create_topic("prices", partitions=1, config={})
+    for key, value in [(b"k", b"old"), (b"x", b"x"), (b"k", b"new"), (b"z", b"z")]:
+        log.write("prices", key, value)
+    log.compact("prices")
+    behind, go_on = Event(), Event()
+
+    def hold(reader: int, poll: int) -> None:
+        if poll == 2:
+            behind.set()
+            go_on.wait(10)
+
+    before_polls(log, hold)
+    view = LastValueQueue("prices", log=log, value=TEXT).view().start()
+    try:
+        assert behind.wait(10)
+        with pytest.raises(CatchUpTimeout):
+            view.wait_for("prices/0/0", 0.1)
+        go_on.set()
+        view.wait_for("prices/0/0", 10)
+        assert view["k"] == "new"
+    finally:
+        go_on.set()
+        view.close()
+
+
 @pytest.mark.parametrize("position", ["prices/0", "prices/x/1", "", Position("other", 0, 1)])
 def test_a_position_that_is_none_of_this_topic_is_an_error(queue: LastValueQueue[str], position: Any) -> None:
     with queue.view() as view, pytest.raises(ConfigError):
@@ -115,6 +143,7 @@ def test_a_position_that_does_not_come_times_out_and_says_what_is_missing(queue:
     with queue.view() as view, pytest.raises(CatchUpTimeout, match="partition 0 stands at offset 0 of 8") as caught:
         view.wait_for(Position("prices", 0, 7), timeout=0.05)
     assert caught.value.shortfalls[0].target == 8
+    assert not caught.value.shortfalls[0].blocked, "there is no transaction to blame"
     assert isinstance(caught.value, TimeoutError)
 
 

@@ -6,16 +6,18 @@ The log is read and folded here by a few lines that share no code with the libra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from threading import Event
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.ports import Log, LogReader
 from tests.waiting import eventually
 
-__all__ = ["Meanwhile", "Raw", "delete_records", "fold", "read_raw", "write_beside"]
+__all__ = ["Held", "Meanwhile", "Raw", "delete_records", "fold", "read_raw", "write_beside"]
 
 
 class Raw(NamedTuple):
@@ -59,9 +61,10 @@ def read_raw(servers: str, topic: str, *, committed: bool = True) -> list[Raw]:
                         None if value is None else _text(value),
                     )
                 )
-            else:
-                assert error.code() == KafkaError._PARTITION_EOF, error
+            elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
+            else:
+                assert error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN), error  # it tries again
         return len(ended) == len(partitions)
 
     eventually(at_the_end, 60)
@@ -128,3 +131,64 @@ class Meanwhile:
         while self._actions:
             self._actions.pop()()
         return self._log.reader(topic, positions)
+
+
+class Held:
+    """A log whose readers can be held up: meanwhile they fetch nothing beyond where they stand. Used as `Meanwhile`."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.readers: list[HeldReader] = []
+        self.free = Event()
+        self.free.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.log, name)
+
+    def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
+        """See `Log.reader`."""
+        self.readers.append(HeldReader(self, topic, positions))
+        return self.readers[-1]
+
+    def hold(self) -> None:
+        """Hold all readers up; returns when they are."""
+        self.free.clear()
+        eventually(lambda: all(reader.stuck for reader in self.readers))
+
+    def release(self) -> None:
+        """Let them go on."""
+        self.free.set()
+
+
+class HeldReader:
+    """A reader of `Held`."""
+
+    def __init__(self, held: Held, topic: str, positions: Mapping[int, int]) -> None:
+        self._held = held
+        self._topic = topic
+        self._positions = dict(positions)
+        self._reader = held.log.reader(topic, positions)
+        self.stuck = False
+
+    def poll(self, timeout: float) -> Fetch:
+        """See `LogReader.poll`."""
+        if self._held.free.is_set():
+            fetch = self._reader.poll(timeout)
+            self._positions.update(fetch.positions)
+            return fetch
+        self._reader.close()  # or it would go on fetching by itself
+        self.stuck = True
+        self._held.free.wait(60)
+        self.stuck = False
+        self._reader = self._held.log.reader(self._topic, self._positions)
+        return Fetch(RecordBatch(), {})
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """See `LogReader.assign`."""
+        self._positions.update(positions)
+        self._reader.assign(positions)
+
+    def close(self) -> None:
+        """See `LogReader.close`."""
+        self._reader.close()
+        self._held.readers.remove(self)

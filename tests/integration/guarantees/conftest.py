@@ -3,54 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
-from typing import Any, Protocol
+from contextlib import ExitStack
+from typing import Protocol
 
 import pytest
 
 pytest.register_assert_rewrite("tests.integration.guarantees.cluster", "tests.integration.guarantees.writing")
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec  # noqa: E402
-from lvq_kafka.errors import TopicNotFound  # noqa: E402
+from lvq_kafka.core.policy import topic_settings  # noqa: E402
 from lvq_kafka.kafka import KafkaLog  # noqa: E402
 from lvq_kafka.testing.brokers import ProvidedBroker  # noqa: E402
 
 
-class Declare(Protocol):
-    """Declares a queue of its own for a test, keyed by the header ``ticker``."""
+class QueueOf(Protocol):
+    """Makes a test's queue, keyed by the header ``ticker``: a topic as `declare` makes it, without a definition."""
 
-    def __call__(
-        self, partitions: int = 1, *, config: Mapping[str, str] | None = None, **options: Any
-    ) -> LastValueQueue[str]: ...
+    def __call__(self, partitions: int = 1, *, config: Mapping[str, str] | None = None) -> LastValueQueue[str]: ...
+
+
+class Declare(Protocol):
+    """Declares a test's queue, for tests that consume, or open it by its name."""
+
+    def __call__(self, partitions: int = 1) -> LastValueQueue[str]: ...
+
+
+@pytest.fixture
+def queue_of(kafka_log: KafkaLog, topic_name: str) -> QueueOf:
+    """A factory of queues on the session's broker."""
+
+    def make(partitions: int = 1, *, config: Mapping[str, str] | None = None) -> LastValueQueue[str]:
+        settings = topic_settings(TopicSpec(config=config or {}))
+        kafka_log.create_topic(topic_name, partitions=partitions, config=settings)
+        return LastValueQueue(topic_name, key_header="ticker", value=TEXT, log=kafka_log)
+
+    return make
+
+
+@pytest.fixture
+def queue(queue_of: QueueOf) -> LastValueQueue[str]:
+    """A queue with one partition, empty."""
+    return queue_of()
 
 
 @pytest.fixture
 def declare(kafka_log: KafkaLog, topic_name: str) -> Iterator[Declare]:
-    """A factory of queues on the session's broker."""
+    """A factory of declared queues on the session's broker."""
     with ExitStack() as queues:
 
-        def declare(
-            partitions: int = 1, *, config: Mapping[str, str] | None = None, **options: Any
-        ) -> LastValueQueue[str]:
-            spec = TopicSpec(partitions=partitions, config=config or {})
-            queue = LastValueQueue.declare(
-                topic_name, key_header="ticker", spec=spec, value=TEXT, log=kafka_log, **options
-            )
-            queues.callback(_delete, queue)
+        def declare(partitions: int = 1) -> LastValueQueue[str]:
+            spec = TopicSpec(partitions=partitions)
+            queue = LastValueQueue.declare(topic_name, key_header="ticker", spec=spec, value=TEXT, log=kafka_log)
+            queues.callback(queue.delete)
             return queue
 
         yield declare
-
-
-def _delete(queue: LastValueQueue[str]) -> None:
-    with suppress(TopicNotFound):  # a test may have deleted it
-        queue.delete(delete_topic=True)
-
-
-@pytest.fixture
-def queue(declare: Declare) -> LastValueQueue[str]:
-    """A queue with one partition, empty."""
-    return declare()
 
 
 @pytest.fixture

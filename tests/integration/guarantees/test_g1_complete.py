@@ -10,7 +10,7 @@ from lvq_kafka import TEXT, EndOfDump, Entry, LastValueQueue
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.compaction import FORCED_COMPACTION, force_compaction
 from tests.integration.guarantees.cluster import Meanwhile, delete_records, fold, read_raw
-from tests.integration.guarantees.conftest import Declare
+from tests.integration.guarantees.conftest import QueueOf
 from tests.integration.guarantees.writing import put, ticking, transaction
 from tests.waiting import eventually
 
@@ -46,21 +46,21 @@ READERS = pytest.mark.parametrize("held_by", [held_by_a_view, held_by_a_browser]
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_g1_an_empty_queue_is_caught_up_at_once(declare: Declare, partitions: int) -> None:
-    assert held(declare(partitions)) == {}
+def test_g1_an_empty_queue_is_caught_up_at_once(queue_of: QueueOf, partitions: int) -> None:
+    assert held(queue_of(partitions)) == {}
 
 
-def test_g1_partitions_without_a_record_do_not_keep_a_reader_waiting(declare: Declare) -> None:
-    queue = declare(8)
+def test_g1_partitions_without_a_record_do_not_keep_a_reader_waiting(queue_of: QueueOf) -> None:
+    queue = queue_of(8)
     put(queue, IBM="1", MSFT="2")
     assert held(queue) == {"IBM": "1", "MSFT": "2"}
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_g1_a_compacted_log_gives_the_newest_value_of_every_key(
-    declare: Declare, kafka_log: KafkaLog, servers: str, partitions: int
+    queue_of: QueueOf, kafka_log: KafkaLog, servers: str, partitions: int
 ) -> None:
-    queue = declare(partitions)
+    queue = queue_of(partitions)
     expected = {}
     with queue.producer() as producer:
         for number in range(3000):
@@ -111,8 +111,8 @@ def test_g1_a_hole_at_the_end_of_the_log_is_crossed(
     assert held(queue) == {"a": "1", "b": "1"}
 
 
-def test_g1_a_log_whose_beginning_was_deleted_gives_what_is_left(declare: Declare, servers: str) -> None:
-    queue = declare(config={"cleanup.policy": "compact,delete", "retention.ms": "-1"})
+def test_g1_a_log_whose_beginning_was_deleted_gives_what_is_left(queue_of: QueueOf, servers: str) -> None:
+    queue = queue_of(config={"cleanup.policy": "compact,delete", "retention.ms": "-1"})
     put(queue, a="1", b="1", c="1", d="1")
     put(queue, b="2")
     delete_records(servers, queue.topic, 0, 2)
@@ -120,9 +120,9 @@ def test_g1_a_log_whose_beginning_was_deleted_gives_what_is_left(declare: Declar
 
 
 def test_g1_a_log_that_was_emptied_is_an_empty_queue_though_it_does_not_begin_at_zero(
-    declare: Declare, servers: str
+    queue_of: QueueOf, servers: str
 ) -> None:
-    queue = declare(config={"cleanup.policy": "compact,delete", "retention.ms": "-1"})
+    queue = queue_of(config={"cleanup.policy": "compact,delete", "retention.ms": "-1"})
     put(queue, a="1", b="1")
     delete_records(servers, queue.topic, 0, 2)
     assert held(queue) == {}
@@ -132,9 +132,9 @@ def test_g1_a_log_that_was_emptied_is_an_empty_queue_though_it_does_not_begin_at
 
 @READERS
 def test_g1_records_deleted_between_the_look_and_the_read_do_not_stop_a_reader(
-    declare: Declare, kafka_log: KafkaLog, servers: str, held_by: Reading
+    queue_of: QueueOf, kafka_log: KafkaLog, servers: str, held_by: Reading
 ) -> None:
-    queue = declare(config={"cleanup.policy": "compact,delete", "retention.ms": "-1"})
+    queue = queue_of(config={"cleanup.policy": "compact,delete", "retention.ms": "-1"})
     put(queue, a="1", b="1", c="1", d="1")
     log = Meanwhile(kafka_log, lambda: delete_records(servers, queue.topic, 0, 2))
     assert held_by(LastValueQueue(queue.topic, key_header="ticker", value=TEXT, log=log)) == {"c": "1", "d": "1"}
@@ -142,10 +142,10 @@ def test_g1_records_deleted_between_the_look_and_the_read_do_not_stop_a_reader(
 
 @READERS
 def test_g1_a_value_replaced_and_compacted_away_before_it_was_read_is_not_missing(
-    declare: Declare, kafka_log: KafkaLog, servers: str, held_by: Reading
+    queue_of: QueueOf, kafka_log: KafkaLog, servers: str, held_by: Reading
 ) -> None:
     """The reader has asked where the log ends; below that end nothing of these keys is left when it comes there."""
-    queue = declare(config=FORCED_COMPACTION)
+    queue = queue_of(config=FORCED_COMPACTION)
     keys = [f"k{number}" for number in range(50)]
     put(queue, **dict.fromkeys(keys, "old"), untouched="old")
 
@@ -161,8 +161,8 @@ def test_g1_a_value_replaced_and_compacted_away_before_it_was_read_is_not_missin
     }
 
 
-def test_g1_readers_opened_under_load_hold_all_that_was_acknowledged_before(declare: Declare, servers: str) -> None:
-    queue = declare(3)
+def test_g1_readers_opened_under_load_hold_all_that_was_acknowledged_before(queue_of: QueueOf, servers: str) -> None:
+    queue = queue_of(3)
     with ticking(queue) as ticker:
         ticker.await_count(500)
         for _ in range(5):

@@ -8,7 +8,7 @@ from lvq_kafka import Deleted, EndOfDump, Entry, LastValueQueue
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.compaction import force_compaction
 from tests.integration.guarantees.cluster import fold, read_raw, write_beside
-from tests.integration.guarantees.conftest import Declare
+from tests.integration.guarantees.conftest import Declare, QueueOf
 from tests.integration.guarantees.writing import put, ticking, transaction
 from tests.waiting import eventually
 
@@ -20,9 +20,9 @@ def browsed(queue: LastValueQueue[str]) -> list[tuple[str, str]]:
 
 
 def test_g2_no_reader_steps_back_while_a_producer_writes_and_the_broker_compacts(
-    declare: Declare, kafka_log: KafkaLog
+    queue_of: QueueOf, kafka_log: KafkaLog
 ) -> None:
-    queue = declare(3)
+    queue = queue_of(3)
     steps_back: list[str] = []
 
     def look(who: str, newest: dict[str, int], key: str, value: str) -> None:
@@ -42,7 +42,7 @@ def test_g2_no_reader_steps_back_while_a_producer_writes_and_the_broker_compacts
         by_watch: dict[str, int] = {}
         by_browser: dict[str, int] = {}
 
-        def read_all() -> None:
+        def read_all() -> bool:
             for entry in view.entries():
                 look("the view", by_view, entry.key, entry.value)
             for event in watch.drain():
@@ -51,10 +51,11 @@ def test_g2_no_reader_steps_back_while_a_producer_writes_and_the_broker_compacts
             while (seen := browser.take(0)) is not None:
                 if isinstance(seen, Entry):
                     look("the browser", by_browser, seen.key, seen.value)
+            return True
 
-        eventually(lambda: (read_all(), not compacting.is_alive() and len(ticker.acknowledged()) == 20)[1], 60)
+        eventually(lambda: read_all() and not compacting.is_alive() and len(ticker.acknowledged()) == 20, 60)
         last = ticker.stop()
-        eventually(lambda: (read_all(), by_view == by_watch == by_browser == last)[1], 30)
+        eventually(lambda: read_all() and by_view == by_watch == by_browser == last, 30)
     assert steps_back == []
 
 
@@ -109,7 +110,8 @@ def test_g2_a_deleted_key_does_not_come_back_when_the_delete_itself_is_compacted
     assert sorted(browsed(queue)) == [("b", "2"), ("c", "1")]
 
 
-def test_g2_a_browser_hides_what_was_consumed_before_it_was_opened(queue: LastValueQueue[str]) -> None:
+def test_g2_a_browser_hides_what_was_consumed_before_it_was_opened(declare: Declare) -> None:
+    queue = declare()
     put(queue, a="1", b="1", c="1")
     with queue.consumer() as consumer:
         for expected in ("a", "b"):
@@ -148,9 +150,9 @@ def test_g2_r14_a_key_that_moves_as_partitions_are_added_has_one_current_value(q
 
 
 def test_g2_r14_readers_agree_on_one_value_when_writers_use_different_partitioners(
-    declare: Declare, servers: str
+    queue_of: QueueOf, servers: str
 ) -> None:
-    queue = declare(5)
+    queue = queue_of(5)
     keys = [f"k{number}" for number in range(40)]
     with queue.view() as view:
         write_beside(servers, queue.topic, *[(key, "theirs 1") for key in keys])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from lvq_kafka import Deleted, EndOfDump, Entry, LastValueQueue
-from tests.integration.guarantees.conftest import Declare
+from tests.integration.guarantees.conftest import QueueOf
 from tests.integration.guarantees.writing import put, ticking
 from tests.waiting import eventually
 
@@ -60,8 +60,8 @@ def test_g3_what_a_slow_browser_holds_is_bounded_by_the_keys(queue: LastValueQue
     assert after - before < 3_000_000
 
 
-def test_g3_a_reader_that_cannot_keep_up_skips_values_and_ends_with_the_newest(declare: Declare) -> None:
-    queue = declare(3)
+def test_g3_a_reader_that_cannot_keep_up_skips_values_and_ends_with_the_newest(queue_of: QueueOf) -> None:
+    queue = queue_of(3)
     with (
         ticking(queue, limit=10_000) as ticker,
         queue.browser() as browser,

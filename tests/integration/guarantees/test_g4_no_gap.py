@@ -9,7 +9,7 @@ import pytest
 
 from lvq_kafka import EndOfDump, Entry, LastValueQueue
 from lvq_kafka.entries import Event
-from tests.integration.guarantees.conftest import Declare
+from tests.integration.guarantees.conftest import QueueOf
 from tests.integration.guarantees.writing import put, ticking
 from tests.waiting import eventually
 
@@ -36,8 +36,8 @@ def check_stream(events: Iterable[Event[str]]) -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_g4_browsers_opened_under_load_are_given_every_key_exactly_once(declare: Declare, partitions: int) -> None:
-    queue = declare(partitions)
+def test_g4_browsers_opened_under_load_are_given_every_key_exactly_once(queue_of: QueueOf, partitions: int) -> None:
+    queue = queue_of(partitions)
     with ticking(queue, unique, limit=COUNT) as ticker:
         browsers = []
         try:
@@ -53,8 +53,8 @@ def test_g4_browsers_opened_under_load_are_given_every_key_exactly_once(declare:
                 browser.close()
 
 
-def test_g4_watches_of_a_view_are_too(declare: Declare) -> None:
-    queue = declare(3)
+def test_g4_watches_of_a_view_are_too(queue_of: QueueOf) -> None:
+    queue = queue_of(3)
     with ticking(queue, unique, limit=COUNT) as ticker, queue.view() as view:
         watches = []
         for opening in range(20):

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
-from lvq_kafka import Deleted, EndOfDump, Entry, LastValueQueue, View
+from lvq_kafka import TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue, View, Watch
 from lvq_kafka.errors import BrokerUnavailable, CatchUpTimeout, ReaderFailed, TopicRecreated
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.contract.harness import COMPACTED, settled
-from tests.integration.guarantees.cluster import fold, read_raw
-from tests.integration.guarantees.conftest import Declare
+from tests.integration.guarantees.cluster import Held, fold, read_raw
+from tests.integration.guarantees.conftest import QueueOf
 from tests.integration.guarantees.writing import put, ticking
 from tests.waiting import eventually
 
 
 class TestOpenTransactions:
-    def test_g5_a_view_that_cannot_catch_up_names_partition_offsets_and_transaction(self, declare: Declare) -> None:
-        queue = declare(3)
+    def test_g5_a_view_that_cannot_catch_up_names_partition_offsets_and_transaction(self, queue_of: QueueOf) -> None:
+        queue = queue_of(3)
         with queue.producer(transactional_id=queue.name) as hanging:
             put(queue, a="1", b="1", c="1")
             writer = hanging.transaction()
@@ -142,8 +140,7 @@ class TestLostCluster:
         queue = private_queue
         put(queue, a="1")
         with queue.view(metadata_interval=0.2) as view:
-            first = view.silence
-            eventually(lambda: view.silence < first or view.silence < 0.1)
+            eventually(lambda: view.silence < 0.1)  # it looks at the topic though nothing comes
             assert view.state == "caught-up"
             private_broker.pause()
             try:
@@ -152,11 +149,9 @@ class TestLostCluster:
                     view.barrier(0.5)
                 assert view["a"] == "1"
                 eventually(lambda: view.state == "disconnected", 30)
-                begun = time.monotonic()
             finally:
                 private_broker.resume()
             eventually(lambda: view.state == "caught-up", 30)
-            assert time.monotonic() - begun < 30
             put(queue, a="2")
             view.barrier()
             assert view["a"] == "2"
@@ -183,9 +178,11 @@ class TestLostTopic:
 
     @pytest.mark.parametrize("partitions", [1, 3])
     def test_g5_readers_of_a_topic_that_was_created_anew_start_over(
-        self, queue: LastValueQueue[str], partitions: int
+        self, queue: LastValueQueue[str], kafka_log: KafkaLog, partitions: int
     ) -> None:
         put(queue, both="old", gone="old", also="old")
+        log = Held(kafka_log)
+        queue = LastValueQueue(queue.topic, key_header="ticker", value=TEXT, log=log)
         with (
             queue.view(metadata_interval=0.2) as view,
             view.watch() as watch,
@@ -195,24 +192,18 @@ class TestLostTopic:
             browser.drain()
             assert updates.drain() == [EndOfDump({0: 3})]
             before = view.snapshot().topic_id
-            queue.log.delete_topic(queue.topic)
-            queue.log.create_topic(queue.topic, partitions=partitions, config=COMPACTED)
+            log.hold()
+            kafka_log.delete_topic(queue.topic)
+            kafka_log.create_topic(queue.topic, partitions=partitions, config=COMPACTED)
             put(queue, both="new", more="new")
-            eventually(lambda: has(view, {"both": "new", "more": "new"}), 30)
-            assert view.state == "caught-up"
+            log.release()  # from here on they can notice
+            eventually(lambda: view.state == "caught-up" and has(view, {"both": "new", "more": "new"}), 30)
             assert view.snapshot().topic_id != before
-            new = {("both", "new"), ("more", "new")}
-            gone = {Deleted("gone"), Deleted("also")}
-            for reader in (watch, browser, updates):
-                seen: set[object] = set()
-                expected: set[object] = new if reader is updates else {*new, *gone}
-
-                def all_told(reader: object = reader, seen: set[object] = seen, expected: object = expected) -> bool:
-                    for event in reader.drain():  # type: ignore[attr-defined]
-                        seen.add((event.key, event.value) if isinstance(event, Entry) else event)
-                    return seen == expected
-
-                eventually(all_told, 30)
+            new: set[object] = {("both", "new"), ("more", "new")}
+            gone: set[object] = {Deleted("gone"), Deleted("also")}
+            await_events(watch, new | gone)
+            await_events(browser, new | gone)
+            await_events(updates, new)
             put(queue, both="newer")
             view.barrier()
             assert view["both"] == "newer"
@@ -228,13 +219,24 @@ class TestLostTopic:
             eventually(lambda: view.state == "caught-up")
 
 
+def await_events(reader: Watch[str] | Browser[str], expected: set[object]) -> None:
+    """Read until these events have come, values as pairs of key and value, and no others."""
+    seen: set[object] = set()
+
+    def all_told() -> bool:
+        seen.update((event.key, event.value) if isinstance(event, Entry) else event for event in reader.drain())
+        return seen == expected
+
+    eventually(all_told, 30)
+
+
 def has(view: View[str], values: dict[str, str]) -> bool:
     """Whether a view holds just these."""
     return dict(view) == values
 
 
-def test_g5_a_view_that_is_behind_says_how_far(declare: Declare, kafka_log: KafkaLog) -> None:
-    queue = declare(3)
+def test_g5_a_view_that_is_behind_says_how_far(queue_of: QueueOf, kafka_log: KafkaLog) -> None:
+    queue = queue_of(3)
     with ticking(queue, lambda number: f"k{number}", limit=20_000) as ticker:
         ticker.await_count(20_000)
     view = queue.view().start()

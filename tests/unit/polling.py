@@ -1,0 +1,33 @@
+"""Steps between the polls of a reader, where races happen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lvq_kafka.core.records import Fetch
+from lvq_kafka.ports import LogReader
+from lvq_kafka.testing import MemoryLog
+
+__all__ = ["before_polls"]
+
+
+def before_polls(log: MemoryLog, hook: Callable[[int, int], object]) -> None:
+    """Call ``hook(reader, poll)``, both counted from 1, before each poll of each reader that is opened from now on."""
+    opened, readers = log.reader, 0
+
+    def reader(topic: str, positions: Mapping[int, int]) -> LogReader:
+        nonlocal readers
+        readers += 1
+        found, number, polls = opened(topic, positions), readers, 0
+        original = found.poll
+
+        def poll(timeout: float) -> Fetch:
+            nonlocal polls
+            polls += 1
+            hook(number, polls)
+            return original(timeout)
+
+        found.poll = poll  # type: ignore[method-assign]
+        return found
+
+    log.reader = reader  # type: ignore[method-assign]
