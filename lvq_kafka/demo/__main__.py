@@ -7,9 +7,10 @@ import os
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -33,6 +34,7 @@ BOARD_SECONDS = 8.0
 def main() -> int:
     """Run the tour; the exit status."""
     logging.getLogger("lvq_kafka").addHandler(logging.NullHandler())  # the tour says itself what happens
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     # A terminal has its own width; a log gets one that does not cut the tables.
     console = Console(width=None if sys.stdout.isatty() else 110)
     stage = Stage(console)
@@ -40,7 +42,9 @@ def main() -> int:
     try:
         with ThreadPoolExecutor(1) as background:
             session = background.submit(_start_spark)  # takes its ten seconds while the rest is shown
-            with console.status("starting a Kafka broker"), provide_broker() as broker:
+            with ExitStack() as stack:
+                with console.status("starting a Kafka broker"):
+                    broker = stack.enter_context(provide_broker())
                 console.print(f"[bold]lvq-kafka[/bold] on a real Kafka ({broker.kind}) at {broker.bootstrap_servers}")
                 console.file.flush()
                 _tour(stage, broker, session)

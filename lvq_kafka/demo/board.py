@@ -70,7 +70,7 @@ def play(
     sender = Thread(target=_send, args=(producer, ticks, seconds), name="ticks", daemon=True)
     shown: dict[str, float] = {}
     begun = time.monotonic()
-    with Live(console=stage.console, refresh_per_second=12, transient=False) as live:
+    with Live(console=stage.console, refresh_per_second=12, redirect_stderr=False) as live:
         sender.start()
         while sender.is_alive():
             live.update(_board(view, shown))

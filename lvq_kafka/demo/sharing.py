@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import tempfile
@@ -40,7 +39,7 @@ def share(stage: Stage, log: Log, bootstrap_servers: str, name: str, closes: dic
             everything = _wait(lambda: set(closes) <= {key for key, _ in _all(ledgers)})
         finally:
             for worker in workers:
-                worker.send_signal(signal.SIGINT)  # it leaves the group in good order
+                worker.terminate()  # it leaves the group in good order
                 worker.wait(20)
         done = _all(ledgers)
     times = Counter(key for key, _ in done)

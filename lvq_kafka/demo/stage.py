@@ -34,11 +34,11 @@ class Stage:
 
     def say(self, text: str) -> None:
         """A line about what happens."""
-        self.console.print(Padding(text, (0, 0, 0, 3)))
+        self.console.print(f"   {text}")
 
     def show(self, table: Table) -> None:
         """A table."""
-        self.console.print(Padding(table, (0, 0, 0, 3)))
+        self.console.print(Padding(table, (0, 0, 0, 3), expand=False))
 
     def check(self, holds: bool, claim: str) -> None:
         """A claim that holds, or makes the tour fail."""

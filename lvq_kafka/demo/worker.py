@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import time
-from contextlib import suppress
 
 from lvq_kafka import TEXT, LastValueQueue
 
@@ -15,10 +15,11 @@ WORK = 0.004  # seconds that one message takes
 
 
 def main(bootstrap_servers: str, queue_name: str, ledger: str) -> None:
-    """Consume until interrupted, or killed. A line ``key<TAB>value`` is on disk before its message is acked."""
+    """Consume until terminated, or killed. A line ``key<TAB>value`` is on disk before its message is acked."""
     logging.getLogger("lvq_kafka").addHandler(logging.NullHandler())  # its parent tells the story
     queue = LastValueQueue.open(queue_name, bootstrap_servers=bootstrap_servers, value=TEXT)
-    with suppress(KeyboardInterrupt), queue.consumer() as consumer, open(ledger, "a", buffering=1) as file:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # leave by way of `with`
+    with queue.consumer() as consumer, open(ledger, "a", buffering=1) as file:
         for delivery in consumer:
             with delivery:
                 time.sleep(WORK)
