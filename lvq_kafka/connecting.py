@@ -37,6 +37,12 @@ def connect(
                 "log and bootstrap_servers (or config) are both given.", options=["log", "bootstrap_servers"]
             )
         return log
+    if bootstrap_servers is not None and type(bootstrap_servers) is not str:
+        raise ConfigError(
+            f"bootstrap_servers is {bootstrap_servers!r}, not text.",
+            options=["bootstrap_servers"],
+            hint='Write several separated by commas: "one:9092,two:9092".',
+        )
     # Only here does the library reach for the client, so that everything else runs on any log.
     from lvq_kafka.kafka import ClientConfig, KafkaLog
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Generic, Self
 
-from lvq_kafka.codecs import Codec, Undecodable, V
+from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.consuming import Consuming
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.delivery import Delivery
-from lvq_kafka.errors import Closed, ConfigError, DecodeError
+from lvq_kafka.errors import Closed, ConfigError, DecodeError, LockLost
 from lvq_kafka.holdings import ConsumerStats, Holdings
 from lvq_kafka.ports import Log
 
@@ -67,6 +68,7 @@ class Consumer(Generic[V]):
         commit_interval: float = 0.2,
         revoke_grace: float = 1.0,
     ) -> None:
+        check_undecodable(undecodable)
         _check_options(max_in_work, commit_interval, revoke_grace)
         self._name = definition.name
         self._codec = codec
@@ -116,7 +118,8 @@ class Consumer(Generic[V]):
             delivery.value  # noqa: B018  # decodes
         except DecodeError as error:
             self._skipped += 1
-            delivery.reject(str(error))
+            with suppress(LockLost):  # then whoever has the partition now skips it
+                delivery.reject(str(error))
             return False
         return True
 

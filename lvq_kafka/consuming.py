@@ -154,6 +154,17 @@ class Consuming:
         first = patiently(lambda: self._log.start_offsets(self._topic), _PATIENCE)
         ends = patiently(lambda: self._log.end_offsets(self._topic, stable=True), _PATIENCE)
         committed = {partition: commits[partition].offset for partition in partitions}
+        if any(offset > ends[partition] for partition, offset in committed.items()):
+            self._check_ends(committed)
+        # What lies below the start of the log is gone: consumed or superseded and truncated, or aged out.
+        starts = {partition: max(offset, first[partition]) for partition, offset in committed.items()}
+        self._holdings.assign(starts, ends, committed)
+        logger.info("the consumer of %s has got partitions %s", self._name, sorted(starts))
+        return starts
+
+    def _check_ends(self, committed: Mapping[int, int]) -> None:
+        """See that the log still holds what was consumed. A commit may lie behind an open transaction all the same."""
+        ends = patiently(lambda: self._log.end_offsets(self._topic), _PATIENCE)
         for partition, offset in committed.items():
             if offset > ends[partition]:
                 raise DataLoss(
@@ -161,11 +172,6 @@ class Consuming:
                     f"but topic {self._topic} ends at {ends[partition]}: records were lost.",
                     hint="Compare with another copy of the data, then declare the queue anew.",
                 )
-        # What lies below the start of the log is gone: consumed or superseded and truncated, or aged out.
-        starts = {partition: max(offset, first[partition]) for partition, offset in committed.items()}
-        self._holdings.assign(starts, ends, committed)
-        logger.info("the consumer of %s has got partitions %s", self._name, sorted(starts))
-        return starts
 
     def revoked(self, partitions: Sequence[int]) -> None:
         """See `GroupListener.revoked`: hand out no more, let holders finish for a moment, commit, end the locks."""

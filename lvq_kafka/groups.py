@@ -31,7 +31,8 @@ def declare_group(
         TopicNotFound: the topic does not exist.
         TransportError: the commits could not be stored within ``timeout`` seconds.
     """
-    starts = log.start_offsets(topic) if start == "earliest" else log.end_offsets(topic)
+    # What an open transaction hides is still to come.
+    starts = log.start_offsets(topic) if start == "earliest" else log.end_offsets(topic, stable=True)
     commits = patiently(lambda: log.committed(group, topic), timeout)
     if commits:
         check_group(group, topic, starts, commits, queue=queue)

@@ -18,6 +18,7 @@ from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import Closed, LockLost, LVQError, ReaderFailed
+from lvq_kafka.forking import left_behind, tell_of_forks
 
 __all__ = ["ConsumerStats", "Holdings"]
 
@@ -63,6 +64,13 @@ class Holdings:
         self._counts = ConsumerStats()
         self._failure: Exception | None = None
         self._closed = False
+        tell_of_forks(self)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self._changed = Condition()
+        self.fail(left_behind(f"The consumer of {self._definition.name}"))
+        self.forget(self.partitions)
 
     # ---------------------------------------------------------------- for holders
 

@@ -136,7 +136,10 @@ class GroupListener(Protocol):
     """Learns of partitions that come and go. Called inside `GroupMember.poll` and `close`, on the polling thread."""
 
     def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
-        """New partitions with the group's commits (missing: none). Returns where to start reading each."""
+        """New partitions with the group's commits (missing: none). Returns where to start reading each.
+
+        What it raises comes out of the poll. The next poll asks again: until then nothing of these is read.
+        """
 
     def revoked(self, partitions: Sequence[int]) -> None:
         """These are about to go: the last moment to commit for them."""

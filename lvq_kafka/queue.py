@@ -92,6 +92,12 @@ class LastValueQueue(Generic[V]):
         self._set(definition, value, connect(bootstrap_servers, config=config, log=log), declared=False)
 
     def _set(self, definition: QueueDefinition, value: Codec[V], log: Log, *, declared: bool) -> None:
+        if not isinstance(value, Codec):
+            raise ConfigError(
+                f"value={value!r} is no codec.",
+                options=["value"],
+                hint="Use BYTES, TEXT, JSON, Codec(encode, decode) or serializers(...).",
+            )
         self.definition = definition
         self.log = log
         self.value_codec = value
@@ -159,7 +165,7 @@ class LastValueQueue(Generic[V]):
             ConfigError: a name, header or option is malformed (R3).
             QueueMismatch: the queue is declared with other properties, or its topic used with another key header.
             TopicMismatch: the topic exists and is not compacted.
-            QueueNotDeclared: the queue is declared, and its consumer group has expired (R17).
+            QueueNotDeclared: the queue is new, and a group of its name has positions in a part of its topic only.
             TransportError: the cluster cannot be reached or refuses.
         """
         definition = QueueDefinition(
@@ -179,13 +185,13 @@ class LastValueQueue(Generic[V]):
             raise ConfigError(f"start={start!r} is neither earliest nor latest.", options=["start"])
         log = connect(bootstrap_servers, config=config, log=log)
         registry = Registry(log)
-        registry.check(definition)
+        declared = registry.check(definition)
         spec = spec or TopicSpec()
         created_topic = ensure_topic(log, definition.topic, spec)
         findings, reconciled, unchecked = check_topic(log, definition.topic, on_mismatch)
-        created_queue = registry.declare(definition)
-        if not definition.non_destructive and created_queue:
+        if not (declared or definition.non_destructive):
             declare_group(log, definition.group, definition.topic, start, queue=name)
+        created_queue = registry.declare(definition)  # last: a queue that is declared has all that it needs
         queue = cls._of(definition, value, log)
         queue.declaration = Declaration(
             created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked)
@@ -336,16 +342,19 @@ class LastValueQueue(Generic[V]):
         Raises:
             QueueNotDeclared: it is not declared.
             QueueError: the topic serves other queues, or consumers are still at work.
+            ConfigError: ``delete_topic`` is asked, and what another queue's topic is cannot be read.
             TransportError: the cluster cannot be reached or refuses.
         """
         registry = Registry(self.log)
-        others = [other.name for other in registry.all() if other.topic == self.topic and other.name != self.name]
-        if delete_topic and others:
-            raise QueueError(
-                f"The topic {self.topic} also serves {', '.join(others)}.",
-                queue=self.name,
-                hint="Delete those first, or keep the topic.",
-            )
+        if delete_topic:
+            definitions = registry.all(strict=True)
+            others = [other.name for other in definitions if other.topic == self.topic and other.name != self.name]
+            if others:
+                raise QueueError(
+                    f"The topic {self.topic} also serves {', '.join(others)}.",
+                    queue=self.name,
+                    hint="Delete those first, or keep the topic.",
+                )
         registry.get(self.name)
         try:
             self.log.delete_group(self.definition.group)

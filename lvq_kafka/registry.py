@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition
 from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.progress import Progress
-from lvq_kafka.core.records import Record
-from lvq_kafka.errors import CatchUpTimeout, QueueMismatch, QueueNotDeclared, TopicNotFound
+from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.progress import Progress, describe
+from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    CatchUpTimeout,
+    ConfigError,
+    DeliveryFailed,
+    LVQError,
+    QueueMismatch,
+    QueueNotDeclared,
+    TopicNotFound,
+    Unauthorized,
+)
 from lvq_kafka.ports import Log
 
 __all__ = ["Registry"]
+
+messages = logging.getLogger("lvq_kafka.registry")
 
 _SETTINGS = {"cleanup.policy": "compact", "segment.ms": "86400000", "min.cleanable.dirty.ratio": "0.1"}
 
@@ -19,13 +33,17 @@ _SETTINGS = {"cleanup.policy": "compact", "segment.ms": "86400000", "min.cleanab
 class Registry:
     """Reads and writes definitions. Every call reads the topic to its end; it is as small as there are queues.
 
+    A definition that cannot be read (malformed, or of a newer library) concerns its own queue alone. Where others are
+    asked about it is left out, with a warning in the log.
+
     Args:
-        timeout: seconds that one call may take.
+        timeout: seconds that one question to the cluster may take.
     """
 
-    def __init__(self, log: Log, *, timeout: float = 15.0) -> None:
+    def __init__(self, log: Log, *, timeout: float = 10.0) -> None:
         self._log = log
         self._timeout = timeout
+        self._left_out: set[bytes] = set()
 
     def get(self, name: str) -> QueueDefinition:
         """The definition of a queue.
@@ -36,24 +54,27 @@ class Registry:
         """
         record = self._read().record(name.encode())
         if record is None or record.value is None:
-            raise QueueNotDeclared(f"No queue {name} is declared.", queue=name, hint=f"lvq declare {name} …")
+            raise QueueNotDeclared(
+                f"No queue {name} is declared.",
+                queue=name,
+                hint=f"Declare it first, with LastValueQueue.declare or: lvq declare {name} --key-header NAME",
+            )
         return QueueDefinition.from_json(record.value, name=name)
 
-    def all(self) -> list[QueueDefinition]:
-        """Every definition, by name."""
-        table = self._read()
-        names = table.key_range()
-        return [
-            QueueDefinition.from_json(value, name=name.decode())
-            for name in names
-            if (value := table.value(name)) is not None
-        ]
+    def all(self, *, strict: bool = False) -> list[QueueDefinition]:
+        """Every definition that can be read, by name.
+
+        Raises:
+            ConfigError: with ``strict``, when there is one that cannot.
+        """
+        return self._definitions(self._read(), strict=strict)
 
     def check(self, definition: QueueDefinition) -> bool:
         """Whether the queue is declared, just like this.
 
         Raises:
             QueueMismatch: it is declared with other properties, or another queue on its topic has another key header.
+            ConfigError: it is declared, and its definition is unreadable or newer than this library.
         """
         return self._matches(self._read(), definition)
 
@@ -63,7 +84,8 @@ class Registry:
         Of two that are declared at the same moment the first in the log wins, and the other caller is told.
 
         Raises:
-            QueueMismatch: as `check`.
+            QueueMismatch, ConfigError: as `check`.
+            Unauthorized: this user may not write to the registry's topic.
         """
         self._create_topic()
         table = self._read()
@@ -72,13 +94,14 @@ class Registry:
         name = definition.name.encode()
         mine = self._append(name, definition.to_json())
         for record in self._read_to_end(dict(table.positions) or {0: 0}):
-            if record.offset < mine and record.key == name and record.value is not None:
-                first = QueueDefinition.from_json(record.value, name=definition.name)
-                if first != definition:
-                    self._append(name, record.value)
-                    raise _mismatch(first, definition)
-                return False
-        return True
+            # What was written over another definition does not count: its writer is about to find out and restore that.
+            if record.offset < mine and record.key and (record.value is None or record.key not in table):
+                table.apply(RecordBatch.of([record]))
+        try:
+            return not self._matches(table, definition)
+        except LVQError:
+            self._append(name, table.value(name))
+            raise
 
     def remove(self, name: str) -> QueueDefinition:
         """Take a queue's definition out and return it.
@@ -91,12 +114,12 @@ class Registry:
         return definition
 
     def _matches(self, table: LatestValues, definition: QueueDefinition) -> bool:
-        for record in table.records():
-            assert record.key is not None
-            assert record.value is not None
-            other = QueueDefinition.from_json(record.value, name=record.key.decode())
-            if other.name == definition.name and other != definition:
-                raise _mismatch(other, definition)
+        mine = table.value(definition.name.encode())
+        if mine is not None:
+            declared = QueueDefinition.from_json(mine, name=definition.name)
+            if declared != definition:
+                raise _mismatch(declared, definition)
+        for other in self._definitions(table):
             if other.topic == definition.topic and other.key_header != definition.key_header:
                 raise QueueMismatch(
                     f"The queues {other.name} and {definition.name} would share the topic {definition.topic} "
@@ -105,7 +128,23 @@ class Registry:
                     differences={"key_header": (other.key_header, definition.key_header)},
                     hint="Queues on one topic must agree on the key header.",
                 )
-        return definition.name.encode() in table
+        return mine is not None
+
+    def _definitions(self, table: LatestValues, *, strict: bool = False) -> list[QueueDefinition]:
+        found: list[QueueDefinition] = []
+        for key in table.key_range():
+            value = table.value(key)
+            if value is None:
+                continue
+            try:
+                found.append(QueueDefinition.from_json(value, name=key.decode("utf-8", "backslashreplace")))
+            except ConfigError as error:
+                if strict:
+                    raise
+                if key not in self._left_out:
+                    self._left_out.add(key)
+                    messages.warning("left out: %s", error)
+        return found
 
     def _create_topic(self) -> None:
         try:
@@ -114,11 +153,29 @@ class Registry:
             self._log.create_topic(REGISTRY_TOPIC, partitions=1, config=_SETTINGS, timeout=self._timeout)
 
     def _append(self, name: bytes, value: bytes | None) -> int:
+        what = f"the definition of the queue {key_text(name)} to {REGISTRY_TOPIC}"
         writer = self._log.writer()
         try:
             return writer.append(REGISTRY_TOPIC, name, value).result(self._timeout).offset
+        except (DeliveryFailed, Unauthorized) as error:
+            refusal = error if isinstance(error, Unauthorized) else error.__cause__
+            if not isinstance(refusal, Unauthorized):
+                raise
+            raise Unauthorized(
+                f"This user may not write {what}.",
+                code=refusal.code,
+                hint=f"Ask for an ACL that allows Write on the topic {REGISTRY_TOPIC}, or have the queue declared for "
+                "you; to open and use it takes no such right.",
+            ) from error
+        except TimeoutError as error:
+            raise BrokerUnavailable(
+                f"Writing {what} was not acknowledged within {self._timeout:g} s.",
+                code="_TIMED_OUT",
+                retriable=True,
+                hint="It may yet be stored. Try again when the cluster is well.",
+            ) from error
         finally:
-            writer.close(self._timeout)
+            writer.close(0)  # it is decided by now, or withdrawn as far as that goes
 
     def _read(self) -> LatestValues:
         table = LatestValues(topic=REGISTRY_TOPIC)
@@ -141,9 +198,11 @@ class Registry:
         try:
             while not progress.reached(ends):
                 if time.monotonic() > deadline:
+                    shortfalls = progress.shortfalls(ends)
                     raise CatchUpTimeout(
-                        f"Reading {REGISTRY_TOPIC} took more than {self._timeout:g} s.",
-                        shortfalls=progress.shortfalls(ends),
+                        f"Reading {REGISTRY_TOPIC} took more than {self._timeout:g} s: {describe(shortfalls)}.",
+                        shortfalls=shortfalls,
+                        hint="Try again, and look whether a transaction is open in that topic.",
                     )
                 fetch = reader.poll(0.1)
                 if table is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Literal
 
 from lvq_kafka.core.policy import Finding, TopicSpec, judge, topic_settings
@@ -29,7 +30,8 @@ def ensure_topic(log: Log, topic: str, spec: TopicSpec) -> bool:
             config=topic_settings(spec),
         )
         if created and spec.replication_factor is None and log.describe_topic(topic).replication_factor >= 3:
-            log.alter_topic_config(topic, {"min.insync.replicas": "2"})
+            with suppress(Unauthorized):  # who may create need not be allowed to alter; `check_topic` warns of it
+                log.alter_topic_config(topic, {"min.insync.replicas": "2"})
         return created
     return False
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import json
-import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,23 +39,18 @@ def say(measured: dict[str, Any]) -> None:
     print(json.dumps(measured), flush=True)
 
 
-def cpu_seconds() -> float:
-    """User and system time of all threads of this process so far."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
 def memory_in_use() -> int:
     """Resident bytes, once Python and the C library have given back what they do not need any more."""
     gc.collect()
-    if sys.platform == "linux":
+    with contextlib.suppress(AttributeError):  # glibc has it
         ctypes.CDLL(None).malloc_trim(0)
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    return peak_memory()
+    return int(psutil.Process().memory_info().rss)
 
 
 def peak_memory() -> int:
-    """The most bytes that were resident at any time."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    """The most bytes that were resident at any time, which getrusage does not tell: it begins with the parent's."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return memory_in_use()
+    [line] = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -34,20 +35,26 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic to read: ``records`` of them, over ``keys`` keys."""
+    """A topic to read, and what is in it."""
 
+    label: str
     name: str
-    records: int
-    keys: int
     content: Content
 
 
-def load(log: KafkaLog, servers: str, name: str, records: int, keys: int) -> Topic:
-    """Create a topic and fill it. Nothing is compacted away: all lies in segments that are still open."""
+def create(log: KafkaLog, label: str) -> str:
+    """A new, empty topic; its name."""
+    name = f"bench-{label}-{uuid.uuid4().hex[:8]}"
     log.create_topic(name, partitions=PARTITIONS, config={"cleanup.policy": "compact"})
+    return name
+
+
+def load(log: KafkaLog, label: str, records: int, keys: int) -> Topic:
+    """A topic of so many records over so many keys. Nothing is compacted away: its segments are all still open."""
+    name = create(log, label)
     producer = Producer(
         {
-            "bootstrap.servers": servers,
+            **log.config.for_producer(),
             "enable.idempotence": True,
             "partitioner": "murmur2_random",
             "linger.ms": 5,
@@ -68,7 +75,7 @@ def load(log: KafkaLog, servers: str, name: str, records: int, keys: int) -> Top
             producer.poll(0)
     if producer.flush(120):
         raise RuntimeError(f"{name} could not be filled")
-    return Topic(name, records, keys, Content.of(newest.items()))
+    return Topic(label, name, Content.of(newest.items()))
 
 
 def _value(number: int) -> bytes:

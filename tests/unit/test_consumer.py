@@ -414,6 +414,20 @@ def test_a_consumer_that_was_expelled_loses_its_locks_and_goes_on(world: World) 
         assert drain(consumer, 1) == ["a"]
 
 
+def test_a_consumer_that_is_expelled_while_it_is_assigned_begins_again(world: World) -> None:
+    world.send(("a", "a1"))
+    ask = world.start_offsets
+
+    def expel_and_ask(topic: str, **options: Any) -> dict[int, int]:
+        world.start_offsets = ask  # type: ignore[method-assign]
+        world.expel(world.members[0])
+        return ask(topic, **options)
+
+    world.start_offsets = expel_and_ask  # type: ignore[method-assign]
+    with consuming(world) as consumer:
+        assert drain(consumer, 1) == ["a1"]
+
+
 def test_an_ack_that_is_waited_for_says_when_the_partition_was_lost_before_it_was_durable(world: World) -> None:
     world.send(("a", "a"), ("b", "b"))
     with consuming(world) as consumer:
@@ -508,6 +522,21 @@ def test_an_unreadable_value_can_be_skipped_and_is_counted(world: World, caplog:
         assert consumer.skipped == 1
         settled_up(world, consumer)
     assert "prices/0/0" in caplog.text
+
+
+def test_an_unreadable_value_whose_partition_goes_meanwhile_is_left_to_who_has_it_now(world: World) -> None:
+    def decode(data: bytes) -> str:
+        if data == b"bad" and consumer.stats.lost == 0:
+            world.expel(world.members[0])
+            eventually(lambda: consumer.stats.lost == 1)
+        if data == b"bad":
+            raise ValueError("bad")
+        return data.decode()
+
+    world.send(("a", "bad"), ("b", "1"))
+    with consuming(world, Codec(str.encode, decode), undecodable="skip") as consumer:
+        assert drain(consumer, 1) == ["1"]
+        assert consumer.stats.rejected == 1
 
 
 def test_an_unreadable_value_can_be_given_as_bytes(world: World) -> None:
@@ -606,6 +635,50 @@ def test_a_commit_below_the_start_of_the_log_goes_on_at_the_start(world: World) 
     world.delete_records(TOPIC, 0, 8)
     with consuming(world) as consumer:
         assert drain(consumer, 2) == ["8", "9"]
+
+
+def test_a_queue_declared_for_what_is_to_come_beside_an_open_transaction_gets_what_it_hides(world: World) -> None:
+    writer = world.writer(transactional_id="x")
+    writer.begin_transaction()
+    writer.append(TOPIC, b"a", b"hidden")
+    world.send(("b", "behind it"))
+    declare_group(world, "lvq.late", TOPIC, "latest")
+    definition = QueueDefinition(name="late", topic=TOPIC, key_header=None)
+    with consuming(world, definition=definition) as consumer:
+        assert nothing_comes(consumer)
+        writer.commit_transaction()
+        assert drain(consumer, 2) == ["hidden", "behind it"]
+
+
+def test_a_position_behind_an_open_transaction_is_no_data_loss(world: World) -> None:
+    writer = world.writer(transactional_id="x")
+    writer.begin_transaction()
+    writer.append(TOPIC, b"a", b"hidden")
+    world.commit("lvq.q", TOPIC, {0: Commit(1)})
+    with consuming(world) as consumer:
+        assert nothing_comes(consumer)
+        world.send(("b", "behind it"))
+        writer.commit_transaction()
+        assert drain(consumer, 1) == ["behind it"]
+
+
+@pytest.mark.parametrize("question", ["describe_topic", "start_offsets", "end_offsets"])
+def test_a_partition_that_came_in_an_outage_is_begun_when_it_is_over(
+    world: World, question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.consuming._PATIENCE", 0.0)
+    world.send(("a", "a1"))
+    with consuming(world) as consumer:
+        with take(consumer):
+            pass
+        settled_up(world, consumer)
+        lost = TransportError("no leader", code="LEADER_NOT_AVAILABLE", retriable=True)
+        world.fail_next(question, lost, times=3)
+        world.expel(world.members[0])
+        eventually(lambda: "no leader" in consumer.stats.trouble)
+        world.send(("a", "a2"))
+        assert drain(consumer, 1) == ["a2"]
+        assert consumer.stats.trouble == ""
 
 
 def test_an_outage_is_survived_and_said(world: World) -> None:

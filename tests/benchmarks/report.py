@@ -1,0 +1,154 @@
+"""What the results say: medians, ratios within the same round, and targets."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+__all__ = ["Target", "latency_table", "machine", "produce_table", "reading_table", "target_table", "targets"]
+
+Result = dict[str, Any]
+Measure = Callable[[Result], float]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bar that was set, and what came out."""
+
+    what: str
+    bar: str
+    measured: float | None
+    met: bool
+
+    @classmethod
+    def at_least(cls, what: str, bar: float, measured: float) -> Target:
+        return cls(what, f"at least {bar:g}", round(measured, 3), measured >= bar)
+
+    @classmethod
+    def at_most(cls, what: str, bar: float, measured: float) -> Target:
+        return cls(what, f"at most {bar:g}", round(measured, 3), measured <= bar)
+
+
+def machine() -> Result:
+    """Where and when: nothing of this can be compared across machines, and little across loads."""
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "cpus": os.cpu_count(),
+        "load_average": [round(load, 1) for load in os.getloadavg()],
+        "python": platform.python_version(),
+        **{package: version(package) for package in ("confluent-kafka", "ktables")},
+    }
+
+
+def targets(reading: Sequence[Result], producing: Iterable[Result], latency: Sequence[Result]) -> list[Target]:
+    """Each target with its ratio or figure; ratios are taken pair by pair in the same round, then their median."""
+    found = []
+    for topic in _distinct(reading, "topic"):
+        of_topic = [result for result in reading if result["topic"] == topic]
+        for other, bar in (("bare loop", 1.0), ("ktables", 3.0), ("ktables, read_committed", 3.0)):
+            speed = _ratio(of_topic, other, "view", _wall)
+            found.append(Target.at_least(f"bootstrap, {topic}: speed in times {other}", bar, speed))
+        memory = _ratio(of_topic, "view", "bare loop", lambda result: result["bytes_per_key"])
+        found.append(Target.at_most(f"memory per key, {topic}: in times bare loop", 1.3, memory))
+    found += [
+        Target.at_least(f"{row['what']}: speed in times bare loop", 0.85, float(row["share_of_bare"]))
+        for row in producing
+        if str(row["what"]).startswith("Producer.")
+    ]
+    for what, contestant, bar in (
+        ("propagation", "view", 1.5),
+        ("propagation", "view.watch", 1.5),
+        ("idle barrier", "view", 5.0),
+    ):
+        rows = [result for result in latency if (result["what"], result["contestant"]) == (what, contestant)]
+        found.append(Target.at_most(f"{what}, {contestant}: p50 in ms", bar, _median(rows, lambda row: row["p50_ms"])))
+    return found
+
+
+def reading_table(results: Sequence[Result]) -> str:
+    """From nothing to caught up: medians, and the view's speed and CPU time as ratios in the same round."""
+    head = ["topic", "contestant", "seconds", "CPU s", "reader s", "peak MB", "bytes/key", "its s/view's", "CPU"]
+    rows = []
+    for topic in _distinct(results, "topic"):
+        of_topic = [result for result in results if result["topic"] == topic]
+        for contestant in _distinct(of_topic, "contestant"):
+            mine = [result for result in of_topic if result["contestant"] == contestant]
+            rows.append(
+                [
+                    topic,
+                    contestant,
+                    f"{_median(mine, _wall):.2f}",
+                    f"{_median(mine, _cpu):.2f}",
+                    f"{_median(mine, lambda result: result['reading_thread']):.2f}",
+                    f"{_median(mine, lambda result: result['peak']) / 1e6:.0f}",
+                    f"{_median(mine, lambda result: result['bytes_per_key']):.0f}",
+                    f"{_ratio(of_topic, contestant, 'view', _wall):.2f}",
+                    f"{_ratio(of_topic, contestant, 'view', _cpu):.2f}",
+                ]
+            )
+    return _table(head, rows)
+
+
+def produce_table(rows: Iterable[Result]) -> str:
+    """Messages per second, and how long an acknowledgement takes."""
+    head = ["producing", "per second", "CPU us", "share of bare loop", "with reports", "p50 ms", "p99 ms"]
+    columns = ["what", "per_second", "cpu_us", "share_of_bare", "share_of_bare_with_reports", "p50_ms", "p99_ms"]
+    return _table(head, [[str(row.get(column, "")) for column in columns] for row in rows])
+
+
+def latency_table(results: Sequence[Result]) -> str:
+    """Propagation and idle barrier: medians over the rounds of their quantiles."""
+    rows = []
+    for what in _distinct(results, "what"):
+        of_kind = [result for result in results if result["what"] == what]
+        for contestant in _distinct(of_kind, "contestant"):
+            mine = [result for result in of_kind if result["contestant"] == contestant]
+            figures = [f"{_median(mine, lambda row, name=name: row[name]):.2f}" for name in ("p50_ms", "p99_ms")]  # type: ignore[misc]
+            rows.append([what, contestant, *figures])
+    return _table(["latency", "contestant", "p50 ms", "p99 ms"], rows)
+
+
+def target_table(found: Iterable[Target]) -> str:
+    """The targets, and whether they are met."""
+    rows = [[target.what, target.bar, f"{target.measured:.2f}", "yes" if target.met else "NO"] for target in found]
+    return _table(["target", "bar", "measured", "met"], rows)
+
+
+def _wall(result: Result) -> float:
+    return float(result["wall"])
+
+
+def _cpu(result: Result) -> float:
+    return float(result["cpu"])
+
+
+def _median(results: Iterable[Result], measure: Measure) -> float:
+    return statistics.median(map(measure, results))
+
+
+def _ratio(results: Iterable[Result], above: str, below: str, measure: Measure) -> float:
+    """The median over the rounds of one contestant's figure by another one's in the same round."""
+    by_round: dict[int, dict[str, float]] = {}
+    for result in results:
+        by_round.setdefault(result["round"], {})[result["contestant"]] = measure(result)
+    return statistics.median(figures[above] / figures[below] for figures in by_round.values())
+
+
+def _distinct(results: Iterable[Result], field: str) -> list[str]:
+    return sorted({str(result[field]) for result in results}, reverse=True)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    lines = []
+    for row in (head, *rows):
+        # words to the left, figures to the right
+        cells = [cell.rjust(width) if cell[:1].isdigit() else cell.ljust(width) for cell, width in zip(row, widths)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

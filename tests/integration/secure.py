@@ -1,0 +1,102 @@
+"""A broker that lets in whom it knows, and lets them do what they may; and a server that is no broker at all."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import trustme
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+from lvq_kafka.embedded import EmbeddedBroker, Listener
+from lvq_kafka.kafka import ClientConfig
+
+__all__ = ["PASSWORD", "SecureBroker", "secure_broker", "web_server"]
+
+PASSWORD = "s3cret-tiger"
+
+
+@dataclass(frozen=True)
+class SecureBroker:
+    """A broker with a plain listener for its super user, and TLS with passwords for others."""
+
+    plain: str
+    secure: str
+    ca: str
+    wrong_ca: str
+
+    def config(self, user: str = "alice", password: str = PASSWORD, **properties: str) -> ClientConfig:
+        """How a user reaches it. Properties that are given replace those; write them with underscores for dots."""
+        return ClientConfig(
+            self.secure,
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": user,
+                "sasl.password": password,
+                "ssl.ca.location": self.ca,
+            }
+            | {name.replace("_", "."): value for name, value in properties.items()},
+        )
+
+    def allow(
+        self,
+        user: str,
+        kind: ResourceType,
+        name: str,
+        *operations: AclOperation,
+        pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+    ) -> None:
+        """Give a user rights. The broker knows of them a moment later."""
+        admin = AdminClient({"bootstrap.servers": self.plain, "log_level": 0})
+        bindings = [
+            AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+            for operation in operations
+        ]
+        for future in admin.create_acls(bindings).values():
+            future.result(10)
+
+
+@contextmanager
+def secure_broker(folder: Path, users: Sequence[str]) -> Iterator[SecureBroker]:
+    """A secure broker; each of the users has the password `PASSWORD` and no rights."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+    pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    chain = "".join(part.bytes().decode() for part in issued.cert_chain_pems)
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    trustme.CA().cert_pem.write_to_path(str(folder / "wrong.pem"))
+    listener = Listener.sasl(dict.fromkeys(users, PASSWORD), certificate=chain, key=pkcs8)
+    with EmbeddedBroker(listeners={"SECURE": listener}, acls=True) as broker:
+        yield SecureBroker(
+            broker.bootstrap_servers, broker.address("SECURE"), str(folder / "ca.pem"), str(folder / "wrong.pem")
+        )
+
+
+class _WebHandler(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        if self.request.recv(1000):
+            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@contextmanager
+def web_server() -> Iterator[str]:
+    """The address of a server that answers everything as a web server would."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _WebHandler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()

@@ -1,0 +1,376 @@
+"""What a browser gives, option by option, on the in-memory log. ``test_browser.py`` has its races."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from lvq_kafka import JSON, TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue, Position
+from lvq_kafka.errors import CatchUpTimeout, ConfigError, DecodeError, ReaderFailed, TopicNotFound, TopicRecreated
+from lvq_kafka.testing import MemoryLog
+from tests.unit.polling import before_polls
+from tests.waiting import eventually
+
+
+class Clock:
+    """A clock that tests set; it starts at the time of now, which is what a replay period counts from."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def queue(memory_log: MemoryLog) -> LastValueQueue[str]:
+    return LastValueQueue.declare("prices", key_header="ticker", value=TEXT, log=memory_log)
+
+
+def write(queue: LastValueQueue[str], *changes: tuple[str, str | None], **headers: str) -> None:
+    """Put these values; None deletes."""
+    with queue.producer() as producer:
+        for key, value in changes:
+            producer.delete(key, headers) if value is None else producer.put(key, value, headers)
+
+
+def shown(events: Iterable[Any]) -> list[Any]:
+    """Events in short: ``key=value``, ``-key`` for a delete, ``|`` for the end of the dump."""
+    forms = {Entry: lambda e: f"{e.key}={e.value}", Deleted: lambda e: f"-{e.key}", EndOfDump: lambda _: "|"}
+    return [forms[type(event)](event) for event in events]
+
+
+def take(browser: Browser[str], count: int) -> list[Any]:
+    return shown(event for _ in range(count) if (event := browser.take(5)) is not None)
+
+
+class TestDumpAndFollow:
+    def test_the_newest_of_each_key_in_queue_order_then_the_end_then_updates(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"), ("2", "b"), ("3", "c"), ("2", "d"), ("1", None))
+        with queue.browser() as browser:
+            assert take(browser, 3) == ["3=c", "2=d", "|"]
+            write(queue, ("4", "e"), ("3", None), ("4", "f"))
+            assert shown(browser.drain()) == ["-3", "4=f"]
+
+    def test_an_empty_queue_has_an_end_of_dump_too(self, queue: LastValueQueue[str]) -> None:
+        with queue.browser() as browser:
+            assert browser.take(5) == EndOfDump({0: 0})
+            assert browser.take(0) is None
+            assert browser.state == "caught-up"
+            assert browser.lag == 0
+
+    def test_an_entry_tells_where_it_lies_and_what_came_with_it(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("IBM", "1"), exchange="NYSE")
+        with queue.browser(follow=False) as browser:
+            entry, end = browser
+        assert isinstance(entry, Entry)
+        assert entry.position == Position("prices", 0, 0)
+        assert (entry.header("exchange"), entry.header("ticker")) == ("NYSE", "IBM")
+        assert end == EndOfDump({0: 1})
+
+    def test_in_place_order_keeps_the_slot_of_a_key(self, memory_log: MemoryLog) -> None:
+        queue = LastValueQueue.declare("slots", key_header="k", order="in-place", value=TEXT, log=memory_log)
+        write(queue, ("1", "a"), ("2", "b"), ("3", "c"), ("1", "d"))
+        with queue.browser(follow=False) as browser:
+            assert shown(browser) == ["1=d", "2=b", "3=c", "|"]
+
+    def test_without_follow_it_ends_with_the_dump(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("a", "1"))
+        with queue.browser(follow=False) as browser:
+            assert shown(browser) == ["a=1", "|"]
+            write(queue, ("b", "2"))
+            assert list(browser) == []
+            assert browser.take(0) is None
+
+    def test_g3_a_slow_listener_gets_each_key_once_with_its_newest_value(self, queue: LastValueQueue[str]) -> None:
+        with queue.browser() as browser:
+            assert take(browser, 1) == ["|"]
+            write(queue, *[(str(number % 3), str(number)) for number in range(300)])
+            assert sorted(shown(browser.drain())) == ["0=297", "1=298", "2=299"]
+
+    def test_g2_a_key_that_changes_before_its_turn_in_the_dump_is_given_once_with_its_newest_value(
+        self, queue: LastValueQueue[str]
+    ) -> None:
+        write(queue, ("1", "old"), ("2", "old"), ("3", "old"))
+        with queue.browser() as browser:
+            assert take(browser, 1) == ["1=old"]
+            write(queue, ("2", "new"), ("3", None))
+            assert shown(browser.drain()) == ["2=new", "|"]
+
+    def test_updates_only_have_an_end_of_an_empty_dump(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("a", "1"))
+        with queue.browser(dump=False) as browser:
+            assert take(browser, 1) == ["|"]
+            write(queue, ("a", "2"), ("b", "1"))
+            assert shown(browser.drain()) == ["a=2", "b=1"]
+
+    def test_two_browsers_are_independent_and_change_nothing(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        write(queue, ("a", "1"), ("b", "2"))
+        before = memory_log.records("prices"), memory_log.committed("lvq.prices", "prices")
+        with queue.browser(follow=False) as one, queue.browser(follow=False) as other:
+            assert shown(one) == shown(other) == ["a=1", "b=2", "|"]
+        assert (memory_log.records("prices"), memory_log.committed("lvq.prices", "prices")) == before
+
+    def test_a_drain_waits_for_what_was_acknowledged_before(self, queue: LastValueQueue[str]) -> None:
+        with queue.browser() as browser:
+            for number in range(20):
+                write(queue, ("a", str(number)))
+                assert shown(browser.drain())[-1] == f"a={number}"
+
+
+class TestReplayPeriod:
+    """R15: it filters the dump by arrival time, counted from the open; updates always come."""
+
+    @pytest.fixture
+    def clock(self) -> Clock:
+        return Clock(time.time())
+
+    @pytest.fixture
+    def aged(self, clock: Clock) -> LastValueQueue[str]:
+        """``old`` came an hour ago, ``again`` did and came again, ``new`` came just now."""
+        queue = LastValueQueue.declare("prices", key_header="k", value=TEXT, log=MemoryLog(clock=clock))
+        now, clock.now = clock.now, clock.now - 3600
+        write(queue, ("old", "1"), ("again", "1"))
+        clock.now = now
+        write(queue, ("again", "2"), ("new", "1"))
+        return queue
+
+    @pytest.mark.parametrize(
+        ("period", "dump"),
+        [
+            (60, ["again=2", "new=1", "|"]),
+            (60.5, ["again=2", "new=1", "|"]),
+            (7200, ["old=1", "again=2", "new=1", "|"]),
+            (0, ["|"]),
+            (None, ["old=1", "again=2", "new=1", "|"]),
+        ],
+    )
+    def test_only_what_arrived_in_it_is_in_the_dump(
+        self, aged: LastValueQueue[str], period: float | None, dump: list[str]
+    ) -> None:
+        with aged.browser(replay_period=period, follow=False) as browser:
+            assert shown(browser) == dump
+
+    def test_updates_come_whatever_their_time_is(self, aged: LastValueQueue[str], clock: Clock) -> None:
+        with aged.browser(replay_period=60) as browser:
+            assert take(browser, 3) == ["again=2", "new=1", "|"]
+            clock.now -= 7200  # a producer's clock, say
+            write(aged, ("old", "2"), ("new", None))
+            assert shown(browser.drain()) == ["old=2", "-new"]
+
+    @pytest.mark.parametrize("period", [-1, float("nan"), float("inf"), "60", True, [60]])
+    def test_a_bad_one_is_refused_by_name_and_value(self, queue: LastValueQueue[str], period: Any) -> None:
+        with pytest.raises(ConfigError) as caught:
+            queue.browser(replay_period=period)
+        assert caught.value.options == ("replay_period",)
+        assert repr(period) in str(caught.value)
+
+    @pytest.mark.parametrize("refresh", [-1, "often"])
+    def test_a_bad_refresh_is_refused_too(self, queue: LastValueQueue[str], refresh: Any) -> None:
+        with pytest.raises(ConfigError, match="refresh"):
+            queue.browser(refresh=refresh)
+
+
+class TestFilters:
+    def test_by_keys_in_any_form(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"), ("2", "b"), ("true", "c"), ("4", "d"))
+        with queue.browser(keys=[1, b"2", True, "none"]) as browser:
+            assert take(browser, 4) == ["1=a", "2=b", "true=c", "|"]
+            write(queue, ("1", None), ("4", None), ("2", "e"))
+            assert shown(browser.drain()) == ["-1", "2=e"]
+
+    def test_no_key_at_all_shows_nothing(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"))
+        with queue.browser(keys=[], follow=False) as browser:
+            assert shown(browser) == ["|"]
+
+    def test_by_the_last_header_of_a_name(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"), exchange="NYSE")
+        write(queue, ("2", "b"), exchange="XETRA")
+        write(queue, ("3", "c"))
+        memory_log.write("prices", b"4", b"d", [("exchange", b"XETRA"), ("exchange", b"NYSE")])
+        with queue.browser(headers={"exchange": "NYSE"}, follow=False) as browser:
+            assert shown(browser) == ["1=a", "4=d", "|"]
+        with queue.browser(headers={"exchange": None}, follow=False) as browser:
+            assert shown(browser) == ["1=a", "2=b", "4=d", "|"]
+        with queue.browser(headers={"exchange": "NYSE", "ticker": "1"}, follow=False) as browser:
+            assert shown(browser) == ["1=a", "|"]
+
+    def test_a_delete_is_told_to_who_was_shown_the_value(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"), exchange="NYSE")
+        write(queue, ("2", "b"), exchange="XETRA")
+        with queue.browser(headers={"exchange": "NYSE"}) as browser:
+            assert take(browser, 2) == ["1=a", "|"]
+            write(queue, ("1", None), ("2", None), ("3", None))
+            assert shown(browser.drain()) == ["-1"]
+
+    def test_a_key_that_cannot_be_one_is_refused(self, queue: LastValueQueue[str]) -> None:
+        with pytest.raises(TypeError, match=r"1\.5"):
+            queue.browser(keys=[1.5])  # type: ignore[list-item]
+
+
+class TestConsumed:
+    def consume(self, queue: LastValueQueue[str], count: int) -> None:
+        with queue.consumer() as consumer:
+            for _ in range(count):
+                delivery = consumer.acquire(5)
+                assert delivery is not None
+                delivery.ack(wait=True, timeout=5)
+
+    def test_what_the_queue_has_consumed_is_hidden_unless_asked_for(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"), ("2", "b"), ("3", "c"))
+        self.consume(queue, 2)
+        with queue.browser(follow=False) as browser:
+            assert shown(browser) == ["3=c", "|"]
+        with queue.browser(follow=False, hide_consumed=False) as browser:
+            assert shown(browser) == ["1=a", "2=b", "3=c", "|"]
+
+    def test_another_queue_on_the_topic_hides_nothing(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+        other = LastValueQueue.declare("other", topic="prices", key_header="ticker", value=TEXT, log=memory_log)
+        write(queue, ("1", "a"))
+        self.consume(queue, 1)
+        with other.browser(follow=False) as browser:
+            assert shown(browser) == ["1=a", "|"]
+
+    def test_what_is_consumed_before_its_turn_is_hidden_by_the_next_look(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"), ("2", "b"), ("3", "c"))
+        with queue.browser(refresh=0.01) as browser:
+            assert take(browser, 1) == ["1=a"]
+            self.consume(queue, 2)
+            assert shown(browser.drain()) == ["3=c", "|"]
+
+    def test_a_bare_topic_has_nothing_to_hide(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"))
+        self.consume(queue, 1)
+        with LastValueQueue("prices", value=TEXT, log=memory_log).browser(follow=False) as browser:
+            assert shown(browser) == ["1=a", "|"]
+
+
+class TestTransactions:
+    def test_what_an_open_one_hides_is_named_at_the_end_of_the_dump_and_follows(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        write(queue, ("1", "a"))
+        writer = memory_log.writer(transactional_id="x")
+        writer.begin_transaction()
+        writer.append("prices", b"2", b"b")
+        write(queue, ("3", "c"))
+        with queue.browser(metadata_interval=0.05) as browser:
+            assert take(browser, 1) == ["1=a"]
+            end = browser.take(5)
+            assert isinstance(end, EndOfDump)
+            assert [(block.partition, block.position, block.target) for block in end.blocked] == [(0, 1, 3)]
+            writer.commit_transaction()
+            assert shown(browser.drain()) == ["2=b", "3=c"]
+
+    def test_what_was_aborted_is_never_shown(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"))
+        writer = memory_log.writer(transactional_id="x")
+        writer.begin_transaction()
+        writer.append("prices", b"1", b"never")
+        writer.abort_transaction()
+        with queue.browser(follow=False) as browser:
+            assert shown(browser) == ["1=a", "|"]
+
+
+class TestIterating:
+    def test_async_for_gives_the_same_events_and_ends_with_the_browser(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"))
+
+        async def follow() -> list[Any]:
+            told: list[Any] = []
+            loop = asyncio.get_running_loop()
+            with queue.browser() as browser:
+                async for event in browser:
+                    told.append(event)
+                    if isinstance(event, EndOfDump):
+                        loop.call_later(0.01, lambda: write(queue, ("2", "b")))
+                    if len(told) == 3:
+                        loop.call_later(0.01, browser.close)
+            return told
+
+        assert shown(asyncio.run(follow())) == ["1=a", "|", "2=b"]
+
+    def test_async_for_without_follow_ends_with_the_dump(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"))
+
+        async def dump() -> list[Any]:
+            with queue.browser(follow=False) as browser:
+                return [event async for event in browser]
+
+        assert shown(asyncio.run(dump())) == ["1=a", "|"]
+
+    def test_a_close_ends_an_iteration_that_waits(self, queue: LastValueQueue[str]) -> None:
+        browser = queue.browser().open()
+        told: list[Any] = []
+        thread = threading.Thread(target=lambda: told.extend(browser))
+        thread.start()
+        write(queue, ("1", "a"))
+        browser.drain()
+        browser.close()
+        thread.join(5)
+        assert not thread.is_alive()
+        assert browser.state == "closed"
+        assert browser.take(0) is None
+        assert list(browser) == []
+        browser.close()
+
+    def test_an_unreadable_value_is_raised_once_and_the_next_call_goes_on(self, memory_log: MemoryLog) -> None:
+        queue = LastValueQueue.declare("numbers", key_header="k", value=JSON, log=memory_log)
+        for value in (b"1", b"{", b"3"):
+            memory_log.write("numbers", value, value)
+        with queue.browser(follow=False) as browser:
+            events = iter(browser)
+            assert shown([next(events)]) == ["1=1"]
+            with pytest.raises(DecodeError):
+                next(events)
+            assert shown(events) == ["3=3", "|"]
+
+
+class TestTrouble:
+    def test_a_missing_topic_is_refused(self, memory_log: MemoryLog) -> None:
+        with pytest.raises(TopicNotFound), LastValueQueue("nowhere", log=memory_log).browser():
+            pass
+
+    def test_an_open_that_takes_too_long_says_what_is_missing(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        write(queue, ("1", "a"))
+        late = threading.Event()
+        before_polls(memory_log, lambda reader, poll: late.wait(5))
+        browser = queue.browser(catch_up_timeout=0.1)
+        threading.Timer(0.5, late.set).start()
+        with pytest.raises(CatchUpTimeout, match="partition 0 stands at offset 0 of 1") as caught:
+            browser.open()
+        assert isinstance(caught.value, TimeoutError)
+        assert browser.state == "closed"
+
+    def test_a_topic_that_is_deleted_ends_it_with_an_error(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        with queue.browser(metadata_interval=0.05, hide_consumed=False) as browser:
+            assert take(browser, 1) == ["|"]
+            memory_log.delete_topic("prices")
+            with pytest.raises(ReaderFailed, match="deleted") as caught:
+                browser.take(10)
+            assert isinstance(caught.value.reason, TopicRecreated)
+
+    def test_a_lost_cluster_shows_and_what_came_meanwhile_follows(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        with queue.browser(metadata_interval=0.05) as browser:
+            assert take(browser, 1) == ["|"]
+            memory_log.disconnect()
+            eventually(lambda: browser.state == "disconnected")
+            assert browser.take(0) is None
+            memory_log.reconnect()
+            write(queue, ("1", "a"))
+            assert take(browser, 1) == ["1=a"]
+            eventually(lambda: browser.state == "caught-up")

@@ -1,0 +1,382 @@
+"""Declaring, opening and deleting queues on the in-memory log: nothing that exists is changed in silence."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from lvq_kafka import TEXT, LastValueQueue, Message, QueueDefinition, TopicSpec, connect, queues
+from lvq_kafka.core.definition import REGISTRY_TOPIC
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    ConfigError,
+    MissingKey,
+    QueueError,
+    QueueMismatch,
+    QueueNotDeclared,
+    TopicMismatch,
+    TopicNotFound,
+    Unauthorized,
+)
+from lvq_kafka.ports import Commit
+from lvq_kafka.testing import MemoryLog
+
+FORBIDDEN = Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED")
+
+
+def declare(log: MemoryLog, name: str = "prices", **options: Any) -> LastValueQueue[str]:
+    return LastValueQueue.declare(name, **{"key_header": "ticker", "value": TEXT, "log": log, **options})
+
+
+def put(queue: LastValueQueue[str], **values: str) -> None:
+    with queue.producer() as producer:
+        for key, value in values.items():
+            producer.put(key, value)
+
+
+def consumed(queue: LastValueQueue[str], count: int) -> list[str]:
+    """Take and ack this many messages; there must be no further one."""
+    values = []
+    with queue.consumer() as consumer:
+        for _ in range(count):
+            delivery = consumer.acquire(5)
+            assert delivery is not None
+            values.append(delivery.value)
+            delivery.ack(wait=True, timeout=5)
+        assert consumer.acquire(0.1) is None
+    return values
+
+
+class TestDeclare:
+    def test_what_is_missing_is_created_and_told(self, memory_log: MemoryLog) -> None:
+        queue = declare(memory_log)
+        assert queue.declaration is not None
+        assert (queue.declaration.created_topic, queue.declaration.created_queue) == (True, True)
+        assert (queue.declaration.findings, queue.declaration.reconciled, queue.declaration.unchecked) == ((), (), ())
+        assert (queue.name, queue.topic, queue.key_header) == ("prices", "prices", "ticker")
+        assert repr(queue) == "<LastValueQueue prices on prices, key ticker>"
+        config = memory_log.topic_config("prices")
+        assert config["cleanup.policy"] == "compact"
+        assert config["message.timestamp.type"] == "LogAppendTime"
+        assert memory_log.describe_topic("prices").partitions == 1
+        assert memory_log.committed("lvq.prices", "prices") == {0: Commit(0)}
+
+    def test_the_same_again_changes_nothing(self, memory_log: MemoryLog) -> None:
+        put(declare(memory_log), a="1")
+        before = memory_log.records(REGISTRY_TOPIC), memory_log.topic_config("prices")
+        again = declare(memory_log, spec=TopicSpec(partitions=8), start="latest")
+        assert again.declaration is not None
+        assert (again.declaration.created_topic, again.declaration.created_queue) == (False, False)
+        assert (memory_log.records(REGISTRY_TOPIC), memory_log.topic_config("prices")) == before
+        assert memory_log.describe_topic("prices").partitions == 1
+        assert consumed(again, 1) == ["1"]
+
+    def test_the_spec_shapes_a_new_topic(self, memory_log: MemoryLog) -> None:
+        spec = TopicSpec(partitions=3, delete_retention=7200.0, reclaim=True, config={"segment.ms": "60000"})
+        queue = declare(memory_log, topic="ticks", spec=spec)
+        assert (queue.name, queue.topic) == ("prices", "ticks")
+        config = memory_log.topic_config("ticks")
+        assert memory_log.describe_topic("ticks").partitions == 3
+        assert config["delete.retention.ms"] == "7200000"
+        assert (config["cleanup.policy"], config["retention.ms"]) == ("compact,delete", "-1")
+        assert config["segment.ms"] == "60000"
+
+    def test_three_replicas_need_two_in_sync(self) -> None:
+        log = MemoryLog(brokers=3)
+        declare(log, spec=TopicSpec(replication_factor=3))
+        assert log.topic_config("prices")["min.insync.replicas"] == "2"
+        declare(log, "alone", spec=TopicSpec(replication_factor=1))
+        assert log.topic_config("alone")["min.insync.replicas"] == "1"
+
+    def test_three_replicas_by_the_clusters_default_need_two_in_sync_too(self) -> None:
+        class Cluster(MemoryLog):
+            def create_topic(
+                self,
+                topic: str,
+                *,
+                partitions: int,
+                replication_factor: int | None = None,
+                config: Mapping[str, str],
+                timeout: float = 10.0,
+            ) -> bool:
+                return super().create_topic(
+                    topic, partitions=partitions, replication_factor=replication_factor or 3, config=config
+                )
+
+        log = Cluster(brokers=3)
+        queue = declare(log)
+        assert log.topic_config("prices")["min.insync.replicas"] == "2"
+        assert queue.declaration is not None
+        assert queue.declaration.findings == ()
+
+    @pytest.mark.parametrize(("start", "kept"), [("earliest", ["1", "2"]), ("latest", [])])
+    def test_a_new_queue_holds_what_is_there_or_only_what_comes(
+        self, memory_log: MemoryLog, start: str, kept: list[str]
+    ) -> None:
+        memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        put(LastValueQueue("prices", key_header="ticker", value=TEXT, log=memory_log), a="1", b="2")
+        queue = declare(memory_log, start=start)
+        put(queue, c="3")
+        assert consumed(queue, len(kept) + 1) == [*kept, "3"]
+
+    @pytest.mark.parametrize(
+        ("options", "option"),
+        [
+            ({"on_mismatch": "ignore"}, "on_mismatch"),
+            ({"start": "middle"}, "start"),
+            ({"order": "random"}, "order"),
+            ({"keyless": "drop"}, "keyless"),
+            ({"key_mismatch": "both"}, "key-mismatch"),
+            ({"key_header": ""}, "key_header"),
+            ({"non_destructive": "yes"}, "non_destructive"),
+            ({"topic": "a b"}, "topic"),
+        ],
+    )
+    def test_an_option_that_cannot_be_is_refused_before_anything_is_asked(
+        self, memory_log: MemoryLog, options: dict[str, Any], option: str
+    ) -> None:
+        memory_log.disconnect()
+        with pytest.raises(ConfigError) as caught:
+            declare(memory_log, **options)
+        assert caught.value.options == (option,)
+
+    def test_a_lost_cluster_is_an_error_and_nothing_is_declared(self, memory_log: MemoryLog) -> None:
+        memory_log.disconnect()
+        with pytest.raises(BrokerUnavailable):
+            declare(memory_log)
+        memory_log.reconnect()
+        assert queues(log=memory_log) == []
+
+    @pytest.mark.parametrize("step", ["create_topic", "committed", "commit", "append"])
+    def test_a_declare_that_fails_half_way_declares_nothing_and_can_be_repeated(
+        self, memory_log: MemoryLog, step: str
+    ) -> None:
+        memory_log.fail_next(step, FORBIDDEN)
+        with pytest.raises(Unauthorized):
+            declare(memory_log)
+        assert queues(log=memory_log) == []
+        queue = declare(memory_log)
+        put(queue, a="1")
+        assert consumed(queue, 1) == ["1"]
+
+    def test_of_many_at_the_same_moment_one_wins_and_the_others_are_told(self, memory_log: MemoryLog) -> None:
+        start = threading.Barrier(6)
+
+        def try_it(number: int) -> str | None:
+            start.wait()
+            try:
+                return declare(memory_log, key_header=f"header-{number}").key_header
+            except QueueMismatch:
+                return None
+
+        with ThreadPoolExecutor(6) as pool:
+            winners = [header for header in pool.map(try_it, range(6)) if header is not None]
+        assert winners == [LastValueQueue.open("prices", log=memory_log).key_header]
+
+
+class TestExistingTopic:
+    @pytest.fixture
+    def topic(self, memory_log: MemoryLog) -> str:
+        memory_log.create_topic("prices", partitions=2, config={"retention.ms": "1000"})
+        return "prices"
+
+    def test_one_that_is_not_compacted_is_refused(self, memory_log: MemoryLog, topic: str) -> None:
+        with pytest.raises(TopicMismatch, match=r"cleanup\.policy is delete, not compact") as caught:
+            declare(memory_log)
+        assert caught.value.settings == {"cleanup.policy": ("compact", "delete")}
+        assert queues(log=memory_log) == []
+        assert memory_log.topic_config(topic)["cleanup.policy"] == "delete"
+
+    def test_it_can_be_taken_as_it_is_with_a_warning(
+        self, memory_log: MemoryLog, topic: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        queue = declare(memory_log, on_mismatch="warn")
+        assert queue.declaration is not None
+        found = {finding.setting: finding.severity for finding in queue.declaration.findings}
+        assert found == {"cleanup.policy": "error", "message.timestamp.type": "warning"}
+        assert "topic prices: cleanup.policy is delete" in caplog.text
+        assert memory_log.topic_config(topic)["cleanup.policy"] == "delete"
+
+    def test_it_can_be_set_right_and_the_rest_is_left_alone(self, memory_log: MemoryLog, topic: str) -> None:
+        queue = declare(memory_log, on_mismatch="reconcile")
+        assert queue.declaration is not None
+        assert queue.declaration.findings == ()
+        mended = {finding.setting: finding.actual for finding in queue.declaration.reconciled}
+        assert mended == {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime"}
+        config = memory_log.topic_config(topic)
+        assert (config["cleanup.policy"], config["message.timestamp.type"]) == ("compact", "LogAppendTime")
+        assert config["retention.ms"] == "1000"
+
+    def test_what_bends_a_promise_only_warns(self, memory_log: MemoryLog, caplog: pytest.LogCaptureFixture) -> None:
+        memory_log.create_topic("soft", partitions=1, config={"cleanup.policy": "compact"})
+        queue = declare(memory_log, "soft")
+        assert queue.declaration is not None
+        assert [finding.setting for finding in queue.declaration.findings] == ["message.timestamp.type"]
+        assert "message.timestamp.type is CreateTime, not LogAppendTime" in caplog.text
+
+    def test_without_the_right_to_look_it_says_what_it_could_not_check(self, memory_log: MemoryLog, topic: str) -> None:
+        memory_log.fail_next("topic_config", FORBIDDEN)
+        queue = declare(memory_log)
+        assert queue.declaration is not None
+        assert queue.declaration.unchecked == ("the settings of prices: this user may not read them",)
+        assert [definition.name for definition in queues(log=memory_log)] == ["prices"]
+
+
+class TestSharedTopic:
+    def test_each_queue_has_its_own_consumption(self, memory_log: MemoryLog) -> None:
+        one, other = declare(memory_log, "one", topic="t"), declare(memory_log, "other", topic="t")
+        put(one, a="1", b="2")
+        assert consumed(one, 2) == ["1", "2"]
+        assert consumed(other, 2) == ["1", "2"]
+
+    def test_another_key_header_is_refused_and_nothing_is_left_of_it(self, memory_log: MemoryLog) -> None:
+        declare(memory_log, "one", topic="t")
+        with pytest.raises(QueueMismatch, match="different key headers, 'ticker' and 'isin'"):
+            declare(memory_log, "other", topic="t", key_header="isin")
+        assert [definition.name for definition in queues(log=memory_log)] == ["one"]
+        assert memory_log.committed("lvq.other", "t") == {}
+
+
+class TestOpen:
+    def test_a_queue_is_opened_as_it_was_declared(self, memory_log: MemoryLog) -> None:
+        declared = declare(memory_log, topic="t", order="in-place", keyless="refuse")
+        opened = LastValueQueue.open("prices", log=memory_log)
+        assert opened.definition == declared.definition
+        assert opened.declaration is None
+        with pytest.raises(MissingKey), opened.producer() as producer:
+            producer.send(Message(b"1"))
+
+    def test_one_that_is_not_declared_is_refused_though_its_topic_is_there(self, memory_log: MemoryLog) -> None:
+        memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        with pytest.raises(QueueNotDeclared) as caught:
+            LastValueQueue.open("prices", log=memory_log)
+        assert caught.value.queue == "prices"
+
+    def test_queues_are_listed_by_name(self, memory_log: MemoryLog) -> None:
+        for name in ("b", "a", "c"):
+            declare(memory_log, name)
+        assert [definition.name for definition in queues(log=memory_log)] == ["a", "b", "c"]
+
+    def test_a_bare_topic_needs_no_registry_and_its_record_key_is_the_key(self, memory_log: MemoryLog) -> None:
+        memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        memory_log.write("prices", b"a", b"1")
+        queue = LastValueQueue("prices", value=TEXT, log=memory_log)
+        put(queue, b="2")
+        with queue.view() as view, queue.browser(follow=False) as browser:
+            assert dict(view) == {"a": "1", "b": "2"}
+            assert len(list(browser)) == 3
+        assert memory_log.records("prices")[-1].headers == ()
+        assert queues(log=memory_log) == []
+        assert repr(queue) == "<LastValueQueue prices on prices, key of the record>"
+
+    def test_a_log_and_servers_exclude_each_other(self, memory_log: MemoryLog) -> None:
+        with pytest.raises(ConfigError) as caught:
+            LastValueQueue.open("prices", bootstrap_servers="localhost:9092", log=memory_log)
+        assert caught.value.options == ("log", "bootstrap_servers")
+
+    def test_properties_without_servers_are_refused(self) -> None:
+        with pytest.raises(ConfigError) as caught:
+            connect(config={"security.protocol": "ssl"})
+        assert caught.value.options == ("bootstrap.servers",)
+
+    def test_leaving_the_block_closes_the_connection(self) -> None:
+        class Counting(MemoryLog):
+            closed = 0
+
+            def close(self) -> None:
+                self.closed += 1
+
+        log = Counting()
+        with declare(log) as queue:
+            assert queue.log is log
+            assert log.closed == 0
+        assert log.closed == 1
+
+
+class TestDelete:
+    def test_the_definition_and_the_consumption_go_and_the_topic_stays(self, memory_log: MemoryLog) -> None:
+        queue = declare(memory_log)
+        put(queue, a="1", b="2")
+        consumed(queue, 2)
+        queue.delete()
+        assert queues(log=memory_log) == []
+        assert memory_log.committed("lvq.prices", "prices") == {}
+        with LastValueQueue("prices", key_header="ticker", value=TEXT, log=memory_log).view() as view:
+            assert dict(view) == {"a": "1", "b": "2"}
+        assert consumed(declare(memory_log), 2) == ["1", "2"]  # declared anew, it begins anew
+
+    def test_the_topic_goes_when_asked(self, memory_log: MemoryLog) -> None:
+        declare(memory_log).delete(delete_topic=True)
+        assert queues(log=memory_log) == []
+        with pytest.raises(TopicNotFound):
+            memory_log.describe_topic("prices")
+
+    def test_a_topic_that_serves_others_is_kept(self, memory_log: MemoryLog) -> None:
+        queue = declare(memory_log, "one", topic="t")
+        for name in ("two", "three"):
+            declare(memory_log, name, topic="t")
+        with pytest.raises(QueueError, match="also serves three, two") as caught:
+            queue.delete(delete_topic=True)
+        assert caught.value.queue == "one"
+        assert len(queues(log=memory_log)) == 3
+        queue.delete()
+        assert [definition.name for definition in queues(log=memory_log)] == ["three", "two"]
+
+    def test_consumers_at_work_keep_the_queue(self, memory_log: MemoryLog) -> None:
+        queue = declare(memory_log)
+        put(queue, a="1")
+        with queue.consumer() as consumer:
+            assert consumer.acquire(5) is not None
+            with pytest.raises(QueueError, match="still at work") as caught:
+                queue.delete()
+            assert "Close them first" in caught.value.hint
+        queue.delete()
+        assert queues(log=memory_log) == []
+
+    def test_what_is_not_declared_cannot_be_deleted(self, memory_log: MemoryLog) -> None:
+        queue = declare(memory_log)
+        queue.delete()
+        with pytest.raises(QueueNotDeclared, match="prices"):
+            queue.delete()
+
+    @pytest.mark.parametrize("step", ["delete_group", "append"])
+    def test_a_delete_that_fails_half_way_can_be_repeated(self, memory_log: MemoryLog, step: str) -> None:
+        queue = declare(memory_log)
+        memory_log.fail_next(step, FORBIDDEN)
+        with pytest.raises(Unauthorized):
+            queue.delete()
+        assert [definition.name for definition in queues(log=memory_log)] == ["prices"]
+        queue.delete()
+        assert queues(log=memory_log) == []
+
+
+def test_r13_a_non_destructive_queue_has_no_group_and_no_consumers(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log, non_destructive=True)
+    put(queue, a="1")
+    with pytest.raises(ConfigError, match="non_destructive"):
+        queue.consumer()
+    with queue.browser(follow=False) as browser:
+        assert len(list(browser)) == 2
+    assert not memory_log.delete_group("lvq.prices")
+    queue.delete()
+
+
+def test_r17_a_second_declare_does_not_bring_an_expired_group_back(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    memory_log.delete_group("lvq.prices")
+    again = declare(memory_log)
+    assert memory_log.committed("lvq.prices", "prices") == {}
+    for one in (queue, again):
+        with pytest.raises(QueueNotDeclared, match=r"lvq\.prices.*expired"):
+            one.consumer()
+
+
+def test_a_definition_is_what_it_was_declared_with(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log, topic="t", key_mismatch="header", keyless="refuse", order="in-place")
+    assert queue.definition == QueueDefinition(
+        name="prices", topic="t", key_header="ticker", key_mismatch="header", keyless="refuse", order="in-place"
+    )

@@ -1,0 +1,36 @@
+"""Topics of queues: created by users with few rights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lvq_kafka.core.policy import TopicSpec
+from lvq_kafka.errors import Unauthorized
+from lvq_kafka.ports import TopicDescription
+from lvq_kafka.testing import MemoryLog
+from lvq_kafka.topics import check_topic, ensure_topic
+
+
+class Replicated(MemoryLog):
+    """A cluster that gives every topic three replicas by default."""
+
+    def describe_topic(self, topic: str, **options: Any) -> TopicDescription:
+        return replace(super().describe_topic(topic, **options), replication_factor=3)
+
+
+def test_a_topic_of_three_replicas_needs_two_of_them_for_an_acknowledgement() -> None:
+    log = Replicated()
+    assert ensure_topic(log, "t", TopicSpec())
+    assert log.topic_config("t")["min.insync.replicas"] == "2"
+
+
+def test_a_user_who_may_create_and_not_alter_gets_a_topic_and_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    log = Replicated()
+    log.fail_next("alter_topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    assert ensure_topic(log, "t", TopicSpec())
+    findings, _, _ = check_topic(log, "t", "raise")
+    assert "min.insync.replicas" in [finding.setting for finding in findings]
+    assert "min.insync.replicas is 1, not 2" in caplog.text
