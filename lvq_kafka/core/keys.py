@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from lvq_kafka.errors import UnencodableKey
 
-__all__ = ["Key", "encode_headers", "encode_key", "home_partition", "key_text", "murmur2"]
+__all__ = ["Key", "encode_key", "home_partition", "key_text", "murmur2"]
 
 Key = str | bytes | int
 """What a caller may use as a key (``bool`` is an ``int``)."""
@@ -39,11 +37,6 @@ def encode_key(key: object) -> bytes:
 def key_text(key: bytes) -> str:
     """The key as text. Bytes that are not UTF-8 survive the way back through `encode_key` (surrogateescape)."""
     return key.decode("utf-8", "surrogateescape")
-
-
-def encode_headers(headers: Mapping[str, object]) -> list[tuple[str, bytes | None]]:
-    """Headers as Kafka takes them. Values follow the rules of keys; None stays None (a header without a value)."""
-    return [(name, None if value is None else encode_key(value)) for name, value in headers.items()]
 
 
 def murmur2(data: bytes) -> int:

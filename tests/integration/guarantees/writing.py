@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 from lvq_kafka import LastValueQueue, Producer
 from lvq_kafka.ports import Receipt
@@ -51,6 +51,7 @@ class Ticker:
         self._stop = Event()
         self._receipts: list[Receipt] = []
         self._decided = 0
+        self._counting = Lock()
         self._thread = Thread(target=self._tick, daemon=True)
         self._thread.start()
 
@@ -59,8 +60,9 @@ class Ticker:
             while not self._stop.is_set() and len(self._receipts) != self._limit:
                 number = len(self._receipts)
                 self._receipts.append(producer.put(self._key(number), str(number)))
-                if number % 100 == 99:
-                    self._receipts[number - 90].result(60)  # a bounded lead, so that it lasts
+                while number - self._decided > 500 and not self._stop.is_set():  # a bounded lead, so that it lasts
+                    self._decide()
+                    self._stop.wait(0.001)
 
     @property
     def count(self) -> int:
@@ -74,13 +76,14 @@ class Ticker:
 
     def await_count(self, count: int) -> None:
         """Wait until so many messages are acknowledged."""
+        eventually(lambda: self._decide() >= count, 60)
 
-        def decided() -> bool:
+    def _decide(self) -> int:
+        """Count the messages that are decided, all before them too."""
+        with self._counting:
             while self._decided < len(self._receipts) and self._receipts[self._decided].done():
                 self._decided += 1
-            return self._decided >= count
-
-        eventually(decided, 60)
+            return self._decided
 
     def acknowledged(self) -> dict[str, int]:
         """The newest number of each key that the cluster has acknowledged by now."""

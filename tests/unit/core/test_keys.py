@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.keys import encode_headers, encode_key, home_partition, key_text, murmur2
+from lvq_kafka.core.keys import encode_key, home_partition, key_text, murmur2
 from lvq_kafka.errors import UnencodableKey
 
 
@@ -39,10 +39,6 @@ def test_text_that_utf8_cannot_write_is_refused() -> None:
 @given(st.binary())
 def test_any_key_survives_its_text(key: bytes) -> None:
     assert encode_key(key_text(key)) == key
-
-
-def test_headers_follow_the_rules_of_keys() -> None:
-    assert encode_headers({"a": 1, "b": None, "c": "x"}) == [("a", b"1"), ("b", None), ("c", b"x")]
 
 
 @pytest.mark.parametrize(
