@@ -19,6 +19,10 @@ from lvq_kafka.retrying import patiently
 
 __all__ = ["KafkaMember"]
 
+_DEFAULTS: Mapping[str, PropertyValue] = {
+    **FETCH_DEFAULTS,
+    "topic.metadata.refresh.interval.ms": 30_000,  # how long added partitions may wait to be consumed
+}
 _CLASSIC_DEFAULTS: Mapping[str, PropertyValue] = {
     # A member that died holds its messages for as long as its session lasts. The client heartbeats from a thread of
     # its own, so neither slow work nor a busy interpreter can end it.
@@ -48,7 +52,7 @@ class KafkaMember:
         self._failure: Exception | None = None
         self._health = Health(config.bootstrap_servers)
         owned: dict[str, Any] = {**READ_RULES, "group.id": group}
-        defaults = dict(FETCH_DEFAULTS)
+        defaults = dict(_DEFAULTS)
         if config.for_consumer().get("group.protocol", "classic") == "classic":
             owned["partition.assignment.strategy"] = "cooperative-sticky"
             defaults |= _CLASSIC_DEFAULTS

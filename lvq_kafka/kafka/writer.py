@@ -46,6 +46,8 @@ DEFAULTS = {
     "linger.ms": 0,
     # How long a topic that nobody knows may still turn up. A new one is known everywhere within seconds.
     "topic.metadata.propagation.max.ms": 10_000,
+    # How long a writer may go on with an old partition count: what it writes to a key's old home loses (R14).
+    "topic.metadata.refresh.interval.ms": 30_000,
 }
 # As long as the Java client tries; within it retries are unlimited. In a transaction its own timeout is the limit.
 _DEFAULTS_OUTSIDE_TRANSACTIONS = {**DEFAULTS, "delivery.timeout.ms": 120_000}
