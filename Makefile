@@ -34,7 +34,8 @@ test-fast: $(READY) ## Run what needs no broker (under a minute)
 	@$(BIN)/pytest tests/unit tests/property tests/scenarios -q -n 4
 
 test-embedded: $(READY) java ## Run the integration and Spark tests on the embedded broker
-	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/integration tests/spark -q
+	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/integration -q -n 2
+	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark -q
 
 test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest
