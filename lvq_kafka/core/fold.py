@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import repeat
-from operator import eq, itemgetter
 from typing import NamedTuple, Self
 
 from lvq_kafka.core.columns import IMPLIED, Columns, ColumnTable, Order, RawHeaders, pick
 from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
+from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
 from lvq_kafka.core.records import RecordBatch
 
 __all__ = ["Counters", "LatestValues", "Order"]
@@ -114,7 +112,7 @@ class LatestValues(ColumnTable):
         keys, headers = batch.keys, batch.headers
         name = self._key_header
         if name is not None and any(headers):
-            if _only_key_headers(name, keys, headers):
+            if only_key_headers(name, keys, headers):
                 headers = [IMPLIED] * len(keys)  # nothing else to look at, row by row
             else:
                 keys, mismatched = choose_keys(batch, self._topic, name, self._key_mismatch)
@@ -309,11 +307,3 @@ def _by_partition(partitions: list[int]) -> Iterator[tuple[int, slice | list[int
     for row in range(begin, len(partitions)):
         rows.setdefault(partitions[row], []).append(row)
     yield from rows.items()
-
-
-def _only_key_headers(name: str, keys: Sequence[bytes | None], headers: Sequence[RawHeaders]) -> bool:
-    """Whether each record has one header, and that one is the key header, and it says what the record key says."""
-    if not all(headers):
-        return False
-    given: Sequence[Sequence[tuple[str, bytes | None]]] = headers  # type: ignore[assignment]
-    return sum(map(len, given)) == len(keys) and all(map(eq, map(itemgetter(0), given), zip(repeat(name), keys)))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import repeat
+from operator import eq, itemgetter
 from typing import Literal
 
 from lvq_kafka.core.records import Position, RecordBatch, header_value
 from lvq_kafka.errors import KeyMismatch
 
-__all__ = ["KeyMismatchPolicy", "choose_keys"]
+__all__ = ["KeyMismatchPolicy", "choose_keys", "only_key_headers"]
 
 KeyMismatchPolicy = Literal["record", "header", "fail"]
 """The record key counts, as for compaction; or the header; or such a record is an error."""
@@ -44,3 +47,13 @@ def choose_keys(
         if policy == "header":
             keys[at] = said
     return keys, mismatched
+
+
+def only_key_headers(
+    name: str, keys: Sequence[bytes | None], headers: Sequence[Sequence[tuple[str, bytes | None]] | None]
+) -> bool:
+    """Whether each record has one header, and that one is the key header, and it says what the record key says."""
+    if not all(headers):
+        return False
+    given: Sequence[Sequence[tuple[str, bytes | None]]] = headers  # type: ignore[assignment]
+    return sum(map(len, given)) == len(keys) and all(map(eq, map(itemgetter(0), given), zip(repeat(name), keys)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import pytest
 
 from lvq_kafka.core.fold import Counters, LatestValues
@@ -55,6 +57,17 @@ def test_a_deleted_key_does_not_come_back_by_a_replay() -> None:
 def test_null_keys_are_counted_and_left_out() -> None:
     table = fold(put(0, None), put(1, b"a"))
     assert (table.keys(), table.counters.unkeyed) == ([b"a"], 1)
+
+
+def test_headers_come_back_as_they_were_whatever_kind_of_text_names_them() -> None:
+    class Name(StrEnum):
+        TRACE = "trace"
+
+    headers = ((Name.TRACE, b"1"), ("gone", None), ("", b""))
+    table = fold(put(0, b"a", headers=headers), put(1, b"b", headers=(("k", b"b"),)), put(2, b"c"))
+    assert [record.headers for record in table.records()] == [headers, (("k", b"b"),), ()]
+    fold(put(3, b"a", b"2"), put(4, b"c", b"2", headers), table=table)
+    assert [record.headers for record in table.records()] == [(("k", b"b"),), (), headers]
 
 
 def test_counters_tell_what_happened_within_one_batch() -> None:

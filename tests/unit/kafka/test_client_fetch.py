@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from confluent_kafka import KafkaError, Message
 
 from lvq_kafka.core.records import Record
-from lvq_kafka.kafka.reader import to_fetch
+from lvq_kafka.kafka.connect import Health
+from lvq_kafka.kafka.reader import MessagePump, to_fetch
 
 
 def record(
@@ -28,6 +30,31 @@ def record(
 
 def event(partition: int, offset: int, code: int) -> Message:
     return Message(topic="t", partition=partition, offset=offset, error=KafkaError(code))
+
+
+class Ready:
+    """A consumer that has whatever is asked of it, and remembers how much that was."""
+
+    def __init__(self, headers: list[tuple[str, bytes | None]] | None) -> None:
+        self.headers = headers
+        self.asked: list[int] = []
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        self.asked.append(count)
+        return [record(0, offset, headers=self.headers) for offset in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("headers", "counts"), [(None, [500, 500]), ([("a", b"1")], [500, 200]), ([("a", b"")] * 4, [500, 100])]
+)
+def test_no_more_is_taken_at_once_than_leaves_the_garbage_collector_asleep(
+    headers: list[tuple[str, bytes | None]] | None, counts: list[int]
+) -> None:
+    consumer = Ready(headers)
+    pump = MessagePump(consumer, "t", Health("nowhere:9092"))  # type: ignore[arg-type]
+    pump.poll(0)
+    pump.poll(0)
+    assert consumer.asked == counts
 
 
 def test_nothing_makes_an_empty_fetch() -> None:
