@@ -73,7 +73,7 @@ def targets(reading: Sequence[Result], producing: Iterable[Result], latency: Seq
 
 def reading_table(results: Sequence[Result]) -> str:
     """From nothing to caught up: medians, and the view's speed and CPU time as ratios in the same round."""
-    head = ["topic", "contestant", "seconds", "CPU s", "reader s", "peak MB", "bytes/key", "its s/view's", "CPU"]
+    head = ["topic", "contestant", "seconds", "CPU s", "reader s", "peak MB", "bytes/key", "s / view's", "CPU / view's"]
     rows = []
     for topic in _distinct(results, "topic"):
         of_topic = [result for result in results if result["topic"] == topic]

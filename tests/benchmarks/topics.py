@@ -56,6 +56,7 @@ def load(log: KafkaLog, label: str, records: int, keys: int) -> Topic:
         {
             **log.config.for_producer(),
             "enable.idempotence": True,
+            "log_level": 3,  # a broker that has just started makes it wait, which is no news
             "partitioner": "murmur2_random",
             "linger.ms": 5,
             "queue.buffering.max.messages": 500_000,
