@@ -218,8 +218,7 @@ class Ledger:
             AlreadySettled: this handle was settled before.
             LockLost: the partition was revoked since the hand-out.
         """
-        self._settle(item, _ON_ACK)
-        self._partitions[item.partition].outstanding.pop(item.offset, None)
+        self._remove(item, _ON_ACK)
 
     def reject(self, item: Item) -> None:
         """The message cannot be processed: it is removed as by `ack`.
@@ -228,8 +227,7 @@ class Ledger:
             AlreadySettled: this handle was settled before.
             LockLost: the partition was revoked since the hand-out.
         """
-        self._settle(item, _ON_REJECT)
-        self._partitions[item.partition].outstanding.pop(item.offset, None)
+        self._remove(item, _ON_REJECT)
 
     def release(self, item: Item) -> None:
         """Give the message back: it is available again in its old place, or dropped if it was superseded (R6, R7).
@@ -248,6 +246,10 @@ class Ledger:
             part.outstanding[item.offset] = part.waiting[item.lane] = again
             if part.open:
                 self._hand_out.add(again)
+
+    def _remove(self, item: Item, outcomes: Mapping[State, State]) -> None:
+        self._settle(item, outcomes)
+        self._partitions[item.partition].outstanding.pop(item.offset, None)
 
     def _settle(self, item: Item, outcomes: Mapping[State, State]) -> None:
         """End the holder's lock, and let the value of the key that waited for it go ahead."""

@@ -22,6 +22,7 @@ from lvq_kafka.demo.board import LateBrowser, play
 from lvq_kafka.demo.sharing import share
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.demo.ticks import Tick, load_ticks, monthly_closes
+from lvq_kafka.ports import Log
 from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker
 from lvq_kafka.view import View
 
@@ -76,10 +77,10 @@ def _tour(stage: Stage, broker: ProvidedBroker, session: Future[SparkSession]) -
     log.close()
 
 
-def _declare(stage: Stage, name: str, log: object) -> LastValueQueue[str]:
+def _declare(stage: Stage, name: str, log: Log) -> LastValueQueue[str]:
     with stage.scene("Declare a queue: keyed by the message header [italic]ticker[/italic]"):
         spec = TopicSpec()
-        queue = LastValueQueue.declare(name, key_header="ticker", spec=spec, log=log, value=TEXT)  # type: ignore[arg-type]
+        queue = LastValueQueue.declare(name, key_header="ticker", spec=spec, log=log, value=TEXT)
         table = Table(header_style="bold")
         for column in ("topic setting", "value", "because"):
             table.add_column(column)
@@ -119,9 +120,9 @@ def _tick(stage: Stage, queue: LastValueQueue[str], ticks: list[Tick]) -> tuple[
     return view, late
 
 
-def _share(stage: Stage, broker: ProvidedBroker, name: str, log: object, ticks: list[Tick]) -> LastValueQueue[str]:
+def _share(stage: Stage, broker: ProvidedBroker, name: str, log: Log, ticks: list[Tick]) -> LastValueQueue[str]:
     with stage.scene("Consume: two processes share a queue, one is killed"):
-        return share(stage, log, broker.bootstrap_servers, name, monthly_closes(ticks))  # type: ignore[arg-type]
+        return share(stage, log, broker.bootstrap_servers, name, monthly_closes(ticks))
 
 
 def _delete(stage: Stage, queue: LastValueQueue[str], view: View[str], late: LateBrowser) -> None:
