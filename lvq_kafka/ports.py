@@ -9,14 +9,15 @@ Every call that talks to a cluster may raise `TransportError` and its kinds (`Br
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from lvq_kafka.core.records import Fetch, Position
 from lvq_kafka.errors import TransportError
 
 __all__ = [
+    "Answered",
     "Commit",
     "GroupListener",
     "GroupMember",
@@ -47,19 +48,27 @@ class Commit:
 
 
 class Receipt(Protocol):
-    """The outcome of one append, as a future: it resolves to the record's position when all replicas have it (G14)."""
+    """The outcome of one append, as a future: it resolves to the record's position when all replicas have it (G14).
+
+    ``await receipt`` is the position, too, or raises what `result` does.
+    """
 
     def result(self, timeout: float | None = None) -> Position:
         """Wait for the position.
 
         Raises:
-            DeliveryFailed: the message was not stored.
-            MessageTooLarge: the topic refused its size.
-            TimeoutError: it was not decided in time.
+            DeliveryFailed: the message was not stored (`MessageTooLarge`: the topic refused its size).
+            OutcomeUnknown: it was not decided in time.
         """
 
+    def __await__(self) -> Generator[Any, None, Position]: ...
+
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Wait, and return the error that `result` would raise, or None."""
+        """Wait, and return the error that `result` would raise for a message that was not stored, or None.
+
+        Raises:
+            OutcomeUnknown: it was not decided in time.
+        """
 
     def done(self) -> bool:
         """Whether the outcome is known."""
@@ -132,6 +141,10 @@ class LogReader(Protocol):
         """Let go of the connection."""
 
 
+Answered = Callable[[Mapping[int, "TransportError | None"]], None]
+"""Takes the outcome of a commit by partition: None where it is stored, else why nothing is known of it."""
+
+
 class GroupListener(Protocol):
     """Learns of partitions that come and go. Called inside `GroupMember.poll` and `close`, on the polling thread."""
 
@@ -161,11 +174,14 @@ class GroupMember(Protocol):
             TransportError: nothing is known about what was stored; commit a fresh state after the next poll.
         """
 
-    def pause(self, partitions: Sequence[int]) -> None:
-        """Fetch no more of these partitions for now."""
+    def commit_async(self, commits: Mapping[int, Commit], answered: Answered) -> None:
+        """Commit for partitions that are assigned now, and be told of the outcome by a later `poll`.
 
-    def resume(self, partitions: Sequence[int]) -> None:
-        """Fetch them again."""
+        It may never be told: a member that loses its coordinator can lose the answer, too.
+
+        Raises:
+            TransportError: as `commit`.
+        """
 
     def close(self) -> None:
         """Leave the group; the listener sees the revocation first."""
@@ -224,8 +240,13 @@ class Log(Protocol):
             TopicNotFound: it does not exist.
         """
 
-    def end_offsets(self, topic: str, *, stable: bool = False, timeout: float = 10.0) -> dict[int, int]:
+    def end_offsets(
+        self, topic: str, *, stable: bool = False, partitions: int | None = None, timeout: float = 10.0
+    ) -> dict[int, int]:
         """The true end of each partition's log; with ``stable`` its last stable offset (open transactions end it).
+
+        Who knows how many ``partitions`` there are saves a question by saying so. Added ones are then left out, and
+        ones that do not exist, too.
 
         Goes over a connection of its own, so that it never queues behind a fetch that waits for data.
 
@@ -235,6 +256,17 @@ class Log(Protocol):
 
     def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
         """For each partition the first offset whose timestamp (ms) is at or after ``timestamp``, or the log end."""
+
+    def delete_before(self, topic: str, offsets: Mapping[int, int], *, timeout: float = 10.0) -> dict[int, int]:
+        """Delete all records below these offsets, for good; returns where the logs of these partitions begin now.
+
+        A partition that begins beyond its offset already is left alone.
+
+        Raises:
+            TopicNotFound: it does not exist.
+            ConfigError: the topic's ``cleanup.policy`` does not include ``delete``.
+            DataLoss: an offset is beyond the end of the log.
+        """
 
     def committed(self, group: str, topic: str, *, timeout: float = 10.0) -> dict[int, Commit]:
         """What a group has committed in a topic, stable commits only; partitions without a commit are missing."""
@@ -248,6 +280,9 @@ class Log(Protocol):
 
     def delete_group(self, group: str, *, timeout: float = 10.0) -> bool:
         """Delete a group without members; False when there is none."""
+
+    def member_count(self, group: str, *, timeout: float = 10.0) -> int:
+        """How many members a group has now; 0 where there is no such group. One that died counts for its session."""
 
     def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
         """A reader that starts at these positions, one for each partition to read."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
-from lvq_kafka.errors import ConfigError, TopicNotFound, TransportError
+from lvq_kafka.errors import BrokerUnavailable, ConfigError, TopicNotFound, TransportError
 from lvq_kafka.kafka.errors import TRANSIENT
 from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.ports import TopicDescription
@@ -27,6 +27,10 @@ __all__ = ["EARLIEST", "LATEST", "KafkaAdmin", "at"]
 
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+_PAUSE = 0.02  # seconds until it is looked again at what is about to change
+_NOT_THERE = frozenset({"_NOENT", "_UNKNOWN_PARTITION"})
+"""The client knows no such topic, or partition: it was deleted since it was counted, or not all brokers know it yet."""
 
 
 def at(timestamp: int) -> OffsetSpec:
@@ -118,7 +122,21 @@ class KafkaAdmin:
                 self._describe(topic, deadline)
             except TopicNotFound:
                 return
-            time.sleep(0.02)
+            time.sleep(_PAUSE)
+
+    def delete_before(self, topic: str, offsets: Mapping[int, int], timeout: float) -> dict[int, int]:
+        """See `lvq_kafka.ports.Log.delete_before`."""
+        deadline = time.monotonic() + timeout
+        self._describe(topic, deadline)  # of a topic that is not there the call itself says only that it has no leaders
+        asked = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        answers = self._ask(
+            lambda client, left: client.delete_records(asked, request_timeout=left, operation_timeout=left).values(),
+            f"delete records of topic {topic!r}",
+            deadline,
+            topic=topic,
+            passing=TRANSIENT | {KafkaError._NOENT},
+        )
+        return {one.partition: answer.low_watermark for one, answer in zip(asked, answers, strict=True)}
 
     def brokers(self, timeout: float) -> list[int]:
         """The ids of the brokers that the cluster has now."""
@@ -155,33 +173,47 @@ class KafkaAdmin:
         """Wait until brokers know the partitions and their leaders answer: creation returns before that."""
         while True:
             try:
-                if len(self._describe(topic, deadline).partitions) >= partitions:
-                    self._offsets(topic, range(partitions), LATEST, deadline)
+                if len(self.offsets(topic, LATEST, max(0.0, deadline - time.monotonic()))) >= partitions:
                     return
             except TopicNotFound:
                 if time.monotonic() > deadline:
                     raise
-            time.sleep(0.02)
+            time.sleep(_PAUSE)
 
-    def offsets(self, topic: str, spec: OffsetSpec, timeout: float, *, stable: bool = False) -> dict[int, int]:
-        """Each partition's offset for a specification; -1 where there is none."""
+    def offsets(
+        self, topic: str, spec: OffsetSpec, timeout: float, *, stable: bool = False, partitions: int | None = None
+    ) -> dict[int, int]:
+        """Each partition's offset for a specification; -1 where there is none.
+
+        ``partitions`` is how many there are, where that is known; if there are fewer, it is found out.
+        """
         deadline = time.monotonic() + timeout
-        partitions = range(len(self._describe(topic, deadline).partitions))
-        return self._offsets(topic, partitions, spec, deadline, stable=stable)
+        isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
+        while True:
+            # Before it is asked again the topic is described again: the client goes on asking whom it took for the
+            # leader, until a description says who it is now.
+            count = len(self._describe(topic, deadline).partitions) if partitions is None else partitions
+            try:
+                return self._offsets(topic, count, spec, isolation, deadline)
+            except TransportError as error:
+                passing = error.code in _NOT_THERE or (error.retriable and not isinstance(error, BrokerUnavailable))
+                if not passing or time.monotonic() + _PAUSE > deadline:
+                    raise
+            partitions = None
+            time.sleep(_PAUSE)
 
     def _offsets(
-        self, topic: str, partitions: Iterable[int], spec: OffsetSpec, deadline: float, *, stable: bool = False
+        self, topic: str, partitions: int, spec: OffsetSpec, isolation: IsolationLevel, deadline: float
     ) -> dict[int, int]:
-        wanted = [TopicPartition(topic, partition) for partition in partitions]
-        isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
+        wanted = {TopicPartition(topic, partition): spec for partition in range(partitions)}
         answers = self._ask(
-            lambda client, left: client.list_offsets(
-                dict.fromkeys(wanted, spec), isolation_level=isolation, request_timeout=left
-            ).values(),
+            lambda client, left: client.list_offsets(wanted, isolation_level=isolation, request_timeout=left).values(),
             f"read the offsets of topic {topic!r}",
             deadline,
             topic=topic,
-            passing=TRANSIENT | {KafkaError._NOENT},
+            passing=frozenset(),
+            # When no broker answers, the client (2.16.0) says that all went well, and this: an end below any log's.
+            answered=lambda answer: answer.offset != OFFSET_INVALID,
         )
         return {partition.partition: answer.offset for partition, answer in zip(wanted, answers, strict=True)}
 

@@ -92,9 +92,11 @@ class KafkaLog:
         """See `lvq_kafka.ports.Log.start_offsets`."""
         return self._admin.offsets(topic, EARLIEST, timeout)
 
-    def end_offsets(self, topic: str, *, stable: bool = False, timeout: float = 10.0) -> dict[int, int]:
+    def end_offsets(
+        self, topic: str, *, stable: bool = False, partitions: int | None = None, timeout: float = 10.0
+    ) -> dict[int, int]:
         """See `lvq_kafka.ports.Log.end_offsets`."""
-        return self._admin.offsets(topic, LATEST, timeout, stable=stable)
+        return self._admin.offsets(topic, LATEST, timeout, stable=stable, partitions=partitions)
 
     def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
         """See `lvq_kafka.ports.Log.offsets_at`."""
@@ -103,6 +105,10 @@ class KafkaLog:
             ends = self.end_offsets(topic, timeout=timeout)
             found = {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
         return found
+
+    def delete_before(self, topic: str, offsets: Mapping[int, int], *, timeout: float = 10.0) -> dict[int, int]:
+        """See `lvq_kafka.ports.Log.delete_before`."""
+        return self._admin.delete_before(topic, offsets, timeout)
 
     def committed(self, group: str, topic: str, *, timeout: float = 10.0) -> dict[int, Commit]:
         """See `lvq_kafka.ports.Log.committed`."""
@@ -115,6 +121,10 @@ class KafkaLog:
     def delete_group(self, group: str, *, timeout: float = 10.0) -> bool:
         """See `lvq_kafka.ports.Log.delete_group`."""
         return self._groups.delete_group(group, timeout)
+
+    def member_count(self, group: str, *, timeout: float = 10.0) -> int:
+        """See `lvq_kafka.ports.Log.member_count`."""
+        return self._groups.member_count(group, timeout)
 
     def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
         """See `lvq_kafka.ports.Log.reader`."""

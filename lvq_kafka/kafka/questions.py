@@ -45,8 +45,12 @@ class Questions:
         *,
         topic: str | None = None,
         passing: frozenset[int] = TRANSIENT,
+        answered: Callable[[T], bool] = lambda answer: True,
     ) -> list[T]:
-        """The answers to a request, which is made again while it fails with a ``passing`` code and there is time."""
+        """The answers to a request, which is made again while it fails with a ``passing`` code and there is time.
+
+        ``answered`` tells an answer from what the client makes up when none comes.
+        """
         pause, longest = self._PAUSES
         while True:
             client = self._client
@@ -55,6 +59,8 @@ class Questions:
             try:
                 futures = list(request(client, max(0.1, deadline - time.monotonic())))
                 answers = [self._wait(client, future, deadline) for future in futures]
+                if not all(map(answered, answers)):
+                    raise _unanswered()
             except KafkaException as exception:
                 error = kafka_error(exception)
                 if error is None:
@@ -77,5 +83,9 @@ class Questions:
             except TimeoutError:
                 client.poll(0)  # lets the client tell what it sees: a refusal makes waiting pointless
                 if self._health.refused or time.monotonic() > deadline + 1:
-                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "No answer in time")) from None
+                    raise _unanswered() from None
         return future.result()
+
+
+def _unanswered() -> KafkaException:
+    return KafkaException(KafkaError(KafkaError._TIMED_OUT, "No answer in time"))

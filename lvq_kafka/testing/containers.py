@@ -1,4 +1,4 @@
-"""Kafka in Docker for tests: one node or a cluster. Needs the extra ``testing``, which brings testcontainers.
+"""Kafka in Docker for tests, one node. Needs the extra ``testing``, which brings testcontainers.
 
 The image is the official ``apache/kafka``, or the stand-in that ``docker/build-kafka-image.sh`` builds where no image
 registry can be reached; ``LVQ_KAFKA_IMAGE`` names another one. The Docker engine has to be on this machine: everything
@@ -12,12 +12,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from docker.errors import APIError, DockerException, NotFound
 from testcontainers.core.container import DockerContainer
-from testcontainers.core.network import Network
 
 from lvq_kafka.embedded.listeners import Listener
 from lvq_kafka.embedded.ports import free_ports
@@ -26,10 +24,11 @@ from lvq_kafka.embedded.readiness import wait_until_ready
 from lvq_kafka.errors import BrokerStartFailed, StateError
 from lvq_kafka.testing.docker_engine import docker_unavailable_reason, kafka_image, owner_labels, prepare
 
-__all__ = ["KafkaCluster", "KafkaContainer", "docker_unavailable_reason"]
+__all__ = ["CONTROLLER_PORT", "KafkaContainer", "docker_unavailable_reason", "prepare_engine"]
 
-_CONTROLLER_PORT = 9093
-_INNER_PORT = 19092  # where the brokers of a cluster talk to each other
+CONTROLLER_PORT = 9093
+"""Where the controllers talk to each other, inside of Docker."""
+
 _CONFIG = "/mnt/shared/config/server.properties"  # both images start with the file that lies here
 _DATA = Path("/var/lib/kafka/data")
 _PORT_ATTEMPTS = 3
@@ -104,8 +103,8 @@ class KafkaContainer(DockerContainer):
         Raises:
             BrokerStartFailed: it ended, or did not serve in time; the end of its log is in the error.
         """
-        self._launch()
-        self._wait_until_ready()
+        self.launch()
+        self.await_ready()
         return self
 
     def stop(self, force: bool = True, delete_volume: bool = True) -> None:
@@ -124,7 +123,7 @@ class KafkaContainer(DockerContainer):
     def restart(self) -> None:
         """Start it again on the same ports and data, after an orderly stop if it runs. Raises as `start`."""
         self.get_wrapped_container().restart(timeout=_STOP_SECONDS)
-        self._wait_until_ready()
+        self.await_ready()
 
     def pause(self) -> None:
         """Freeze the broker: connections stay open and nothing answers."""
@@ -138,9 +137,9 @@ class KafkaContainer(DockerContainer):
         """Return the end of what the broker wrote."""
         return bytes(self.get_wrapped_container().logs(tail=lines)).decode("utf-8", "replace")
 
-    def _launch(self) -> None:
+    def launch(self) -> None:
         """Create and start the container, on other ports if somebody was quicker to use the chosen ones."""
-        prepare(at_exit=_stop_all)
+        prepare_engine()
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             names = [PLAIN, *self._listeners]
             self._port_of = dict(zip(names, free_ports(len(names)), strict=True))
@@ -163,16 +162,16 @@ class KafkaContainer(DockerContainer):
         return server_properties(
             data=_DATA,
             ports=self._port_of,
-            controller_port=_CONTROLLER_PORT,
+            controller_port=CONTROLLER_PORT,
             listeners=self._listeners,
             acls=self._acls,
             overrides={
-                "listeners": ",".join([*everywhere, f"CONTROLLER://{HOST}:{_CONTROLLER_PORT}"]),
+                "listeners": ",".join([*everywhere, f"CONTROLLER://{HOST}:{CONTROLLER_PORT}"]),
                 **self._properties,
             },
         )
 
-    def _wait_until_ready(self, brokers: int = 1) -> None:
+    def await_ready(self, brokers: int = 1) -> None:
         """Wait until a client sees this many brokers; else remove the container and raise with its log."""
         if wait_until_ready(self.port, alive=lambda: self.running, timeout=self._startup_timeout, brokers=brokers):
             return
@@ -187,116 +186,9 @@ class KafkaContainer(DockerContainer):
         raise error
 
 
-class KafkaCluster:
-    """Several Kafka nodes on a Docker network of their own; every topic has three replicas, two of them in sync.
-
-    Args:
-        size: the number of nodes, each a broker and a controller.
-        image, properties, heap, startup_timeout: as for `KafkaContainer`.
-
-    ``nodes`` are the containers, in the order of their node ids, which start at 1.
-    """
-
-    def __init__(
-        self,
-        size: int = 3,
-        *,
-        image: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        heap: str = "384m",
-        startup_timeout: float = 120.0,
-    ) -> None:
-        self._network = Network(
-            docker_network_kw={
-                "labels": owner_labels(),
-                "options": {"com.docker.network.bridge.host_binding_ipv4": HOST},
-            }
-        )
-        self.nodes = [
-            _ClusterNode(
-                number,
-                size,
-                self._network,
-                image,
-                properties=properties,
-                heap=heap,
-                startup_timeout=startup_timeout,
-            )
-            for number in range(1, size + 1)
-        ]
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The addresses of all nodes."""
-        return ",".join(node.bootstrap_servers for node in self.nodes)
-
-    def start(self) -> Self:
-        """Start all nodes, and return when each serves clients and knows all the others. Raises as `KafkaContainer`."""
-        prepare(at_exit=_stop_all)
-        self._network.create()
-        try:
-            for node in self.nodes:
-                node._launch()
-            for node in self.nodes:
-                node._wait_until_ready(brokers=len(self.nodes))
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """Remove the nodes with their data, and the network."""
-        for node in self.nodes:
-            node.stop()
-        with contextlib.suppress(NotFound):
-            self._network.remove()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
-
-
-class _ClusterNode(KafkaContainer):
-    """A node that talks to the others by the names they have on the cluster's network."""
-
-    def __init__(self, number: int, size: int, network: Network, image: str | None, **options: Any) -> None:
-        super().__init__(image, **options)
-        self._number = number
-        self._size = size
-        self.with_network(network).with_network_aliases(_node_name(number))
-
-    def _server_properties(self) -> dict[str, str]:
-        single = super()._server_properties()
-        replicas = str(min(3, self._size))
-        in_sync = str(min(2, self._size))
-        voters = [f"{n}@{_node_name(n)}:{_CONTROLLER_PORT}" for n in range(1, self._size + 1)]
-        return {
-            **single,
-            "node.id": str(self._number),
-            "controller.quorum.voters": ",".join(voters),
-            "listeners": (
-                f"{PLAIN}://0.0.0.0:{self.port},INNER://0.0.0.0:{_INNER_PORT},CONTROLLER://0.0.0.0:{_CONTROLLER_PORT}"
-            ),
-            "advertised.listeners": f"{PLAIN}://{self.bootstrap_servers},INNER://{_node_name(self._number)}:{_INNER_PORT}",
-            "listener.security.protocol.map": f"{PLAIN}:PLAINTEXT,INNER:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "INNER",
-            "default.replication.factor": replicas,
-            "min.insync.replicas": in_sync,
-            "offsets.topic.replication.factor": replicas,
-            "transaction.state.log.replication.factor": replicas,
-            "transaction.state.log.min.isr": in_sync,
-            "share.coordinator.state.topic.replication.factor": replicas,
-            "share.coordinator.state.topic.min.isr": in_sync,
-            **self._properties,
-        }
-
-
-def _node_name(number: int) -> str:
-    return f"kafka-{number}"
+def prepare_engine() -> None:
+    """See to it that what this process starts in Docker goes when it does."""
+    prepare(at_exit=_stop_all)
 
 
 def _stop_all() -> None:

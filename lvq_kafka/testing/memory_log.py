@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
-from lvq_kafka.errors import ConfigError, TransportError
+from lvq_kafka.errors import ConfigError, DataLoss, TransportError
 from lvq_kafka.ports import Commit, GroupListener, GroupMember, LogReader, LogWriter, TopicDescription
 from lvq_kafka.testing.memory_cluster import DEFAULTS
 from lvq_kafka.testing.memory_controls import Controls
@@ -106,13 +106,32 @@ class MemoryLog(Controls):
         """See `Log.start_offsets`."""
         return self._offsets("start_offsets", topic, lambda partition: partition.start)
 
-    def end_offsets(self, topic: str, *, stable: bool = False, timeout: float = 10.0) -> dict[int, int]:
+    def end_offsets(
+        self, topic: str, *, stable: bool = False, partitions: int | None = None, timeout: float = 10.0
+    ) -> dict[int, int]:
         """See `Log.end_offsets`."""
-        return self._offsets("end_offsets", topic, lambda partition: partition.stable if stable else partition.end)
+        ends = self._offsets("end_offsets", topic, lambda partition: partition.stable if stable else partition.end)
+        return {partition: end for partition, end in ends.items() if partitions is None or partition < partitions}
 
     def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
         """See `Log.offsets_at`."""
         return self._offsets("offsets_at", topic, lambda partition: partition.offset_at(timestamp))
+
+    def delete_before(self, topic: str, offsets: Mapping[int, int], *, timeout: float = 10.0) -> dict[int, int]:
+        """See `Log.delete_before`."""
+        cluster = self._cluster
+        with cluster.changed:
+            found = self._topic("delete_before", topic)
+            if "delete" not in cluster.setting(found, "cleanup.policy"):
+                raise ConfigError(f"The topic {topic!r} is compacted only, so its records cannot be deleted.")
+            logs = {partition: cluster.partition(topic, partition) for partition in offsets}
+            for partition, offset in offsets.items():
+                if offset > logs[partition].end:
+                    raise DataLoss(f"Partition {partition} of {topic!r} ends at offset {logs[partition].end}.")
+            for partition, offset in offsets.items():
+                logs[partition].delete_before(offset)
+            cluster.changed.notify_all()
+            return {partition: log.start for partition, log in logs.items()}
 
     def committed(self, group: str, topic: str, *, timeout: float = 10.0) -> dict[int, Commit]:
         """See `Log.committed`. Waits while an open transaction holds a commit."""
@@ -162,6 +181,13 @@ class MemoryLog(Controls):
                 )
             del self._cluster.groups[group]
             return True
+
+    def member_count(self, group: str, *, timeout: float = 10.0) -> int:
+        """See `Log.member_count`."""
+        with self._cluster.changed:
+            self._cluster.enter("member_count")
+            found = self._cluster.groups.get(group)
+            return 0 if found is None else len(found.seats)
 
     def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
         """See `Log.reader`."""

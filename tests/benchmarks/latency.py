@@ -13,10 +13,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 from lvq_kafka.core.records import Fetch
-from tests.benchmarks.children import result, say, start
+from lvq_kafka.kafka import KafkaLog
+from tests.benchmarks.children import result, say, start, wait_ready
+from tests.benchmarks.topics import create
 
 PROPAGATION = ("view", "view.watch", "bare loop", "ktables")
 BARRIER = ("view", "ktables")
@@ -74,15 +77,15 @@ def view(servers: str, topic: str, arrivals: Arrivals) -> None:
     from lvq_kafka.queue import LastValueQueue
 
     with LastValueQueue(topic, bootstrap_servers=servers) as queue, queue.view() as values:
-        follower = values._follower
-        take = follower._take
+        reading = values._follower._reading
+        take = reading.take
 
         def taking(fetch: Fetch) -> None:
             take(fetch)
             for value in fetch.batch.values:
                 arrivals.take(value)
 
-        follower._take = taking  # type: ignore[method-assign]  # a listener would be told a moment later
+        reading.take = taking  # type: ignore[method-assign]  # a listener would be told a moment later
         _ready()
         arrivals.wait()
 
@@ -191,19 +194,26 @@ def _timed(barrier: Callable[[], object]) -> float:
 # ------------------------------------------------------------------ the parent's part
 
 
-def run(servers: str, topic: str, rounds: int, puts: int) -> Iterator[dict[str, Any]]:
+def run(servers: str, rounds: int, puts: int) -> Iterator[dict[str, Any]]:
     """One result for each contestant, question and round."""
-    for number in range(rounds):
-        for contestant in PROPAGATION if number % 2 else PROPAGATION[::-1]:
-            receiver = start("latency", contestant, servers, topic, puts)
-            assert receiver.stdout is not None
-            if receiver.stdout.readline().strip() != "ready":
-                raise RuntimeError(f"{contestant} does not get ready to receive")
-            result(start("latency", "producer", servers, topic, puts))
-            yield {"what": "propagation", "contestant": contestant, "round": number, **result(receiver)}
-        for contestant in BARRIER:
-            measured = result(start("latency", f"barrier of {contestant}", servers, topic, puts // 10))
-            yield {"what": "idle barrier", "contestant": contestant, "round": number, **measured}
+    with closing(KafkaLog(servers)) as log:
+        topic = create(log, "ticks")
+        try:
+            for number in range(rounds):
+                yield from _round(servers, topic, number, puts)
+        finally:
+            log.delete_topic(topic)
+
+
+def _round(servers: str, topic: str, number: int, puts: int) -> Iterator[dict[str, Any]]:
+    for contestant in PROPAGATION if number % 2 else PROPAGATION[::-1]:
+        receiver = start("latency", contestant, servers, topic, puts)
+        wait_ready(receiver)
+        result(start("latency", "producer", servers, topic, puts))
+        yield {"what": "propagation", "contestant": contestant, "round": number, **result(receiver)}
+    for contestant in BARRIER:
+        measured = result(start("latency", f"barrier of {contestant}", servers, topic, puts // 10))
+        yield {"what": "idle barrier", "contestant": contestant, "round": number, **measured}
 
 
 def main() -> None:

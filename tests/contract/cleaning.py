@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from lvq_kafka.errors import ConfigError, DataLoss, TopicNotFound
 from lvq_kafka.ports import Log
 from tests.contract.harness import COMPACTED, Faults, follow, pairs, put, read_all, settled
 
@@ -79,3 +82,25 @@ class CleaningContract:
         assert read_all(log, topic) == []
         put(log, topic, ("a", "3"))
         assert pairs(read_all(log, topic)) == [("a", "3")]
+
+    def test_records_are_deleted_below_an_offset_where_the_policy_allows_it(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=2, config={"cleanup.policy": "compact,delete"})
+        put(log, topic, *[(f"k{n}", str(n)) for n in range(20)])
+        ends = log.end_offsets(topic)
+        assert log.delete_before(topic, {0: 3, 1: ends[1]}) == {0: 3, 1: ends[1]}
+        assert log.start_offsets(topic) == {0: 3, 1: ends[1]}
+        assert log.end_offsets(topic) == ends
+        assert {record.partition for record in read_all(log, topic)} == {0}
+        assert log.delete_before(topic, {0: 1}) == {0: 3}
+        with pytest.raises(DataLoss):
+            log.delete_before(topic, {0: ends[0] + 1})
+        assert log.start_offsets(topic)[0] == 3
+
+    def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(self, log: Log, topic: str) -> None:
+        with pytest.raises(TopicNotFound):
+            log.delete_before(topic, {0: 1})
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        put(log, topic, ("a", "1"), ("b", "1"))
+        with pytest.raises(ConfigError):
+            log.delete_before(topic, {0: 1})
+        assert log.start_offsets(topic) == {0: 0}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from lvq_kafka.errors import Closed, TopicNotFound, TransportError
-from lvq_kafka.ports import Commit, Log
+from lvq_kafka.ports import Answered, Commit, Log
 from tests.contract.harness import COMPACTED, Listener, follow, pairs, poll_until, put
 from tests.waiting import eventually
 
@@ -121,6 +123,68 @@ class GroupsContract:
         assert log.committed(group, topic) == {0: Commit(5, "y"), 1: Commit(1)}
         member.close()
 
+    def test_a_commit_in_the_background_is_durable_when_its_answer_comes(
+        self, log: Log, topic: str, group: str
+    ) -> None:
+        log.create_topic(topic, partitions=2, config=COMPACTED)
+        listener = Listener()
+        member = log.member(group, topic, listener)
+        poll_until(lambda: listener.held == {0, 1}, member)
+        answers: list[Mapping[int, TransportError | None]] = []
+        member.commit_async({0: Commit(4, "x"), 1: Commit(1)}, answers.append)
+        assert answers == []  # it comes with a poll, on the polling thread
+        poll_until(lambda: len(answers) == 1, member)
+        assert answers == [{0: None, 1: None}]
+        assert log.committed(group, topic) == {0: Commit(4, "x"), 1: Commit(1)}
+        member.close()
+
+    def test_commits_in_the_background_are_answered_each_for_itself(self, log: Log, topic: str, group: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        listener = Listener()
+        member = log.member(group, topic, listener)
+        poll_until(lambda: listener.held == {0}, member)
+        answered: list[int] = []
+
+        def told(number: int) -> Answered:
+            return lambda _: answered.append(number)
+
+        for number in range(5):
+            member.commit_async({0: Commit(7, f"{number}")}, told(number))
+        poll_until(lambda: len(answered) == 5, member)
+        assert answered == [0, 1, 2, 3, 4]
+        assert log.committed(group, topic) == {0: Commit(7, "4")}
+        member.close()
+
+    def test_a_text_that_is_too_long_is_the_answer_to_a_commit_in_the_background(
+        self, log: Log, topic: str, group: str
+    ) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        listener = Listener()
+        member = log.member(group, topic, listener)
+        poll_until(lambda: listener.held == {0}, member)
+        answers: list[Mapping[int, TransportError | None]] = []
+        member.commit_async({0: Commit(1, "x" * 5000)}, answers.append)
+        poll_until(lambda: len(answers) == 1, member)
+        error = answers[0][0]
+        assert error is not None
+        assert error.code == "OFFSET_METADATA_TOO_LARGE"
+        assert log.committed(group, topic) == {}
+        member.close()
+
+    def test_a_commit_in_the_background_for_a_partition_that_is_not_held_is_refused_at_once(
+        self, log: Log, topic: str, group: str
+    ) -> None:
+        log.create_topic(topic, partitions=2, config=COMPACTED)
+        one, two = Listener(), Listener()
+        first, second = log.member(group, topic, one), log.member(group, topic, two)
+        poll_until(lambda: len(one.held) == len(two.held) == 1, first, second)
+        [foreign] = two.held
+        with pytest.raises(TransportError):
+            first.commit_async({foreign: Commit(1)}, lambda _: None)
+        assert log.committed(group, topic) == {}
+        first.close()
+        second.close()
+
     def test_a_member_cannot_commit_for_a_partition_it_does_not_hold(self, log: Log, topic: str, group: str) -> None:
         log.create_topic(topic, partitions=2, config=COMPACTED)
         one, two = Listener(), Listener()
@@ -149,6 +213,19 @@ class GroupsContract:
         log.commit(group, topic, {0: Commit(1)})
         assert log.delete_group(group) is True
 
+    def test_the_members_of_a_group_are_counted(self, log: Log, topic: str, group: str) -> None:
+        assert log.member_count(group) == 0
+        log.create_topic(topic, partitions=2, config=COMPACTED)
+        log.commit(group, topic, {0: Commit(0)})
+        assert log.member_count(group) == 0
+        one, two = Listener(), Listener()
+        first, second = log.member(group, topic, one), log.member(group, topic, two)
+        poll_until(lambda: len(one.held) == len(two.held) == 1, first, second)
+        assert log.member_count(group) == 2
+        first.close()
+        second.close()
+        eventually(lambda: log.member_count(group) == 0)
+
     def test_added_partitions_come_to_the_members(self, log: Log, topic: str, group: str) -> None:
         log.create_topic(topic, partitions=1, config=COMPACTED)
         listener = Listener()
@@ -156,21 +233,6 @@ class GroupsContract:
         poll_until(lambda: listener.held == {0}, member)
         log.add_partitions(topic, 2)
         poll_until(lambda: listener.held == {0, 1}, member)
-        member.close()
-
-    def test_a_paused_partition_brings_nothing_until_it_is_resumed(self, log: Log, topic: str, group: str) -> None:
-        log.create_topic(topic, partitions=2, config=COMPACTED)
-        listener = Listener()
-        member = log.member(group, topic, listener)
-        poll_until(lambda: listener.held == {0, 1}, member)
-        follow(member, {}, timeout=1)
-        member.pause([0])
-        placed = put(log, topic, *[(f"k{n}", "v") for n in range(20)])
-        ends = log.end_offsets(topic)
-        assert {record.partition for record in follow(member, {1: ends[1]}, timeout=30)} == {1}
-        member.resume([0])
-        later = follow(member, {0: ends[0]}, timeout=30)
-        assert len(later) == sum(position.partition == 0 for position in placed)
         member.close()
 
     def test_a_closed_member_refuses_to_poll(self, log: Log, topic: str, group: str) -> None:

@@ -73,6 +73,16 @@ class TopicsContract:
             with pytest.raises(ConfigError):
                 log.add_partitions(topic, total)
 
+    def test_who_knows_the_partition_count_is_told_the_ends_of_so_many(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=2, config=COMPACTED)
+        assert log.end_offsets(topic, partitions=2) == {0: 0, 1: 0}
+        log.add_partitions(topic, 3)
+        assert log.end_offsets(topic, partitions=2) == {0: 0, 1: 0}
+        assert log.end_offsets(topic, partitions=5, stable=True) == {0: 0, 1: 0, 2: 0}
+        log.delete_topic(topic)
+        with pytest.raises(TopicNotFound):
+            log.end_offsets(topic, partitions=3, timeout=5)
+
     def test_a_topic_created_again_is_another_topic(self, log: Log, topic: str) -> None:
         log.create_topic(topic, partitions=1, config=COMPACTED)
         put(log, topic, ("a", "1"))

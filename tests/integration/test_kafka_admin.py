@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lvq_kafka.errors import ConfigError, TopicNotFound
+from lvq_kafka.errors import BrokerUnavailable, ConfigError, TopicNotFound
 from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.testing.brokers import ProvidedBroker
+from tests.waiting import eventually
 
 COMPACT = {"cleanup.policy": "compact"}
 
@@ -88,8 +90,44 @@ def test_added_partitions_have_offsets_at_once(kafka_log: KafkaLog, topic_name: 
     assert kafka_log.end_offsets(topic_name, timeout=1) == {0: 0, 1: 0, 2: 0}
 
 
+def test_a_topic_that_is_created_anew_with_fewer_partitions_after_they_were_counted_has_ends(
+    kafka_log: KafkaLog, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka_log.create_topic(topic_name, partitions=3, config=COMPACT)
+    counted = kafka_log._admin._describe(topic_name, time.monotonic() + 10)
+    kafka_log.delete_topic(topic_name)
+    kafka_log.create_topic(topic_name, partitions=1, config=COMPACT)
+    describe, stale = kafka_log._admin._describe, [counted]
+    monkeypatch.setattr(kafka_log._admin, "_describe", lambda *how: stale.pop() if stale else describe(*how))
+    assert kafka_log.end_offsets(topic_name) == {0: 0}
+    assert not stale
+
+
 def test_many_threads_may_ask_at_once(kafka_log: KafkaLog, topic_name: str) -> None:
     kafka_log.create_topic(topic_name, partitions=2, config=COMPACT)
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: kafka_log.end_offsets(topic_name), range(100)))
     assert answers == [{0: 0, 1: 0}] * 100
+
+
+def test_a_cluster_that_falls_silent_after_its_topic_was_described_is_not_taken_for_one_with_empty_logs(
+    private_broker: ProvidedBroker,
+) -> None:
+    """librdkafka 2.16.0 then answers as if all was well; a barrier up to such an end would be reached at once."""
+    log = KafkaLog(private_broker.bootstrap_servers)
+    log.create_topic("prices", partitions=2, config=COMPACT)
+
+    def nobody_answers() -> bool:
+        try:
+            assert log.end_offsets("prices", partitions=2, timeout=0.3) == {0: 0, 1: 0}
+        except BrokerUnavailable:
+            return True
+        return False
+
+    private_broker.pause()
+    try:
+        eventually(nobody_answers)
+    finally:
+        private_broker.resume()
+    eventually(lambda: not nobody_answers())
+    log.close()

@@ -87,6 +87,11 @@ def test_an_answer_that_never_comes_ends_in_a_timeout_all_the_same(questions: Qu
     assert time.monotonic() - started < 5
 
 
+def test_what_the_client_makes_up_when_no_answer_comes_is_none(questions: Questions) -> None:
+    with pytest.raises(BrokerUnavailable):
+        questions.ask(Answers("yes", "never asked"), "ask", soon(), answered=lambda answer: answer != "yes")
+
+
 def test_arguments_that_the_client_refuses_are_a_configuration_error(questions: Questions) -> None:
     def refuse(client: AdminClient, timeout: float) -> list[Future[str]]:
         raise ValueError("topic must not be empty")
