@@ -7,24 +7,25 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from threading import Event as Flag
 from threading import Thread
-from types import TracebackType
 from typing import Generic, Self
 
-from lvq_kafka.codecs import Codec, V
+from lvq_kafka.codecs import Codec, Undecodable, V
+from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.keys import Key, encode_key
+from lvq_kafka.core.keys import Key, encode_key, key_text
 from lvq_kafka.core.records import Record, header_value
-from lvq_kafka.entries import EndOfDump, Event
-from lvq_kafka.errors import ConfigError, ReaderFailed, TransportError, Unauthorized
-from lvq_kafka.follower import Follower, State
+from lvq_kafka.damage import examine
+from lvq_kafka.entries import Deleted, EndOfDump, Event
+from lvq_kafka.errors import ConfigError, TransportError, Unauthorized
 from lvq_kafka.ports import Log
+from lvq_kafka.readers import Reader
 from lvq_kafka.watch import Watch
 
 __all__ = ["Browser"]
 
 
-class Browser(Generic[V]):
+class Browser(Reader[V], Generic[V]):
     """Reads a queue without taking anything (G6).
 
     Iterating gives the current values, newest per key, in queue order; then `EndOfDump`, once, also for an empty queue;
@@ -49,9 +50,12 @@ class Browser(Generic[V]):
         keys: only these keys.
         headers: only values whose last header of each of these names has this value; None for any value.
         group: hide what this consumer group has consumed.
-        refresh: seconds between looks at what the group has consumed; also done when the browser is opened.
+        refresh: seconds between looks at what the group has consumed; also done when the browser is opened. A value
+            that was given and is consumed later comes as `Deleted`, with ``consumed`` set.
         follow: False ends the iteration at the end of the dump.
+        undecodable: see `Undecodable`.
         catch_up_timeout: seconds that opening may take; None for ever.
+        metadata_interval: seconds between looks at the topic (new partitions, re-creation, end of the log).
     """
 
     def __init__(
@@ -67,112 +71,118 @@ class Browser(Generic[V]):
         group: str | None = None,
         refresh: float = 1.0,
         follow: bool = True,
-        raw_on_error: bool = False,
+        undecodable: Undecodable = "raise",
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
     ) -> None:
-        self._log = log
-        self._topic = definition.topic
-        self._codec = codec
-        self._order = definition.order
-        self._horizon = _horizon(replay_period)
-        self._dump = dump and replay_period != 0
         if isinstance(keys, str | bytes):
             raise ConfigError(f"keys={keys!r} is one key, not several.", options=["keys"], hint="Put it into a list.")
+        super().__init__(
+            log,
+            definition,
+            codec,
+            undecodable=undecodable,
+            catch_up_timeout=catch_up_timeout,
+            metadata_interval=metadata_interval,
+            since=self._start_positions,
+        )
+        self._horizon = _horizon(replay_period)
+        self._dump = dump and replay_period != 0
         self._keys = None if keys is None else frozenset(map(encode_key, keys))
         self._headers = {name: None if value is None else encode_key(value) for name, value in (headers or {}).items()}
         self._group = group
         self._refresh = _positive("refresh", refresh)
         self._follow = follow
-        self._raw_on_error = raw_on_error
-        self._catch_up_timeout = catch_up_timeout
-        self._consumed: dict[int, int] = {}
+        self._done: dict[int, CommitMap] = {}  # by partition, what the group has consumed
+        self._given: dict[bytes, Record] = {}  # what was given and was not consumed as far as is known
+        self._as_of = 0.0
         self._opened_at: dict[int, int] = {}
         self._shown: set[bytes] = set()
         self._over = False
         self._stop = Flag()
         self._watch: Watch[V] | None = None
-        self._follower = Follower(
-            log,
-            definition,
-            since=self._start_positions,
-            metadata_interval=metadata_interval,
-        )
 
     def _start_positions(self, log: Log, topic: str) -> dict[int, int]:
         """Where to begin: behind what cannot be in the dump, and not behind what an open transaction hides yet."""
+        bases = {partition: done.base for partition, done in self._done.items()}
         if self._dump and self._horizon is None:
-            return {}
+            return bases
         visible = log.end_offsets(topic, stable=True)
         if not self._dump or self._horizon is None:
             return visible
-        return {p: min(offset, visible.get(p, 0)) for p, offset in log.offsets_at(topic, self._horizon).items()}
+        recent = log.offsets_at(topic, self._horizon)
+        return {p: min(max(offset, bases.get(p, 0)), visible.get(p, 0)) for p, offset in recent.items()}
 
     # ---------------------------------------------------------------- life
 
-    def open(self) -> Self:
-        """Begin, and wait until the dump is at hand; does nothing when that was done before.
+    def start(self) -> Self:
+        """Begin to read, without waiting. See ``state`` and ``progress``; `open`, or the first event, waits.
 
         Raises:
             TopicNotFound: there is no such topic.
-            CatchUpTimeout: the end of the log was not reached in time.
             TransportError: the cluster cannot be reached or refuses.
         """
-        if self._watch is not None:
-            return self
-        if self._group is not None:
+        if self._group is not None and self._watch is None:
             try:
                 self._look_at_group()
             except Unauthorized as error:
                 error.add_note("A browser with hide_consumed=False does not ask for what was consumed.")
                 raise
-        self._follower.start()
-        try:
-            self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
-        except ReaderFailed as failed:  # nobody has been given anything yet: the news is why it cannot be opened
-            self.close()
-            raise failed.reason from failed.reason.__cause__
-        except BaseException:
-            self.close()
-            raise
+        return super().start()
+
+    def _wait_open(self) -> None:
+        if self._watch is not None:
+            return
+        self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
+        if self._group is not None:
+            self._look_at_group()  # what was consumed while the dump was read
         with self._follower.locked() as table:
             self._opened_at = dict(table.positions)
         self._watch = Watch(
-            self._follower, self._codec, dump=self._dump_keys, accept=self._accept, raw_on_error=self._raw_on_error
+            self._follower,
+            self._codec,
+            dump=self._dump_keys,
+            tell=self._tell,
+            raw_on_error=self._undecodable == "raw",
         )
         if self._group is not None:
             Thread(target=self._keep_looking, name=f"lvq-browse-{self._topic}", daemon=True).start()
-        return self
 
     def close(self) -> None:
         """Stop reading; an iteration ends."""
         self._stop.set()
         if self._watch is not None:
             self._watch.close()
-        self._follower.close()
-
-    def __enter__(self) -> Self:
-        return self.open()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().close()
 
     # ---------------------------------------------------------------- what concerns this browser
 
     def _dump_keys(self, table: LatestValues) -> list[bytes]:
         return table.keys(self._order)
 
-    def _accept(self, key: bytes, record: Record | None) -> bool:
+    def _tell(self, key: bytes, record: Record | None) -> Record | Deleted | None:
+        if record is not None and self._is_done(record):
+            return Deleted(key_text(key), consumed=True) if self._given.pop(key, None) is not None else None
+        if not self._concerns(key, record):
+            return None
+        if record is None:
+            self._given.pop(key, None)
+            return Deleted(key_text(key))
+        if self._group is not None:
+            self._given[key] = record
+        return record
+
+    def _is_done(self, record: Record) -> bool:
+        done = self._done.get(record.partition)
+        return done is not None and done.done(record.offset)
+
+    def _concerns(self, key: bytes, record: Record | None) -> bool:
         if self._keys is not None and key not in self._keys:
             return False
         if record is None:
             # Who filters by headers is told only of the end of what they were shown; a delete carries none.
             return not self._headers or key in self._shown
         if self._horizon is not None and record.timestamp < self._horizon and self._was_there(record):
-            return False
-        if record.offset < self._consumed.get(record.partition, 0):
             return False
         if self._headers:
             if not self._matches(record):
@@ -194,7 +204,15 @@ class Browser(Generic[V]):
     def _look_at_group(self) -> None:
         assert self._group is not None
         commits = self._log.committed(self._group, self._topic)
-        self._consumed = {partition: commit.offset for partition, commit in commits.items()}
+        # Of a text that cannot be read the offset is good all the same: too much is shown, never too little.
+        done = dict(examine(self._group, self._topic, commits, commits).maps)
+        self._as_of = time.time()
+        if done == self._done:
+            return
+        with self._follower.changed:
+            self._done = done
+            if self._watch is not None:
+                self._watch.changed([key for key, record in self._given.items() if self._is_done(record)])
 
     def _keep_looking(self) -> None:
         while not self._stop.wait(self._refresh):
@@ -207,15 +225,19 @@ class Browser(Generic[V]):
 
     # ---------------------------------------------------------------- what it gives
 
-    @property
-    def state(self) -> State:
-        """How the reader is; see `lvq_kafka.follower.State`."""
-        return self._follower.state
+    def refresh(self) -> None:
+        """Look at once what the queue's consumers have consumed, rather than at the next interval.
+
+        Raises:
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        if self._group is not None:
+            self._look_at_group()
 
     @property
-    def lag(self) -> int:
-        """Offsets between this browser and the end of the log, as of the last look at the topic."""
-        return sum(self._follower.lag.values())
+    def as_of(self) -> float:
+        """Seconds since the epoch of the last look at what was consumed; 0.0 where that is not hidden."""
+        return self._as_of
 
     def take(self, timeout: float | None = None) -> Event[V] | None:
         """The next event, or None when none came within ``timeout`` seconds or the browser is at its end.
@@ -233,12 +255,13 @@ class Browser(Generic[V]):
 
         Raises:
             CatchUpTimeout: the end of the log was not reached in time.
+            TransportError: the cluster cannot be asked for the end of the log.
             DecodeError, ReaderFailed: as `take`.
         """
+        topic_id = self._log.describe_topic(self._topic).id  # one that was created anew is to be read first
         targets = self._log.end_offsets(self._topic, stable=True)
-        if self._group is not None:
-            self._look_at_group()
-        self._follower.wait_for(targets, timeout)
+        self.refresh()
+        self._follower.wait_for(targets, timeout, topic_id=topic_id)
         return self._opened.drain()
 
     @property
@@ -263,6 +286,8 @@ class Browser(Generic[V]):
     async def __anext__(self) -> Event[V]:
         if self._over:
             raise StopAsyncIteration
+        if self._watch is None:
+            await self.__aenter__()  # opening it here would hold up the event loop
         event = await anext(self._opened)
         self._over = not self._follow and isinstance(event, EndOfDump)
         return event

@@ -38,6 +38,8 @@ class Deleted:
     """A key that had a value and has none now."""
 
     key: str
+    consumed: bool = False
+    """Whether a consumer of the queue has taken its value, rather than somebody deleted it."""
 
 
 @dataclass(frozen=True, slots=True)

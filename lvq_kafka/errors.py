@@ -20,14 +20,16 @@
     │  └─ TopicRecreated                   the topic was deleted, or deleted and created again, under a reader
     ├─ QueueError
     │  ├─ QueueNotDeclared(LookupError)    no such queue, or its consumer group has expired (R17)
-    │  └─ QueueMismatch                    a second declare differs from the first
+    │  ├─ QueueMismatch                    a second declare differs from the first
+    │  └─ CommitMapRefused                 an offset commit's text is not the queue's, newer, or damaged
     ├─ TransportError(ConnectionError)     carries the client's error code and whether a retry makes sense
     │  ├─ BrokerUnavailable
     │  ├─ AuthenticationFailed(PermissionError)
     │  ├─ Unauthorized(PermissionError)
-    │  ├─ MessageTooLarge(ValueError)
     │  └─ DeliveryFailed                   a message was not stored; carries the key
+    │     └─ MessageTooLarge(ValueError)
     ├─ DataLoss                            offsets a reader needs are gone from the log
+    ├─ OutcomeUnknown(TimeoutError)        not decided in time; it may still happen
     ├─ CatchUpTimeout(TimeoutError)        carries what each partition still lacks
     ├─ ReaderFailed(RuntimeError)          a background reader died; carries its cause
     └─ EmbeddedBrokerError(RuntimeError)
@@ -46,7 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from lvq_kafka.core.progress import Shortfall
@@ -60,6 +62,7 @@ __all__ = [
     "CatchUpTimeout",
     "Closed",
     "CodecError",
+    "CommitMapRefused",
     "ConfigError",
     "CorruptDownload",
     "DataLoss",
@@ -74,6 +77,7 @@ __all__ = [
     "LockLost",
     "MessageTooLarge",
     "MissingKey",
+    "OutcomeUnknown",
     "QueueError",
     "QueueMismatch",
     "QueueNotDeclared",
@@ -223,6 +227,27 @@ class QueueMismatch(QueueError):
         self.differences = dict(differences)
 
 
+class CommitMapRefused(QueueError):
+    """The text of an offset commit cannot be taken for what the queue has done (R17).
+
+    ``reason`` is ``"foreign"`` (something else commits with this group), ``"newer"`` (a later version of this library
+    wrote it) or ``"corrupt"``; ``partition`` is where it was, None when that is not known. ``queue`` may be empty too.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        queue: str,
+        partition: int | None = None,
+        reason: Literal["foreign", "newer", "corrupt"],
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, queue=queue, hint=hint)
+        self.partition = partition
+        self.reason = reason
+
+
 class TransportError(LVQError, ConnectionError):
     """The Kafka client reported an error.
 
@@ -248,20 +273,26 @@ class Unauthorized(TransportError, PermissionError):
     """The broker knows the user and does not allow the operation."""
 
 
-class MessageTooLarge(TransportError, ValueError):
-    """A message exceeds the client's or the topic's size limit."""
-
-
 class DeliveryFailed(TransportError):
-    """A message was not stored. ``key`` is the record key it would have had."""
+    """A message was not stored. ``key`` is the record key it would have had; None where that is not known."""
 
-    def __init__(self, message: str, *, key: bytes | None, code: str, retriable: bool = False, hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, key: bytes | None = None, code: str, retriable: bool = False, hint: str = ""
+    ) -> None:
         super().__init__(message, code=code, retriable=retriable, hint=hint)
         self.key = key
 
 
+class MessageTooLarge(DeliveryFailed, ValueError):
+    """A message exceeds the client's or the topic's size limit, so it was not stored."""
+
+
 class DataLoss(LVQError):
     """Offsets that a reader still needed are gone from the log (retention or DeleteRecords overtook it)."""
+
+
+class OutcomeUnknown(LVQError, TimeoutError):
+    """What was asked for is not decided yet, and time is up. It may still happen: ask again, or wait for longer."""
 
 
 class CatchUpTimeout(LVQError, TimeoutError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import reprlib
@@ -9,11 +10,11 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Literal, NoReturn, Self
+from typing import Any, Generic, Literal, Self
 
 from lvq_kafka.codecs import BYTES, Codec, V
 from lvq_kafka.core.keys import Key, encode_key
-from lvq_kafka.errors import BrokerUnavailable, ConfigError, LVQError, MissingKey, UnencodableKey
+from lvq_kafka.errors import BrokerUnavailable, ConfigError, LVQError, MissingKey, OutcomeUnknown, UnencodableKey
 from lvq_kafka.ports import Log, Receipt
 
 __all__ = ["UNKEYED_HEADER", "Keyless", "Message", "MessageHeaders", "Producer"]
@@ -71,6 +72,9 @@ class Producer(Generic[V]):
             producer.put("IBM", b"119.00")
             producer.delete("IBM")
 
+    In asyncio code ``await producer.send(...)`` is the position, and leaving ``async with queue.producer()`` flushes
+    without holding up the event loop. A send waits for room in the local buffer only, which ``max_block`` limits.
+
     Thread-safe, except for transactions, which are one thread's business. Does not survive a fork: open it in the
     process that uses it.
 
@@ -113,8 +117,8 @@ class Producer(Generic[V]):
         self._as_is = value is BYTES
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
-        self._writer = log.writer(transactional_id=transactional_id, max_block=max_block)
-        self._append = self._writer.append
+        self.writer = log.writer(transactional_id=transactional_id, max_block=max_block)
+        self._append = self.writer.append
 
     # ------------------------------------------------------------ sending
 
@@ -154,14 +158,30 @@ class Producer(Generic[V]):
         """Wait until every message is decided.
 
         Raises:
-            DeliveryFailed, MessageTooLarge: the first failure that nobody has seen; all of these count as seen now.
-            BrokerUnavailable: some are still undecided after ``timeout`` seconds. They may yet be stored.
+            DeliveryFailed: the first failure that nobody has seen; all of these count as seen now.
+            OutcomeUnknown: some are still undecided after ``timeout`` seconds. They may yet be stored.
         """
-        self._report(self._writer.flush(timeout), timeout)
+        self._report(self.writer.flush(timeout), timeout)
+
+    def flush_transaction(self, timeout: float | None = None) -> None:
+        """As `flush`, at the end of a transaction that is aborted when it fails: then no outcome is unknown.
+
+        Raises:
+            DeliveryFailed: a message was not stored.
+            BrokerUnavailable: some are still undecided after ``timeout`` seconds.
+        """
+        try:
+            self.flush(timeout)
+        except OutcomeUnknown as late:
+            message = str(late).removesuffix(late.hint).rstrip()
+            raise BrokerUnavailable(message, code="_TIMED_OUT", retriable=True, hint=late.hint) from None
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush and close. What is undecided after ``timeout`` seconds is withdrawn. Raises what `flush` raises."""
-        self._report(self._writer.close(timeout), timeout)
+        """Flush and close. What is undecided after ``timeout`` seconds is withdrawn, where it was not sent already.
+
+        Raises what `flush` raises.
+        """
+        self._report(self.writer.close(timeout), timeout)
 
     @contextlib.contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Self]:
@@ -172,15 +192,15 @@ class Producer(Generic[V]):
 
         Raises:
             StateError: this producer has no transactional id, or a transaction is open already.
-            DeliveryFailed, MessageTooLarge: a message was not stored; the transaction is aborted.
+            DeliveryFailed: a message was not stored; the transaction is aborted.
             TransportError: it could not be committed; ``code`` is ``"_FENCED"`` when a newer producer with the same
                 transactional id has taken over.
         """
-        self._writer.begin_transaction()
+        self.writer.begin_transaction()
         try:
             yield self
-            self._report(self._writer.flush(timeout), timeout)
-            self._writer.commit_transaction(timeout)
+            self.flush_transaction(timeout)
+            self.writer.commit_transaction(timeout)
         except BaseException as error:
             self._abort(error)
             raise
@@ -198,6 +218,14 @@ class Producer(Generic[V]):
             self.close(_EXIT_FLUSH)
         except LVQError as besides:
             error.add_note(f"Besides, the producer of {self.topic!r} reports: {besides}")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, traceback)
 
     # ------------------------------------------------------------ inside
 
@@ -257,21 +285,26 @@ class Producer(Generic[V]):
         return f"{self._unkeyed}:{next(self._unkeyed_count)}".encode()
 
     def _report(self, undecided: int, timeout: float | None) -> None:
-        failures = self._writer.take_failures()
+        failures = self.writer.take_failures()
         if failures:
             if len(failures) > 1:
                 failures[0].add_note(f"{len(failures) - 1} more messages for {self.topic!r} were not stored.")
             raise failures[0]
         if undecided:
-            _raise_undecided(undecided, self.topic, timeout)
+            within = "" if timeout is None else f" within {timeout:g} s"
+            messages = "message" if undecided == 1 else "messages"
+            raise OutcomeUnknown(
+                f"{undecided} {messages} for {self.topic!r} not acknowledged{within}.",
+                hint="Give it more time, or see whether the brokers can be reached.",
+            )
 
     def _abort(self, error: BaseException) -> None:
         try:
-            self._writer.abort_transaction()
+            self.writer.abort_transaction()
         except LVQError as besides:
             if getattr(besides, "code", "") != "_FENCED":  # whoever fenced us off has aborted it
                 error.add_note(f"The transaction could not be aborted either: {besides}")
-        self._writer.take_failures()  # sends that the abort has withdrawn are no news
+        self.writer.take_failures()  # sends that the abort has withdrawn are no news
 
 
 def _is_utf8(text: str) -> bool:
@@ -280,13 +313,3 @@ def _is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _raise_undecided(undecided: int, topic: str, timeout: float | None) -> NoReturn:
-    within = "" if timeout is None else f" within {timeout:g} s"
-    raise BrokerUnavailable(
-        f"{undecided} {'message' if undecided == 1 else 'messages'} for {topic!r} not acknowledged{within}.",
-        code="_TIMED_OUT",
-        retriable=True,
-        hint="Give it more time, or see whether the brokers can be reached.",
-    )

@@ -98,6 +98,9 @@ class Snapshot(CurrentValues[V]):
 
     ``offsets`` holds the next offset of each partition: every record below it has been folded in, and none at or
     above it. ``topic_id`` tells that topic from another one of the same name.
+
+    Whoever reads the log to these offsets finds the same rows, as long as the log holds them: compaction takes those
+    that were superseded since, retention and DeleteRecords those that lie below the start of the log.
     """
 
     def __init__(

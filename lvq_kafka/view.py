@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from threading import Thread
-from types import TracebackType
-from typing import Generic, Self
+from typing import Generic
 
-from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
+from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import Counters, LatestValues
-from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.progress import Shortfall
-from lvq_kafka.core.records import Position, RecordBatch
-from lvq_kafka.entries import Event, to_entry
-from lvq_kafka.errors import ConfigError, DecodeError, LVQError, ReaderFailed
-from lvq_kafka.follower import Follower, State
+from lvq_kafka.core.records import Position
+from lvq_kafka.entries import Event
+from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.ports import Log
+from lvq_kafka.readers import Reader
 from lvq_kafka.snapshot import CurrentValues, Snapshot
 from lvq_kafka.watch import Watch
 
@@ -27,12 +22,17 @@ __all__ = ["View"]
 log = logging.getLogger("lvq_kafka.view")
 
 
-class View(CurrentValues[V], Generic[V]):
+class View(Reader[V], CurrentValues[V], Generic[V]):
     """A live mapping from key to current value, kept up to date by a background reader.
 
-    As a context manager it is caught up when ``with`` enters: it then holds the newest value of every key that was
-    acknowledged before (G1), and follows. Reads come from memory and never touch the network. A view that cannot
-    follow any more says so: reads raise `ReaderFailed` once it has failed, and ``state`` tells when it is cut off.
+    As a context manager, ``async with`` too, it is caught up when entered: it then holds the newest value of every key
+    that was acknowledged before (G1), and follows. Reads come from memory and never touch the network. A view that
+    cannot follow any more says so: reads raise `ReaderFailed` once it has failed, and ``state`` tells when it is cut
+    off.
+
+    A view holds what it has read. A value that retention or DeleteRecords removes from the log behind it stays, though
+    a reader that is opened later does not find it any more, and goes when the view has to start over. Topics whose
+    ``cleanup.policy`` is just ``compact`` know neither.
 
     Safe for use from many threads. Keys come and go while it is iterated over: iteration is over the keys of the
     moment it began.
@@ -56,119 +56,26 @@ class View(CurrentValues[V], Generic[V]):
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
     ) -> None:
-        check_undecodable(undecodable)
-        self.undecodable = 0
-        self._topic = definition.topic
-        self._codec = codec
-        self._undecodable = undecodable
-        self._order = definition.order
-        self._catch_up_timeout = catch_up_timeout
-        self._callbacks: list[Watch[V]] = []
-        self._follower = Follower(
+        super().__init__(
             log,
             definition,
-            screen=self._hide_undecodable if undecodable == "skip" else None,
+            codec,
+            undecodable=undecodable,
+            catch_up_timeout=catch_up_timeout,
             metadata_interval=metadata_interval,
         )
+        self._callbacks: list[Watch[V]] = []
 
-    # ---------------------------------------------------------------- life
-
-    def start(self) -> Self:
-        """Begin to read, without waiting; see ``state``, ``progress`` and `wait_caught_up`.
-
-        Raises:
-            TopicNotFound: there is no such topic.
-            TransportError: the cluster cannot be reached or refuses.
-        """
-        self._follower.start()
-        return self
+    def _wait_open(self) -> None:
+        self.wait_caught_up(self._catch_up_timeout)
 
     def close(self) -> None:
         """Stop reading. The mapping cannot be used afterwards."""
         for watch in list(self._callbacks):
             watch.close()
-        self._follower.close()
+        super().close()
 
-    def __enter__(self) -> Self:
-        self.start()
-        try:
-            self.wait_caught_up(self._catch_up_timeout)
-        except ReaderFailed as failed:  # nobody has read anything yet: the news is why it cannot be opened
-            self.close()
-            raise failed.reason from failed.reason.__cause__
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<View of {self._topic}: {self.state}>"
-
-    def _locked(self) -> AbstractContextManager[LatestValues]:
-        self._follower.check()
-        return self._follower.locked()
-
-    def _hide_undecodable(self, batch: RecordBatch) -> None:
-        for row, record in enumerate(batch):
-            if record.key is not None and record.value is not None:
-                try:
-                    to_entry(record, self._topic, self._codec)
-                except DecodeError:
-                    batch.values[row] = None
-                    self.undecodable += 1
-
-    # ---------------------------------------------------------------- how far it is
-
-    @property
-    def state(self) -> State:
-        """How the reader is; see `lvq_kafka.follower.State`."""
-        return self._follower.state
-
-    @property
-    def failure(self) -> Exception | None:
-        """Why the reader has failed, if it has."""
-        return self._follower.failure
-
-    @property
-    def lag(self) -> int:
-        """Offsets between this view and the end of the log, as of the last look at the topic."""
-        return sum(self._follower.lag.values())
-
-    @property
-    def lag_by_partition(self) -> dict[int, int]:
-        """`lag` for each partition."""
-        return self._follower.lag
-
-    @property
-    def progress(self) -> tuple[int, int]:
-        """Offsets read and offsets to read in all until caught up."""
-        return self._follower.progress
-
-    @property
-    def blocked_by(self) -> list[Shortfall]:
-        """The partitions in which an open transaction hides what follows, as of the last look at the topic."""
-        return self._follower.blocked
-
-    @property
-    def silence(self) -> float:
-        """Seconds since the ends of all partitions were last known: without lag, how stale this view may be."""
-        return self._follower.silence
-
-    @property
-    def counters(self) -> Counters:
-        """What the reader has seen so far."""
-        return self._follower.table.counters
-
-    @property
-    def split_keys(self) -> list[str]:
-        """Keys that lie in several partitions: a writer uses another partitioner, or partitions were added (R14)."""
-        with self._locked() as table:
-            return [key_text(key) for key in table.split_keys]
+    # ---------------------------------------------------------------- waiting for what is newer
 
     def wait_caught_up(self, timeout: float | None = None) -> None:
         """Wait until the view holds all that the log held when it was started (G1).
@@ -194,6 +101,10 @@ class View(CurrentValues[V], Generic[V]):
 
     def wait_for(self, position: Position | str, timeout: float | None = 30.0) -> None:
         """Wait until the record at a position, or a newer one of its key, is visible here.
+
+        A position does not say which topic of that name it lies in. After the topic was deleted and created again, wait
+        for no position from before; and until this view has noticed (see ``metadata_interval``), for none at all, but
+        by `barrier`, which looks at the topic first.
 
         Args:
             position: what a producer's receipt gave, or its text, from this process or another.

@@ -19,8 +19,8 @@ from lvq_kafka.follower import Follower
 
 __all__ = ["Watch"]
 
-Accept = Callable[[bytes, Record | None], bool]
-"""Whether a key and its record (None: deleted) concern a listener."""
+Tell = Callable[[bytes, Record | None], Record | Deleted | None]
+"""What a listener is told of a key with this record (None: deleted); None for nothing."""
 
 
 class Watch(Generic[V]):
@@ -40,13 +40,13 @@ class Watch(Generic[V]):
         codec: Codec[V],
         *,
         dump: Callable[[LatestValues], Iterable[bytes]] | None = None,
-        accept: Accept | None = None,
+        tell: Tell | None = None,
         raw_on_error: bool = False,
     ) -> None:
         self._follower = follower
         self._codec = codec
         self._raw_on_error = raw_on_error
-        self._accept = accept
+        self._tell = _tell_all if tell is None else tell
         self._closed = False
         self._in_dump = dump is not None
         with follower.changed:  # dump and offsets are of one moment
@@ -58,6 +58,13 @@ class Watch(Generic[V]):
         follower = self._follower
         missing = follower.blocked if follower.caught_up else follower.shortfalls()
         return EndOfDump(dict(sorted(follower.table.positions.items())), tuple(missing))
+
+    def changed(self, keys: list[bytes]) -> None:
+        """There is something new to tell of these keys, though the log has not changed. The lock is held."""
+        self._subscription.pending.changed(keys)
+        self._follower.changed.notify_all()
+        for wake in list(self._subscription.wakers):
+            wake()
 
     def close(self) -> None:
         """End the stream; a waiting `take` or iteration returns."""
@@ -118,13 +125,9 @@ class Watch(Generic[V]):
             key = pending.take()
             if key is None:
                 return None
-            record = table.record(key)
-            if self._accept is not None and not self._accept(key, record):
-                continue
-            if record is not None:
-                return record
-            if not self._in_dump:
-                return Deleted(key_text(key))
+            told = self._tell(key, table.record(key))
+            if isinstance(told, Record) or (told is not None and not self._in_dump):
+                return told
 
     def _decode(self, found: Record | Deleted | EndOfDump) -> Event[V]:
         if not isinstance(found, Record):
@@ -176,3 +179,7 @@ class Watch(Generic[V]):
         finally:
             with self._follower.changed:
                 self._subscription.wakers.remove(wake)
+
+
+def _tell_all(key: bytes, record: Record | None) -> Record | Deleted:
+    return Deleted(key_text(key)) if record is None else record

@@ -81,25 +81,26 @@ class Board:
         with Live(console=console, auto_refresh=False) as live:
             shown = 0.0
             while browser.state != "closed":
-                changed = self._take(browser, time.monotonic() + _FRAME)
+                came = self._take(browser, time.monotonic() + _FRAME)
                 now = time.monotonic()
                 lit = any(now - at < _GLOW + 2 * _FRAME for at, _ in self._rate)
-                if changed or lit or now - shown > _STILL:
+                if came or lit or now - shown > _STILL:
                     shown = now
                     live.update(self.picture(now, _state(browser.state), console.width, console.height), refresh=True)
 
-    def _take(self, browser: Browser[Any], until: float) -> int:
-        """Take what comes until then; how many changes that was."""
-        changed = 0
+    def _take(self, browser: Browser[Any], until: float) -> bool:
+        """Take what comes until then; whether anything did."""
+        came, changed = False, 0
         while (left := until - time.monotonic()) > 0:
             event = browser.take(left)
             if event is None:
                 break
-            changed += 1
+            came = True
+            changed += self._live  # what comes before the end of the dump was there already
             self.apply(event, time.monotonic())
-        if changed and self._live:
+        if changed:
             self._rate.append((time.monotonic(), changed))
-        return changed
+        return came
 
     def apply(self, event: Event[Any], now: float) -> None:
         """Take in an event; ``now`` is by the monotonic clock."""

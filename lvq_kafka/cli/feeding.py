@@ -91,7 +91,7 @@ def sent_in_order(lines: Iterable[Line | None], hand_over: Callable[[Line], Rece
     When a message cannot be handed over, those before it are yielded first.
 
     Raises:
-        DeliveryFailed, MessageTooLarge: a message was not stored.
+        DeliveryFailed: a message was not stored.
     """
     in_flight: deque[tuple[Line, Receipt]] = deque()
     try:

@@ -17,6 +17,7 @@ from lvq_kafka.errors import (
     KeyMismatch,
     MessageTooLarge,
     MissingKey,
+    OutcomeUnknown,
     QueueError,
     ReaderFailed,
     TopicError,
@@ -62,10 +63,10 @@ EXIT_CODES: Mapping[int, str] = {
 """What the exit codes mean; ``lvq --help`` shows this."""
 
 _BY_ERROR: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
-    # From the particular to the general: a message that is too large is also an error of the transport.
+    # From the particular to the general: a message that is too large is also a failed delivery, of the transport.
     ((CodecError, DataLoss, KeyMismatch, MessageTooLarge, MissingKey, UnencodableKey), BAD_DATA),
     ((QueueError, TopicError), WRONG_QUEUE),
-    ((CatchUpTimeout, EmbeddedBrokerError, TransportError), NO_CLUSTER),
+    ((CatchUpTimeout, EmbeddedBrokerError, OutcomeUnknown, TransportError), NO_CLUSTER),
     ((ConfigError, OSError), USAGE),
     ((KeyboardInterrupt, click.Abort), INTERRUPTED),
 )

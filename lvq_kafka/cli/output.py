@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Output", "count", "printable", "printable_value"]
 
-_DELAY = 0.3  # seconds of waiting before anything is said about it
+_DELAY = 1.0  # seconds of waiting before anything is said about it
 
 
 class Output:
@@ -67,6 +67,12 @@ class Output:
         """Write something for a person."""
         self.console.print(renderable)
 
+    def done(self, text: str) -> None:
+        """Tell a person what was done."""
+        from rich.text import Text
+
+        self.say(Text.assemble(("✓ ", "bold green"), printable(text)))
+
     def note(self, text: str) -> None:
         """Tell a person something that is not data."""
         if self.person:
@@ -85,6 +91,7 @@ class Output:
         from rich.console import Console
         from rich.live import Live
         from rich.spinner import Spinner
+        from rich.text import Text
 
         begin = time.monotonic()
         spinner = Spinner("dots")
@@ -92,7 +99,8 @@ class Output:
         def render() -> RenderableType:
             if time.monotonic() - begin < _DELAY:
                 return ""
-            spinner.update(text=what())
+            said = what()
+            spinner.update(text=Text(said) if isinstance(said, str) else said)  # a str would be read as markup
             return spinner
 
         with Live(get_renderable=render, console=Console(stderr=True), transient=True, refresh_per_second=8):

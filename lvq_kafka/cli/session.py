@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lvq_kafka.entries import Event
     from lvq_kafka.kafka import ClientConfig
     from lvq_kafka.ports import Log
+    from lvq_kafka.readers import Reader
     from lvq_kafka.view import View
 
 __all__ = ["QueueChoice", "Session", "events_of"]
@@ -51,13 +52,17 @@ class Session:
     debug: bool = False
 
     def connect(self) -> Log:
-        """The cluster.
+        """The cluster. It has answered once, so that a person who named the wrong one sees what is waited for.
 
         Raises:
             ConfigError: nothing names one, or what does is not right.
+            TransportError: it does not answer, or refuses.
         """
         if self.log is None:
-            self.log = connect(config=self._client_config(os.environ))
+            config = self._client_config(os.environ)
+            self.log = connect(config=config)
+            with self.out.waiting(lambda: f"connecting to {config.bootstrap_servers} …"):
+                self.log.broker_count()
         return self.log
 
     def _client_config(self, environ: Mapping[str, str]) -> ClientConfig:
@@ -99,20 +104,18 @@ class Session:
         """A view that is caught up; a person sees how far it is until then. Values it cannot read are bytes."""
         view = queue.view(undecodable="raw")
         try:
-            with self.out.waiting(lambda: "connecting"):
-                view.start()
             with self.out.waiting(lambda: _catching_up(queue.name, view)):
-                view.wait_caught_up(timeout)
+                view.start().wait_caught_up(timeout)
             yield view
         finally:
             view.close()
 
     @contextmanager
     def browser(self, queue: LastValueQueue[Any], **options: Any) -> Iterator[Browser[Any]]:
-        """A browser that has its dump at hand. Values it cannot read are bytes."""
-        browser = queue.browser(raw_on_error=True, **options)
+        """A browser that has its dump at hand; a person sees how far it is until then. What it cannot read is bytes."""
+        browser = queue.browser(undecodable="raw", **options)
         try:
-            with self.out.waiting(lambda: f"reading {queue.name}"):
+            with self.out.waiting(lambda: _catching_up(queue.name, browser)):
                 browser.open()
             yield browser
         finally:
@@ -147,14 +150,16 @@ def _daemon_servers() -> str | None:
     return None if status is None else status.bootstrap_servers
 
 
-def _catching_up(name: str, view: View[Any]) -> RenderableType:
+def _catching_up(name: str, reader: Reader[Any]) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    if view.state != "catching-up":
-        why = "; ".join(map(str, view.blocked_by)) or view.state
+    if reader.state != "catching-up":
+        why = "; ".join(map(str, reader.blocked_by)) or reader.state
         return f"reading {name}: {why}"
-    done, total = view.progress
+    done, total = reader.progress
+    if not total:
+        return f"reading {name}"
     line = Table.grid(padding=(0, 2))
     line.add_row(f"reading {name}", ProgressBar(total, done, width=40), f"{done:,} of {total:,}")
     return line

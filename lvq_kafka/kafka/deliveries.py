@@ -21,6 +21,7 @@ from lvq_kafka.errors import StateError, TransportError
 from lvq_kafka.kafka.errors import kafka_error
 from lvq_kafka.kafka.receipt import KafkaReceipt
 from lvq_kafka.ports import Receipt
+from lvq_kafka.receipts import undecided
 
 __all__ = ["Deliveries"]
 
@@ -81,7 +82,7 @@ class Deliveries:
         """Wait until a receipt is decided.
 
         Raises:
-            TimeoutError: it is not.
+            OutcomeUnknown: it is not.
         """
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         event = threading.Event()
@@ -90,11 +91,10 @@ class Deliveries:
         self.wake()
         while not self._wait(event, min(1.0, deadline - time.monotonic())):
             if (self._stopping or not len(self._client)) and not receipt.done():
-                # An interrupt (Ctrl-C) hit its very report, or it was sent while another thread closed the producer.
-                receipt.lost(TransportError("The outcome of a send was lost.", code="_DESTROY", retriable=True))
+                _lose(receipt)
                 return
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"The message was neither stored nor refused within {timeout:g} s.")
+                raise undecided(timeout)
 
     def _wait(self, event: threading.Event, timeout: float) -> bool:
         if threading.current_thread() is self._thread:  # in a callback: nobody else would poll
@@ -129,6 +129,10 @@ class Deliveries:
         self._stopping = True
         self.wake()
         self._thread.join()
+        for receipt in list(self.watchers):  # whose report an interrupt hit; nobody shall wait for it for ever
+            _lose(receipt)
+            self.tell(receipt)
+        self._call_back()
         self.due = False
         del self._client
 
@@ -153,6 +157,8 @@ class Deliveries:
     def watch(self, receipt: KafkaReceipt, watcher: _Watcher) -> bool:
         """Register for an outcome; False when it is known already."""
         with self._lock:
+            if self._stopping and not receipt.done():
+                _lose(receipt)
             if receipt.done():
                 return False
             self.watchers.setdefault(receipt, []).append(watcher)
@@ -230,3 +236,8 @@ class Deliveries:
             except Exception:
                 _logger.exception("A callback of a receipt failed.")
             self._callbacks.popleft()  # only now: until it has returned, a flush waits for it
+
+
+def _lose(receipt: KafkaReceipt) -> None:
+    """An interrupt (Ctrl-C) hit its very report, or it was sent while another thread closed the producer."""
+    receipt.lost(TransportError("The outcome of a send was lost.", code="_DESTROY", retriable=True))

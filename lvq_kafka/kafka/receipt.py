@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, Message
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import TransportError
 from lvq_kafka.ports import Receipt
+from lvq_kafka.receipts import AwaitableReceipt
 
 if TYPE_CHECKING:
     from lvq_kafka.kafka.deliveries import Deliveries
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaReceipt"]
 
 
-class KafkaReceipt:
+class KafkaReceipt(AwaitableReceipt):
     """`Receipt` of an append to Kafka.
 
     One is made for each record, so making one costs next to nothing: its only slot stays empty until the outcome is

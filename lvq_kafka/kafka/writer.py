@@ -228,6 +228,7 @@ class KafkaWriter:
             size = len(key) + len(value or b"") + sum(len(name) + len(text or b"") for name, text in headers or ())
             raise MessageTooLarge(
                 f"The message for key {key_text(key)!r} has {size} bytes; the client takes {self._limit}.",
+                key=key,
                 code=error.name(),
                 hint="Raise message.max.bytes here and max.message.bytes on the topic, or store the value elsewhere.",
             ) from None
@@ -254,6 +255,7 @@ class KafkaWriter:
             return MessageTooLarge(
                 f"The message for key {name!r} has {len(key or b'') + len(value or b'')} bytes of key and value, "
                 f"more than max.message.bytes of the topic {topic!r}.",
+                key=key,
                 code=error.name(),
                 hint="Raise that setting or store the value elsewhere; where messages of this size do pass alone, they "
                 "were refused as a batch: set the client's batch.size below max.message.bytes.",

@@ -6,8 +6,8 @@ import base64
 import threading
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping
 
 from lvq_kafka.core.keys import home_partition, key_text
 from lvq_kafka.core.records import Headers, Position
@@ -15,7 +15,7 @@ from lvq_kafka.errors import BrokerUnavailable, ConfigError, DeliveryFailed, Mes
 from lvq_kafka.testing.memory_group import Group
 from lvq_kafka.testing.memory_partition import Partition, Topic, TransactionState
 
-__all__ = ["DEFAULTS", "OPERATIONS", "Cluster", "record_size", "refused"]
+__all__ = ["DEFAULTS", "OPERATIONS", "Cluster", "no_answer", "record_size", "refused"]
 
 DEFAULTS: Mapping[str, str] = {
     "cleanup.policy": "delete",
@@ -45,17 +45,20 @@ DEFAULTS: Mapping[str, str] = {
 OPERATIONS = frozenset(
     """
     describe_topic topic_config create_topic alter_topic_config add_partitions delete_topic broker_count
-    start_offsets end_offsets offsets_at committed commit delete_group
+    start_offsets end_offsets offsets_at delete_before committed commit delete_group member_count
     append begin_transaction send_offsets commit_transaction abort_transaction poll
     """.split()  # noqa: SIM905 -- a list of forty lines reads worse
 )
 """The calls that `MemoryLog.fail_next` can make fail, by their names in `lvq_kafka.ports`."""
 
+ANSWERED = frozenset({"commit", "commit_transaction"})
+"""The calls whose answers `MemoryLog.lose_answers` can lose."""
+
 
 class Cluster:
     """What a broker would hold. Everything in it is guarded by ``changed``, and every change notifies it."""
 
-    def __init__(self, clock: Callable[[], float], brokers: int, fetch_limit: int) -> None:
+    def __init__(self, clock: Callable[[], float], brokers: int, fetch_limit: int, metadata_limit: int) -> None:
         self.changed = threading.Condition()
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, Group] = {}
@@ -66,7 +69,9 @@ class Cluster:
         self.outbox: list[Callable[[], Callable[[], None]]] = []  # one for each writer; see MemoryWriter
         self.producers: dict[str, int] = {}  # the current producer of each transactional id
         self._clock = clock
+        self._metadata_limit = metadata_limit
         self._failures: dict[str, deque[Exception]] = {}
+        self._lost_answers: Counter[str] = Counter()
         self._last_producer = 0
 
     def now(self) -> int:
@@ -82,13 +87,20 @@ class Cluster:
 
     def plan(self, operation: str, error: Exception, times: int) -> None:
         """Make the next calls of an operation fail."""
-        if operation not in OPERATIONS:
-            raise ConfigError(
-                f"There is no operation {operation!r} that could fail.",
-                options=["operation"],
-                hint=f"It is one of {', '.join(sorted(OPERATIONS))}.",
-            )
+        _check_operation(operation, OPERATIONS)
         self._failures.setdefault(operation, deque()).extend([error] * times)
+
+    def lose_answers(self, operation: str, times: int) -> None:
+        """Let the next calls of an operation do what they are to do, and not say so."""
+        _check_operation(operation, ANSWERED)
+        self._lost_answers[operation] += times
+
+    def answers(self, operation: str) -> bool:
+        """Whether the one who has made a call that was carried out learns of it."""
+        if not self._lost_answers[operation]:
+            return True
+        self._lost_answers[operation] -= 1
+        return False
 
     def enter(self, operation: str) -> None:
         """Raise what is planned for this call, or that there is no connection."""
@@ -149,6 +161,7 @@ class Cluster:
         if record_size(key, value, headers) > int(self.setting(found, "max.message.bytes")):
             raise MessageTooLarge(
                 f"The message for key {key_text(key or b'')!r} is larger than {topic!r} takes.",
+                key=key,
                 code="MSG_SIZE_TOO_LARGE",
                 hint=f"Raise max.message.bytes of {topic!r}, or store the value elsewhere.",
             )
@@ -161,7 +174,7 @@ class Cluster:
 
     def group(self, name: str) -> Group:
         """The group of that name, made if there is none."""
-        return self.groups.setdefault(name, Group(name))
+        return self.groups.setdefault(name, Group(name, self._metadata_limit))
 
     def new_producer(self, transactional_id: str | None) -> int:
         """A number for a new producer, which ends what its predecessor of the same transactional id left open."""
@@ -191,6 +204,22 @@ class Cluster:
     def new_topic_id() -> str:
         """An id as Kafka writes them: 22 characters of URL-safe base64."""
         return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def no_answer(operation: str) -> BrokerUnavailable:
+    """The error of a call whose answer was lost."""
+    return BrokerUnavailable(
+        f"No broker has answered in time: {operation}.", code="_TIMED_OUT", retriable=True, hint="It may have happened."
+    )
+
+
+def _check_operation(operation: str, operations: Collection[str]) -> None:
+    if operation not in operations:
+        raise ConfigError(
+            f"There is no operation {operation!r} that could fail so.",
+            options=["operation"],
+            hint=f"It is one of {', '.join(sorted(operations))}.",
+        )
 
 
 def unavailable() -> BrokerUnavailable:

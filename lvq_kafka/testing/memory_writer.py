@@ -12,7 +12,8 @@ from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.errors import Closed, DeliveryFailed, MessageTooLarge, StateError, TransportError
 from lvq_kafka.ports import Commit, GroupMember, Receipt
-from lvq_kafka.testing.memory_cluster import Cluster, record_size, refused
+from lvq_kafka.receipts import AwaitableReceipt, undecided
+from lvq_kafka.testing.memory_cluster import Cluster, no_answer, record_size, refused
 from lvq_kafka.testing.memory_member import MemoryMember
 from lvq_kafka.testing.memory_partition import TransactionState
 
@@ -24,10 +25,8 @@ CLIENT_LIMIT = 1_000_000
 BUFFER_LIMIT = 100_000
 """The number of undecided messages that the Kafka client holds by default (``queue.buffering.max.messages``)."""
 
-_REPORTED = (DeliveryFailed, MessageTooLarge)  # what a receipt tells; other errors come out of append itself
 
-
-class _Receipt:
+class _Receipt(AwaitableReceipt):
     """`Receipt` over a standard future."""
 
     def __init__(self) -> None:
@@ -35,12 +34,18 @@ class _Receipt:
         self.asked = False  # whether somebody learns of a failure from here; see LogWriter.take_failures
 
     def result(self, timeout: float | None = None) -> Position:
-        self.asked = True
-        return self.future.result(timeout)
+        failure = self.exception(timeout)
+        if failure is not None:
+            raise failure
+        return self.future.result()
 
     def exception(self, timeout: float | None = None) -> Exception | None:
+        try:
+            failure = self.future.exception(timeout)
+        except TimeoutError:
+            raise undecided(timeout) from None
         self.asked = True
-        return cast("Exception | None", self.future.exception(timeout))
+        return cast("Exception | None", failure)
 
     def done(self) -> bool:
         return self.future.done()
@@ -94,6 +99,7 @@ class MemoryWriter:
         if record_size(append.key, append.value, append.headers) > CLIENT_LIMIT:
             raise MessageTooLarge(
                 f"The message for key {key_text(key)!r} is larger than the {CLIENT_LIMIT} bytes that the client takes.",
+                key=key,
                 code="MSG_SIZE_TOO_LARGE",
                 hint="Send less, or store the value elsewhere.",
             )
@@ -106,8 +112,8 @@ class MemoryWriter:
                 self._waiting.append(append)
                 return append.receipt
             outcome = self._decide(append)
-        if isinstance(outcome, TransportError) and not isinstance(outcome, _REPORTED):
-            raise outcome
+        if isinstance(outcome, TransportError) and not isinstance(outcome, DeliveryFailed):
+            raise outcome  # a receipt tells of failed deliveries only
         _resolve(append.receipt, outcome)  # outside the lock: callbacks may call anything
         return append.receipt
 
@@ -189,6 +195,8 @@ class MemoryWriter:
             self._in_transaction = False
             self._failure = None
             self._cluster.end_transaction(self._producer, state)
+            if not self._cluster.answers(operation):
+                raise no_answer(operation)
 
     def _send_waiting(self) -> Callable[[], None]:
         """Store what an outage held up, holding the lock; the callable that is returned tells the receipts."""
@@ -209,7 +217,7 @@ class MemoryWriter:
         except TransportError as error:
             if self._in_transaction:
                 self._failure = error
-            if isinstance(error, _REPORTED):
+            if isinstance(error, DeliveryFailed):
                 self._failed.append((append.receipt, error))
             return error
 

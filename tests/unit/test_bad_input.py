@@ -331,7 +331,7 @@ CASES = [
     Case(
         "R17: a consumer of a queue whose group has expired",
         consume_an_expired_queue,
-        *(QueueNotDeclared, LookupError, ["'prices'", "'lvq.prices'", "expired"], "delete it first"),
+        *(QueueNotDeclared, LookupError, ["'prices'", "'lvq.prices'", "expired"], "lvq repair prices --start earliest"),
         facts={"queue": "prices"},
         shell=["consume", "prices", "--timeout", "5"],
         code=4,
@@ -473,7 +473,7 @@ class TestUnreadableValue:
             assert isinstance(browser.take(5), EndOfDump)
 
     def test_kept_raw_by_the_browser(self, numbers: LastValueQueue[Any]) -> None:
-        with numbers.browser(follow=False, raw_on_error=True) as browser:
+        with numbers.browser(follow=False, undecodable="raw") as browser:
             assert [event.value for event in browser if isinstance(event, Entry)] == [1, b"{", 26]
 
     def test_raised_by_the_delivery_which_stays_with_its_holder(self, numbers: LastValueQueue[Any]) -> None:
@@ -678,6 +678,8 @@ ARGUMENTS: dict[str, object] = {
     "topic": "prices",
     "settings": {"cleanup.policy": ("compact", "delete")},
     "queue": "prices",
+    "partition": 3,
+    "reason": "foreign",
     "differences": {"key_header": ("ticker", None)},
     "code": "_TRANSPORT",
     "retriable": True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -41,7 +41,11 @@ def write(queue: LastValueQueue[str], *changes: tuple[str, str | None], **header
 
 def shown(events: Iterable[Any]) -> list[Any]:
     """Events in short: ``key=value``, ``-key`` for a delete, ``|`` for the end of the dump."""
-    forms = {Entry: lambda e: f"{e.key}={e.value}", Deleted: lambda e: f"-{e.key}", EndOfDump: lambda _: "|"}
+    forms: dict[type, Callable[[Any], str]] = {
+        Entry: lambda e: f"{e.key}={e.value}",
+        Deleted: lambda e: f"-{e.key}",
+        EndOfDump: lambda _: "|",
+    }
     return [forms[type(event)](event) for event in events]
 
 
@@ -244,7 +248,44 @@ class TestConsumed:
         with queue.browser(refresh=0.01) as browser:
             assert take(browser, 1) == ["1=a"]
             self.consume(queue, 2)
-            assert shown(browser.drain()) == ["3=c", "|"]
+            assert shown(browser.drain()) == ["3=c", "|", "-1"]
+
+    def test_g2_what_was_consumed_above_a_held_message_is_hidden_too(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"), ("2", "b"), ("3", "c"))
+        with queue.consumer() as consumer:
+            held, done = consumer.acquire_many(2, 5)
+            done.ack(wait=True, timeout=5)
+            with queue.browser(follow=False) as browser:
+                assert shown(browser) == ["1=a", "3=c", "|"]
+            held.release()
+
+    def test_a_value_that_is_consumed_after_it_was_given_is_told_as_deleted(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"), ("2", "b"))
+        with queue.browser(refresh=0.01) as browser:
+            assert take(browser, 3) == ["1=a", "2=b", "|"]
+            self.consume(queue, 1)
+            removed = browser.take(10)
+            assert removed == Deleted("1", consumed=True)
+            write(queue, ("1", "a2"))
+            assert take(browser, 1) == ["1=a2"]
+
+    def test_a_look_can_be_asked_for(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"))
+        with queue.browser(refresh=1000) as browser:
+            assert take(browser, 2) == ["1=a", "|"]
+            looked = browser.as_of
+            self.consume(queue, 1)
+            assert browser.take(0.05) is None
+            browser.refresh()
+            assert browser.as_of > looked
+            assert browser.take(5) == Deleted("1", consumed=True)
+
+    def test_what_lies_below_all_that_is_to_do_is_not_even_read(self, queue: LastValueQueue[str]) -> None:
+        write(queue, *((str(number), "x") for number in range(10)))
+        self.consume(queue, 9)
+        with queue.browser(follow=False) as browser:
+            assert shown(browser) == ["9=x", "|"]
+            assert browser.counters.added == 1
 
     def test_a_bare_topic_has_nothing_to_hide(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"))
@@ -333,6 +374,36 @@ class TestIterating:
                 next(events)
             assert shown(events) == ["3=3", "|"]
 
+    def test_an_unreadable_value_can_be_skipped_its_key_has_none_until_its_next_good_one(
+        self, memory_log: MemoryLog
+    ) -> None:
+        queue = LastValueQueue.declare("numbers", key_header="k", value=JSON, log=memory_log)
+        for key, value in ((b"a", b"1"), (b"b", b"{")):
+            memory_log.write("numbers", key, value)
+        with queue.browser(undecodable="skip") as browser:
+            assert shown(browser.drain()) == ["a=1", "|"]
+            memory_log.write("numbers", b"b", b"2")
+            assert shown(browser.drain()) == ["b=2"]
+            memory_log.write("numbers", b"a", b"{")
+            assert shown(browser.drain()) == ["-a"]
+            assert browser.undecodable == 2
+
+    def test_async_for_opens_a_browser_without_holding_up_the_loop(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        write(queue, ("1", "a"))
+        go_on = threading.Event()
+        before_polls(memory_log, lambda reader, poll: go_on.wait(10))
+
+        async def dump() -> list[Any]:
+            asyncio.get_running_loop().call_later(0.05, go_on.set)  # never, were the loop held up
+            browser = queue.browser(follow=False, catch_up_timeout=5)
+            events = [event async for event in browser]
+            browser.close()
+            return events
+
+        assert shown(asyncio.run(dump())) == ["1=a", "|"]
+
 
 class TestTrouble:
     def test_a_missing_topic_is_refused(self, memory_log: MemoryLog) -> None:
@@ -361,6 +432,17 @@ class TestTrouble:
             with pytest.raises(ReaderFailed, match="deleted") as caught:
                 browser.take(10)
             assert isinstance(caught.value.reason, TopicRecreated)
+
+    def test_a_drain_sees_that_the_topic_was_created_anew(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        write(queue, ("1", "old"), ("2", "old"))
+        with queue.browser(metadata_interval=3600, hide_consumed=False) as browser:
+            assert shown(browser.drain()) == ["1=old", "2=old", "|"]
+            memory_log.delete_topic("prices")
+            memory_log.create_topic("prices", partitions=1, config={})
+            write(queue, ("1", "new"))  # the old topic was longer
+            assert sorted(shown(browser.drain())) == ["-2", "1=new"]
 
     def test_a_lost_cluster_shows_and_what_came_meanwhile_follows(
         self, memory_log: MemoryLog, queue: LastValueQueue[str]

@@ -43,13 +43,14 @@ def test_the_core_imports_the_standard_library_itself_and_errors_only(path: Path
         assert not under(module, "threading", "time", "asyncio", "logging", "socket"), f"{name_of(path)}: {module}"
 
 
+IN_DOCKER = tuple(f"lvq_kafka.testing.{module}" for module in ("containers", "docker_cluster", "docker_engine"))
 ONLY_IN = {
     "confluent_kafka": ("lvq_kafka.kafka", "lvq_kafka.embedded.readiness"),
     "pyspark": (),
     "click": ("lvq_kafka.cli",),
     "rich": ("lvq_kafka.cli", "lvq_kafka.demo"),
-    "testcontainers": ("lvq_kafka.testing.containers", "lvq_kafka.testing.docker_engine"),
-    "docker": ("lvq_kafka.testing.containers", "lvq_kafka.testing.docker_engine"),
+    "testcontainers": IN_DOCKER,
+    "docker": IN_DOCKER,
     "pytest": ("lvq_kafka.testing.plugin",),
 }
 
@@ -66,11 +67,30 @@ DRIVERS = [
     "producer",
     "view",
     "browser",
+    "readers",
+    "receipts",
     "watch",
+    "listeners",
+    "replay",
+    "standing",
+    "reading",
+    "observing",
+    "waiting",
     "follower",
     "consumer",
+    "acquiring",
+    "settling",
+    "settlement",
+    "dead_letters",
+    "transaction",
+    "workers",
     "consuming",
+    "inspection",
+    "custody",
     "holdings",
+    "counting",
+    "lives",
+    "takers",
     "registry",
     "groups",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -19,6 +20,7 @@ from lvq_kafka.errors import (
     EncodeError,
     MessageTooLarge,
     MissingKey,
+    OutcomeUnknown,
     StateError,
     TransportError,
     UnencodableKey,
@@ -279,12 +281,93 @@ def test_a_flush_that_runs_out_of_time_says_how_many_are_undecided_and_they_may_
     with Producer(log, TOPIC, key_header="ticker") as producer:
         log.disconnect()
         receipt = producer.put("IBM", b"v")
-        with pytest.raises(BrokerUnavailable, match="1 message for 'prices' not acknowledged") as caught:
+        with pytest.raises(OutcomeUnknown, match=r"1 message for 'prices' not acknowledged within 0\.01 s") as caught:
             producer.flush(0.01)
-        assert caught.value.retriable
+        assert isinstance(caught.value, TimeoutError)
+        for ask in (receipt.result, receipt.exception):
+            with pytest.raises(OutcomeUnknown, match=r"within 0\.01 s.*may yet be stored"):
+                ask(0.01)
         assert not receipt.done()
         log.reconnect()
         assert receipt.result(5) == Position(TOPIC, 0, 0)
+
+
+def test_a_failure_that_comes_after_a_vain_wait_for_its_receipt_is_still_news(log: MemoryLog) -> None:
+    producer = Producer(log, TOPIC, key_header="ticker")
+    log.disconnect()
+    receipt = producer.put("IBM", b"v")
+    with pytest.raises(OutcomeUnknown):
+        receipt.result(0)
+    log.fail_next("append", REFUSED)
+    log.reconnect()
+    with pytest.raises(DeliveryFailed):
+        producer.close()
+
+
+@pytest.mark.parametrize("size", [5_000, 2_000_000], ids=["for the topic", "for the client"])
+def test_a_message_that_is_too_large_is_a_failed_delivery_and_names_its_key(log: MemoryLog, size: int) -> None:
+    log.create_topic("small", partitions=1, config={"max.message.bytes": "1000"})
+    with Producer(log, "small", key_header="ticker") as producer:
+        with pytest.raises(DeliveryFailed) as caught:
+            producer.put("IBM", b"v" * size).result()
+        assert isinstance(caught.value, MessageTooLarge)
+        assert caught.value.key == b"IBM"
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_so_its_outcome_is_known(log: MemoryLog) -> None:
+    producer = Producer(log, TOPIC, key_header="ticker", transactional_id="feed")
+
+    def put_into_an_outage() -> None:
+        with producer.transaction(0.01):
+            log.disconnect()
+            producer.put("IBM", b"v")
+
+    with pytest.raises(BrokerUnavailable, match="1 message for 'prices' not acknowledged within"):
+        put_into_an_outage()
+    log.reconnect()
+
+
+# -- asyncio -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_send_can_be_awaited(log: MemoryLog) -> None:
+    async def use() -> None:
+        async with Producer(log, TOPIC, key_header="ticker") as producer:
+            assert await producer.send(Message(b"1", headers={"ticker": "IBM"})) == Position(TOPIC, 0, 0)
+            log.fail_next("append", REFUSED)
+            with pytest.raises(DeliveryFailed):
+                await producer.put("IBM", b"2")
+            log.disconnect()
+            asyncio.get_running_loop().call_later(0.01, log.reconnect)
+            positions = await asyncio.gather(producer.put("IBM", b"3"), producer.delete("MSFT"))
+            assert positions == [Position(TOPIC, 0, 1), Position(TOPIC, 0, 2)]
+
+    asyncio.run(asyncio.wait_for(use(), 10))
+
+
+def test_a_task_that_is_cancelled_while_it_awaits_a_send_does_not_take_it_back(log: MemoryLog) -> None:
+    async def use() -> None:
+        async with Producer(log, TOPIC, key_header="ticker") as producer:
+            log.disconnect()
+            receipt = producer.put("IBM", b"1")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(receipt, 0.01)
+            log.reconnect()
+            assert await receipt == Position(TOPIC, 0, 0)
+
+    asyncio.run(asyncio.wait_for(use(), 10))
+
+
+def test_leaving_async_with_flushes_without_holding_up_the_loop_and_raises_what_nobody_saw(log: MemoryLog) -> None:
+    async def use() -> None:
+        async with Producer(log, TOPIC, key_header="ticker") as producer:
+            log.disconnect()
+            producer.put("IBM", b"1")
+            log.fail_next("append", REFUSED)
+            asyncio.get_running_loop().call_later(0.01, log.reconnect)  # never, were the loop held up
+
+    with pytest.raises(DeliveryFailed):
+        asyncio.run(asyncio.wait_for(use(), 10))
 
 
 def test_the_writer_is_opened_as_the_options_say(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from typing import Any
 
@@ -42,6 +43,31 @@ def test_it_says_how_many_values_there_are_and_how_the_reader_is() -> None:
     assert head.startswith("prices")
     assert "2 values" in head
     assert "live" in head
+
+
+def test_values_of_the_beginning_are_no_changes() -> None:
+    class Ended:
+        """A browser that gives these events and is closed."""
+
+        state = "caught-up"
+
+        def __init__(self, *events: Any) -> None:
+            self._events = list(events)
+
+        def take(self, timeout: float) -> Any:
+            if self._events:
+                return self._events.pop(0)
+            self.state = "closed"
+            return None
+
+    def rate(*events: Any) -> str:
+        file = io.StringIO()
+        Board("prices").show(Console(file=file, width=80, force_terminal=True), Ended(*events))  # type: ignore[arg-type]
+        return re.findall(r"([\d.]+) changes/s", file.getvalue())[-1]
+
+    dump = [entry(f"k{number}", b"1") for number in range(20)]
+    assert rate(*dump, EndOfDump()) == "0.0"
+    assert rate(*dump, EndOfDump(), entry("k1", b"2"), Deleted("k2")) == "0.4"  # two within five seconds
 
 
 def test_values_of_the_beginning_do_not_flash() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import AbstractContextManager
@@ -70,6 +71,16 @@ def test_a_terminal_gets_tables_and_a_pipe_gets_json_lines() -> None:
     piped = subprocess.run([sys.executable, PROGRAM, "get", "prices", "IBM"], capture_output=True, check=True)
     assert piped.stdout.startswith(b'{"key": "IBM", "value": "118.50"')
     assert piped.stderr == b""
+
+
+def test_who_named_a_wrong_port_sees_what_is_waited_for() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        servers = f"127.0.0.1:{taken.getsockname()[1]}"
+        with terminal(["-m", "lvq_kafka", "get", "prices", "IBM", "-b", servers]) as screen:
+            screen.read_until(f"connecting to {servers} …", timeout=9)  # the run itself gives up after ten seconds
+            assert screen.interrupt() == 130
+        assert screen.text.count("Traceback") == 0
 
 
 def test_a_reader_that_goes_away_ends_the_run_silently() -> None:

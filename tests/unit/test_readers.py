@@ -1,0 +1,186 @@
+"""What views and browsers have in common, on the in-memory log: their life, and what they say of how they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from threading import Event
+from typing import Any
+
+import pytest
+
+from lvq_kafka import JSON, TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue, View
+from lvq_kafka.errors import CatchUpTimeout, ConfigError, StateError, TopicNotFound
+from lvq_kafka.readers import Reader
+from lvq_kafka.testing import MemoryLog
+from tests.unit.polling import before_polls
+from tests.waiting import eventually
+
+OpenReader = Callable[..., Reader[Any]]
+
+pytestmark = pytest.mark.parametrize("kind", ["view", "browser"])
+
+
+@pytest.fixture
+def reader_of(memory_log: MemoryLog, kind: str) -> OpenReader:
+    """Makes a view, or a browser, of the queue ``prices``."""
+    queue = LastValueQueue.declare("prices", key_header=None, log=memory_log, value=TEXT)
+    return lambda **options: getattr(queue, kind)(**options)
+
+
+def test_what_they_say_of_themselves_is_the_same(reader_of: OpenReader, memory_log: MemoryLog, kind: str) -> None:
+    for key in (b"a", b"b", b"a"):
+        memory_log.write("prices", key, b"1")
+    reader = reader_of()
+    assert repr(reader) == f"<{kind.capitalize()} of prices: catching-up>"
+    with reader:
+        assert (reader.state, reader.failure, reader.silence < 5) == ("caught-up", None, True)
+        assert (reader.lag, reader.lag_by_partition, reader.progress) == (0, {0: 0}, (3, 3))
+        assert (reader.blocked_by, reader.split_keys, reader.undecodable) == ([], [], 0)
+        assert (reader.counters.added, reader.counters.mismatched) == (3, 0)
+    assert repr(reader) == f"<{kind.capitalize()} of prices: closed>"
+
+
+def test_they_have_nothing_but_their_purpose_apart(kind: str) -> None:
+    def public(of: type) -> set[str]:
+        return {name for name in dir(of) if not name.startswith("_")}
+
+    mapping = {"get", "items", "keys", "values", "entry", "entries", "prefix", "range"}
+    assert public(View) - public(Browser) == mapping | {
+        *("wait_caught_up", "barrier", "wait_for", "snapshot", "watch", "on_change")
+    }
+    assert public(Browser) - public(View) == {"as_of", "drain", "refresh", "take"}
+
+
+def test_progress_can_be_seen_while_it_is_opened(reader_of: OpenReader, memory_log: MemoryLog) -> None:
+    for number in range(3):
+        memory_log.write("prices", b"%d" % number, b"1")
+    go_on = Event()
+    before_polls(memory_log, lambda reader, poll: go_on.wait(10))
+    reader = reader_of()
+    assert reader.start() is reader
+    assert (reader.progress, reader.state) == ((0, 3), "catching-up")
+    go_on.set()
+    assert reader.open().open() is reader
+    assert (reader.progress, reader.state) == ((3, 3), "caught-up")
+    reader.close()
+
+
+def test_one_that_was_not_opened_says_so(reader_of: OpenReader) -> None:
+    with pytest.raises(StateError, match="was not started"):
+        reader_of().split_keys  # noqa: B018
+
+
+def test_an_opening_that_fails_leaves_nothing_open(reader_of: OpenReader, memory_log: MemoryLog) -> None:
+    memory_log.write("prices", b"a", b"1")
+    before_polls(memory_log, lambda reader, poll: Event().wait(0.2))
+    reader = reader_of(catch_up_timeout=0.05)
+    with pytest.raises(CatchUpTimeout):
+        reader.open()
+    assert reader.state == "closed"
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip", "raw", "ignore"])
+def test_what_cannot_be_read_is_raised_skipped_or_given_raw(memory_log: MemoryLog, kind: str, policy: Any) -> None:
+    queue = LastValueQueue.declare("numbers", key_header=None, log=memory_log, value=JSON)
+    for key, value in ((b"a", b"1"), (b"bad", b"{")):
+        memory_log.write("numbers", key, value)
+    if policy == "ignore":
+        with pytest.raises(ConfigError, match="undecodable='ignore' is no policy"):
+            getattr(queue, kind)(undecodable=policy)
+        return
+    with getattr(queue, kind)(undecodable=policy) as reader:
+        assert reader.counters.added == 2 - (policy == "skip")
+        assert reader.undecodable == (policy == "skip")
+        assert reader.state == "caught-up"
+
+
+class TestAsync:
+    def test_async_with_opens_and_closes_without_holding_up_the_loop(
+        self, reader_of: OpenReader, memory_log: MemoryLog
+    ) -> None:
+        memory_log.write("prices", b"a", b"1")
+        go_on = Event()
+        before_polls(memory_log, lambda reader, poll: go_on.wait(10))
+
+        async def use() -> str:
+            asyncio.get_running_loop().call_later(0.05, go_on.set)  # never, were the loop held up
+            async with reader_of(catch_up_timeout=5) as reader:
+                assert reader.state == "caught-up"
+            return str(reader.state)
+
+        assert asyncio.run(use()) == "closed"
+
+    def test_an_error_of_the_opening_comes_out_of_async_with(
+        self, reader_of: OpenReader, memory_log: MemoryLog
+    ) -> None:
+        memory_log.delete_topic("prices")
+
+        async def use() -> None:
+            async with reader_of():
+                pytest.fail("it was opened")
+
+        with pytest.raises(TopicNotFound):
+            asyncio.run(use())
+
+    def test_an_opening_that_is_cancelled_is_undone(self, reader_of: OpenReader, memory_log: MemoryLog) -> None:
+        memory_log.write("prices", b"a", b"1")
+        begun = Event()
+
+        def hold(reader: int, poll: int) -> None:
+            begun.set()
+            Event().wait(0.2)
+
+        before_polls(memory_log, hold)
+        reader = reader_of(catch_up_timeout=None)
+
+        async def use() -> None:
+            async with reader:
+                pytest.fail("it was opened")
+
+        async def cancel() -> None:
+            task = asyncio.ensure_future(use())
+            await asyncio.to_thread(begun.wait, 10)
+            task.cancel()
+            await task
+
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(cancel())
+        assert reader.state == "closed"
+
+
+def test_a_view_and_a_browser_say_the_same_of_an_outage_on_a_quiet_topic_and_of_its_end(
+    reader_of: OpenReader, memory_log: MemoryLog
+) -> None:
+    """Nothing comes that could tell of the recovery, so the look at the topic has to."""
+    with reader_of(metadata_interval=0.02) as reader:
+        memory_log.disconnect()
+        eventually(lambda: reader.state == "disconnected")
+        memory_log.reconnect()
+        eventually(lambda: reader.state == "caught-up" and reader.silence < 1)
+
+
+def test_r19_what_is_removed_from_the_log_behind_a_reader_is_missed_only_by_those_that_are_opened_later(
+    reader_of: OpenReader, memory_log: MemoryLog
+) -> None:
+    """The two differ by just the rows that lie below the start of the log."""
+    for key in (b"a", b"b", b"c"):
+        memory_log.write("prices", key, b"1")
+    early, late = reader_of(), reader_of()
+    with early:
+        memory_log.delete_records("prices", 0, 2)
+        with late:
+            start = memory_log.start_offsets("prices")[0]
+            assert rows(early) == [("a", 0), ("b", 1), ("c", 2)]
+            assert rows(late) == [row for row in [("a", 0), ("b", 1), ("c", 2)] if row[1] >= start]
+
+
+def rows(reader: Reader[Any]) -> list[tuple[str, int]]:
+    """The keys that a reader has, and the offsets of their values."""
+    if isinstance(reader, View):
+        return [(entry.key, entry.position.offset) for entry in reader.snapshot().entries()]
+    assert isinstance(reader, Browser)
+    events = reader.drain()
+    assert isinstance(events[-1], EndOfDump)
+    assert not any(isinstance(event, Deleted) for event in events)
+    return [(event.key, event.position.offset) for event in events if isinstance(event, Entry)]
