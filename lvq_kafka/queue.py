@@ -22,7 +22,8 @@ from lvq_kafka.errors import (
     QueueNotDeclared,
     TransportError,
 )
-from lvq_kafka.groups import Start, declare_group
+from lvq_kafka.groups import OnForeignCommits, Start, at_work, declare_group
+from lvq_kafka.managed import Managed
 from lvq_kafka.ports import Log
 from lvq_kafka.producer import Producer
 from lvq_kafka.registry import Registry
@@ -59,7 +60,7 @@ def queues(
     return Registry(connect(bootstrap_servers, config=config, log=log)).all()
 
 
-class LastValueQueue(Generic[V]):
+class LastValueQueue(Managed, Generic[V]):
     """A named queue on a log-compacted topic, which holds the newest message for each value of its key header.
 
     Get one by `declare` (creates it, or verifies that it is so), by `open` (it must be declared), or by the
@@ -271,7 +272,7 @@ class LastValueQueue(Generic[V]):
         hide_consumed: bool = True,
         refresh: float = 1.0,
         follow: bool = True,
-        raw_on_error: bool = False,
+        undecodable: Undecodable = "raise",
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
     ) -> Browser[V]:
@@ -292,7 +293,7 @@ class LastValueQueue(Generic[V]):
             group=self.definition.group if hide_consumed and consumable else None,
             refresh=refresh,
             follow=follow,
-            raw_on_error=raw_on_error,
+            undecodable=undecodable,
             catch_up_timeout=catch_up_timeout,
             metadata_interval=metadata_interval,
         )
@@ -302,10 +303,16 @@ class LastValueQueue(Generic[V]):
         *,
         undecodable: Undecodable = "raise",
         max_in_work: int = 1000,
+        prefetch: int = 1,
+        lock_timeout: float | None = None,
+        max_deliveries: int | None = None,
+        dead_letters: str | None = None,
+        durable_counts: bool = False,
         commit_interval: float = 0.2,
         revoke_grace: float = 1.0,
+        on_foreign_commits: OnForeignCommits = "refuse",
     ) -> Consumer[V]:
-        """A destructive reader, one of those that share this queue; see `Consumer`.
+        """A destructive reader, one of those that share this queue; see `Consumer` also for what it raises.
 
         Raises:
             ConfigError: the queue was declared ``non_destructive`` (R13).
@@ -329,8 +336,14 @@ class LastValueQueue(Generic[V]):
             self.value_codec,
             undecodable=undecodable,
             max_in_work=max_in_work,
+            prefetch=prefetch,
+            lock_timeout=lock_timeout,
+            max_deliveries=max_deliveries,
+            dead_letters=dead_letters,
+            durable_counts=durable_counts,
             commit_interval=commit_interval,
             revoke_grace=revoke_grace,
+            on_foreign_commits=on_foreign_commits,
         )
 
     def delete(self, *, delete_topic: bool = False) -> None:
@@ -361,11 +374,7 @@ class LastValueQueue(Generic[V]):
         except TransportError as error:
             if error.code != "NON_EMPTY_GROUP":
                 raise
-            raise QueueError(
-                f"Consumers of the queue {self.name} are still at work.",
-                queue=self.name,
-                hint="Close them first. One that was killed counts until its session ends, some ten seconds later.",
-            ) from error
+            raise at_work(self.name) from error
         registry.remove(self.name)
         if delete_topic:
             self.log.delete_topic(self.topic)

@@ -15,8 +15,10 @@ from lvq_kafka._version import __version__
 from lvq_kafka.cli.commands.broker import broker
 from lvq_kafka.cli.commands.consume import consume
 from lvq_kafka.cli.commands.export import export
+from lvq_kafka.cli.commands.manage import expire, move, purge, reclaim, reset
 from lvq_kafka.cli.commands.queues import declare, drop, queues
 from lvq_kafka.cli.commands.read import browse, get
+from lvq_kafka.cli.commands.repair import repair
 from lvq_kafka.cli.commands.status import status
 from lvq_kafka.cli.commands.watch import watch
 from lvq_kafka.cli.commands.write import delete, put, send
@@ -32,6 +34,7 @@ SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
     "Write": (send, put, delete),
     "Read": (get, browse, watch, export),
     "Consume": (consume,),
+    "Manage": (purge, expire, reset, move, repair, reclaim),
     "A broker to try it on": (broker,),
 }
 

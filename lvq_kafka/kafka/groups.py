@@ -103,6 +103,20 @@ class KafkaGroups:
             return False
         return True
 
+    def member_count(self, group: str, timeout: float) -> int:
+        """See `lvq_kafka.ports.Log.member_count`."""
+        try:
+            [described] = self._ask(
+                lambda client, left: client.describe_consumer_groups([group], request_timeout=left).values(),
+                f"describe group {group!r}",
+                time.monotonic() + timeout,
+            )
+        except TransportError as error:
+            if error.code != "GROUP_ID_NOT_FOUND":
+                raise
+            return 0
+        return len(described.members)
+
     # ------------------------------------------------------------ the consumer that asks
 
     def _ask_consumer(self, group: str, call: Callable[[Consumer, float], T], doing: str, deadline: float) -> T:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, Message, QueueDefinition, TopicSpec, connect, queues
+from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.core.definition import REGISTRY_TOPIC
 from lvq_kafka.errors import (
     BrokerUnavailable,
@@ -22,7 +23,6 @@ from lvq_kafka.errors import (
     TopicNotFound,
     Unauthorized,
 )
-from lvq_kafka.ports import Commit
 from lvq_kafka.testing import MemoryLog
 
 FORBIDDEN = Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED")
@@ -63,7 +63,9 @@ class TestDeclare:
         assert config["cleanup.policy"] == "compact"
         assert config["message.timestamp.type"] == "LogAppendTime"
         assert memory_log.describe_topic("prices").partitions == 1
-        assert memory_log.committed("lvq.prices", "prices") == {0: Commit(0)}
+        (commit,) = memory_log.committed("lvq.prices", "prices").values()
+        declared = CommitMap.decode(commit.offset, commit.metadata)
+        assert declared == CommitMap(0, topic_tag=topic_tag(memory_log.describe_topic("prices").id), partitions=1)
 
     def test_the_same_again_changes_nothing(self, memory_log: MemoryLog) -> None:
         put(declare(memory_log), a="1")

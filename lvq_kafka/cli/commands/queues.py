@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from lvq_kafka.cli.asking import confirm, yes_option
 from lvq_kafka.cli.options import command, pair
-from lvq_kafka.cli.outcome import NOTHING, Complaint, tell
+from lvq_kafka.cli.outcome import tell
 from lvq_kafka.cli.session import Session
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.fold import Order
@@ -212,7 +212,7 @@ def queues(session: Session) -> None:
 @command("drop", examples=["lvq drop prices", "lvq drop prices --with-topic --yes"])
 @click.argument("name")
 @click.option("--with-topic", is_flag=True, help="Delete its topic too, with everything in it.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def drop(session: Session, name: str, *, with_topic: bool, yes: bool) -> None:
     """Delete a queue.
 
@@ -220,20 +220,10 @@ def drop(session: Session, name: str, *, with_topic: bool, yes: bool) -> None:
     is given.
     """
     queue = LastValueQueue.open(name, log=session.connect())
-    if not yes:
-        if not _can_ask():
-            raise click.UsageError("Nobody can be asked here; give --yes.")
-        what = (
-            f"and its topic {queue.topic} with everything in it" if with_topic else f"(its topic {queue.topic} stays)"
-        )
-        if not click.confirm(f"Delete the queue {name} {what}?", err=True):
-            raise Complaint("Nothing was deleted.", NOTHING)
+    what = f"and its topic {queue.topic} with everything in it" if with_topic else f"(its topic {queue.topic} stays)"
+    confirm(f"Delete the queue {name} {what}?", yes=yes, if_not="Nothing was deleted.")
     queue.delete(delete_topic=with_topic)
     if session.out.person:
         session.out.note(f"{name} is gone{' with its topic' if with_topic else f'; its topic {queue.topic} stays'}.")
     else:
         session.out.row({"dropped": name, "topic": queue.topic, "topic_deleted": with_topic})
-
-
-def _can_ask() -> bool:
-    return sys.stdin.isatty()

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.cli.commands.queues import finding_row
+from lvq_kafka.cli.commands.repair import damage_row
 from lvq_kafka.cli.options import command, queue_argument, timeout_option
 from lvq_kafka.cli.outcome import WRONG_QUEUE, Complaint
 from lvq_kafka.cli.output import count, printable
@@ -17,10 +18,11 @@ from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.core.keys import encode_key
 from lvq_kafka.core.policy import Finding, judge
 from lvq_kafka.core.progress import Shortfall
-from lvq_kafka.errors import CatchUpTimeout, QueueNotDeclared, Unauthorized
-from lvq_kafka.groups import check_group
+from lvq_kafka.damage import Damage
+from lvq_kafka.errors import CatchUpTimeout, Unauthorized
 from lvq_kafka.ports import TopicDescription
 from lvq_kafka.queue import LastValueQueue
+from lvq_kafka.stats import PartitionStats, QueueStats
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,10 +40,16 @@ class PartitionStatus:
     end: int
     stable: int
     consumed: int | None
-    """Below this offset all is done; None for a queue that is not consumed."""
+    """Below this offset all is done; None for a queue that is not consumed, or where that is not known."""
     values: int
     waiting: int | None
-    """Current values that no consumer is done with; at most, since acks above ``consumed`` are not known."""
+    """Messages that no consumer is done with."""
+    attempted: int | None
+    """How many of them may have been handed out before: they are in work, or came back."""
+    oldest: float | None
+    """When the oldest of them arrived."""
+    lag: int | None
+    """Offsets between ``consumed`` and ``end``."""
 
 
 @dataclass(slots=True)
@@ -56,6 +64,9 @@ class QueueStatus:
     mismatched: int = 0
     unkeyed: int = 0
     blocked: list[Shortfall] = field(default_factory=list)
+    stats: QueueStats | None = None
+    """Of a queue that is consumed; None where something is wrong with what is committed."""
+    damage: tuple[Damage, ...] = ()
     findings: list[Finding] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -67,8 +78,8 @@ class QueueStatus:
 def status(session: Session, choice: QueueChoice, *, timeout: float) -> None:
     """Show what a queue holds and whether all is well.
 
-    That is its definition, its values and what waits to be consumed, by partition, and whether its topic suits it.
-    Ends with 4 when something breaks what a queue promises.
+    That is its definition, its values and what waits to be consumed, by partition, and whether its topic and what is
+    committed for it are as they have to be. Ends with 4 when something breaks what a queue promises.
     """
     queue = session.open(choice)
     group = None if choice.bare or queue.definition.non_destructive else queue.definition.group
@@ -94,23 +105,19 @@ def _look(queue: LastValueQueue[Any], group: str | None, timeout: float) -> Queu
     else:
         found.findings = judge(config, replication_factor=found.topic.replication_factor)
         found.problems = [f"{finding}." for finding in found.findings if finding.severity == "error"]
-    consumed: dict[int, int] = {}
     if group is not None:
-        commits = log.committed(group, topic)
-        consumed = {partition: commit.offset for partition, commit in commits.items()}
-        try:
-            check_group(group, topic, range(found.topic.partitions), commits, queue=queue.name)
-        except QueueNotDeclared as error:
-            found.problems.append(str(error))
-    _count(queue, found, consumed if group is not None else None, timeout)
+        found.damage = queue.repair(dry_run=True).found
+        found.problems += [str(damage.error) for damage in found.damage]
+        if not found.damage:
+            found.stats = queue.stats(timeout=timeout)
+    _count(queue, found, timeout)
     return found
 
 
-def _count(queue: LastValueQueue[Any], found: QueueStatus, consumed: Mapping[int, int] | None, timeout: float) -> None:
-    """Read the queue and see what it holds."""
+def _count(queue: LastValueQueue[Any], found: QueueStatus, timeout: float) -> None:
+    """Read the queue and see what it holds, consumed or not."""
     log, topic = queue.log, queue.topic
     values = dict.fromkeys(range(found.topic.partitions), 0)
-    waiting = dict(values)
     view = queue.view().start()
     try:
         deadline = time.monotonic() + timeout
@@ -120,8 +127,6 @@ def _count(queue: LastValueQueue[Any], found: QueueStatus, consumed: Mapping[int
         for entry in view.entries():
             partition = entry.position.partition
             values[partition] = values.get(partition, 0) + 1
-            if consumed is not None and entry.position.offset >= consumed.get(partition, 0):
-                waiting[partition] = waiting.get(partition, 0) + 1
         found.state, found.blocked, found.split_keys = view.state, view.blocked_by, view.split_keys
         found.mismatched, found.unkeyed = view.counters.mismatched, view.counters.unkeyed
     finally:
@@ -130,21 +135,26 @@ def _count(queue: LastValueQueue[Any], found: QueueStatus, consumed: Mapping[int
         found.problems.append(f"Reading it has not come to an end within {timeout:g} s ({found.state}).")
     starts, ends, stable = log.start_offsets(topic), log.end_offsets(topic), log.end_offsets(topic, stable=True)
     found.values = sum(values.values())
+    counted = {} if found.stats is None else {one.partition: one for one in found.stats.partitions}
     found.partitions = [
-        PartitionStatus(
-            partition=partition,
-            start=starts[partition],
-            end=end,
-            stable=stable.get(partition, end),
-            consumed=None if consumed is None else consumed.get(partition),
-            values=values.get(partition, 0),
-            waiting=None if consumed is None else waiting.get(partition, 0),
-        )
+        _partition(partition, starts[partition], stable.get(partition, end), end, values.get(partition, 0), counted)
         for partition, end in sorted(ends.items())
     ]
 
 
+def _partition(
+    partition: int, start: int, stable: int, end: int, values: int, counted: Mapping[int, PartitionStats]
+) -> PartitionStatus:
+    stats = counted.get(partition)
+    if stats is None:
+        return PartitionStatus(partition, start, end, stable, None, values, None, None, None, None)
+    return PartitionStatus(
+        partition, start, end, stable, stats.base, values, stats.depth, stats.attempted, stats.oldest, stats.lag
+    )
+
+
 def _row(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) -> dict[str, Any]:
+    stats = found.stats
     return {
         **asdict(queue.definition),
         "topic_id": found.topic.id,
@@ -152,12 +162,17 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) -> d
         "group": group,
         "state": found.state,
         "values": found.values,
-        "waiting": None if group is None else sum(partition.waiting or 0 for partition in found.partitions),
+        "waiting": None if stats is None else stats.depth,
+        "attempted": None if stats is None else stats.attempted,
+        "oldest": None if stats is None else stats.oldest,
+        "lag": None if stats is None else stats.lag,
+        "consumers": None if stats is None else stats.members,
         "partitions": [asdict(partition) for partition in found.partitions],
         "split_keys": [shown(encode_key(key)) for key in found.split_keys],
         "mismatched": found.mismatched,
         "unkeyed": found.unkeyed,
         "blocked": blocked_rows(found.blocked),
+        "damage": [damage_row(damage) for damage in found.damage],
         "findings": [finding_row(finding) for finding in found.findings],
         "unchecked": found.unchecked,
         "problems": found.problems,
@@ -171,8 +186,8 @@ def _picture(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) 
     definition = queue.definition
     key = "the record key" if definition.key_header is None else f"the header {definition.key_header}"
     holds = count(found.values, "value")
-    if group is not None:
-        holds += f", {sum(partition.waiting or 0 for partition in found.partitions):,} to be consumed"
+    if found.stats is not None:
+        holds += f", {found.stats.depth:,} to be consumed"
     told = Text.assemble(
         (definition.name, "bold cyan"),
         ("  holds ", ""),
@@ -184,6 +199,8 @@ def _picture(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) 
         (f"group {group}" if group else "not consumed", "dim"),
         "\n",
     )
+    if found.stats is not None:
+        told.append(f"{_waiting(found.stats)}\n", "dim")
     remarks = Text()
     for mark, style, texts in (("✗", "bold red", found.problems), ("!", "bold yellow", _remarks(found))):
         for text in texts:
@@ -192,6 +209,21 @@ def _picture(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) 
         remarks = Text.assemble(("✓ ", "bold green"), "its topic is as a last value queue wants it")
     remarks.rstrip()
     return Group(told, _partitions(found.partitions, consumable=group is not None), "", remarks)
+
+
+def _waiting(stats: QueueStats) -> str:
+    """What there is to say of consumption."""
+    from lvq_kafka.cli.table import clock
+
+    if stats.members is None:
+        told = ["consumers at work are not to be seen"]
+    else:
+        told = [f"{count(stats.members, 'consumer')} at work" if stats.members else "no consumer at work"]
+    if stats.oldest is not None:
+        told.append(f"the oldest message is of {clock(stats.oldest)}")
+    if stats.attempted:
+        told.append(f"{stats.attempted:,} handed out before: in work, or back")
+    return "; ".join(told)
 
 
 def _remarks(found: QueueStatus) -> list[str]:
@@ -214,12 +246,12 @@ def _partitions(partitions: list[PartitionStatus], *, consumable: bool) -> Table
     from lvq_kafka.cli.table import plain_table
 
     table = plain_table()
-    columns = ["PARTITION", "START", "END", "VALUES"] + (["CONSUMED", "TO CONSUME"] if consumable else [])
+    columns = ["PARTITION", "START", "END", "VALUES"] + (["CONSUMED", "TO CONSUME", "LAG"] if consumable else [])
     for column in columns:
         table.add_column(column, justify="right")
     for one in partitions:
         cells = [f"{one.partition}", f"{one.start:,}", f"{one.end:,}", f"{one.values:,}"]
         if consumable:
-            cells += ["none" if one.consumed is None else f"{one.consumed:,}", f"{one.waiting or 0:,}"]
+            cells += ["?" if number is None else f"{number:,}" for number in (one.consumed, one.waiting, one.lag)]
         table.add_row(*cells)
     return table

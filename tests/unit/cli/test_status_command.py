@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryLog
 from tests.unit.cli.conftest import Run
+from tests.waiting import eventually
 
 
 def test_status_tells_the_definition_what_it_holds_and_what_waits(run: Run) -> None:
@@ -39,7 +41,36 @@ def test_a_group_that_is_gone_is_a_problem(prices: Run, memory_log: MemoryLog) -
     ran = prices("status", "prices")
     assert ran.code == 4
     assert "lvq.prices" in ran.row["problems"][0]
-    assert ran.row["partitions"][0]["consumed"] is None
+    (damage,) = ran.row["damage"]
+    assert (damage["kind"], damage["partitions"], damage["needs_start"]) == ("group-gone", [0], True)
+    (partition,) = ran.row["partitions"]
+    assert (partition["values"], partition["consumed"], partition["waiting"], partition["lag"]) == (2, None, None, None)
+    assert (ran.row["waiting"], ran.row["oldest"], ran.row["consumers"]) == (None, None, None)
+    lines = prices("status", "prices", person=True).text
+    assert "lvq repair prices --start earliest --apply" in " ".join(lines.split())
+    assert " ? " in lines
+
+
+def test_what_waits_is_counted_whatever_the_order_of_the_acks(prices: Run, memory_log: MemoryLog) -> None:
+    prices("put", "prices", "AAPL", "1")
+    prices("purge", "prices", "--key", "MSFT", "--yes")
+    row = prices("status", "prices").row
+    assert (row["values"], row["waiting"], row["lag"], row["attempted"], row["consumers"]) == (3, 2, 3, 0, 0)
+    (partition,) = row["partitions"]
+    assert (partition["consumed"], partition["waiting"], partition["oldest"]) == (0, 2, row["oldest"])
+    (first, *_) = memory_log.records("prices")
+    assert row["oldest"] == first.timestamp / 1000
+
+
+def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memory_log: MemoryLog) -> None:
+    queue = LastValueQueue.open("prices", log=memory_log)
+    with queue.consumer(commit_interval=0.01) as consumer:
+        delivery = consumer.acquire(5)
+        assert delivery is not None
+        eventually(lambda: prices("status", "prices").row["attempted"] == 1)
+        text = prices("status", "prices", person=True).text
+        assert "1 consumer at work; the oldest message is of " in text
+        assert "1 handed out before: in work, or back" in text
 
 
 def test_softer_findings_and_strange_records_are_told_and_are_no_problem(prices: Run, memory_log: MemoryLog) -> None:
@@ -83,6 +114,7 @@ def test_a_person_reads_it_on_one_screen(prices: Run) -> None:
     assert lines[0] == "prices  holds 2 values, 2 to be consumed"
     assert "the header ticker" in lines[1]
     assert "group lvq.prices" in lines[2]
-    assert lines[4].split() == ["PARTITION", "START", "END", "VALUES", "CONSUMED", "TO", "CONSUME"]
-    assert lines[5].split() == ["0", "0", "2", "2", "0", "2"]
-    assert lines[7] == "✓ its topic is as a last value queue wants it"
+    assert lines[3].startswith("no consumer at work; the oldest message is of ")
+    assert lines[5].split() == ["PARTITION", "START", "END", "VALUES", "CONSUMED", "TO", "CONSUME", "LAG"]
+    assert lines[6].split() == ["0", "0", "2", "2", "0", "2", "2"]
+    assert lines[8] == "✓ its topic is as a last value queue wants it"

@@ -1,0 +1,39 @@
+"""Asking a person before something is done that cannot be undone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from lvq_kafka.cli.outcome import NOTHING, Complaint
+
+__all__ = ["confirm", "yes_option"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def yes_option(function: F) -> F:
+    """The option --yes, which answers for the person."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
+
+
+def confirm(question: str, *, yes: bool, if_not: str) -> None:
+    """Go on if the answer is yes.
+
+    Raises:
+        Complaint: it is no; says ``if_not``.
+        UsageError: nobody can be asked.
+    """
+    if yes:
+        return
+    if not _can_ask():
+        raise click.UsageError("Nobody can be asked here; give --yes.")
+    if not click.confirm(question, err=True):
+        raise Complaint(if_not, NOTHING)
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty()

@@ -1,0 +1,85 @@
+"""Showing what is wrong with a queue's commits, and mending it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from lvq_kafka.cli.options import command
+from lvq_kafka.cli.outcome import WRONG_QUEUE, Complaint
+from lvq_kafka.cli.output import Output, count, printable
+from lvq_kafka.cli.points import point
+from lvq_kafka.cli.session import QueueChoice, Session
+from lvq_kafka.damage import Damage
+from lvq_kafka.management import Point
+
+__all__ = ["damage_row", "repair"]
+
+
+@command(
+    "repair",
+    examples=["lvq repair prices", "lvq repair prices --apply", "lvq repair prices --start earliest --apply"],
+)
+@click.argument("queue")
+@click.option("--start", callback=point, metavar="WHERE", help="Where to begin if it is lost what was consumed.")
+@click.option("--apply", is_flag=True, help="Do it, and do not only show it.")
+def repair(session: Session, queue: str, *, start: Point | None, apply: bool) -> None:
+    """Show what is wrong with what a queue has committed, and mend it.
+
+    Where it is lost what was consumed, --start says where to begin: earliest, latest, or a time. All else is mended
+    so that messages may come again and none is lost. To mend, no consumer may be at work.
+
+    Ends with 4 while something is wrong.
+    """
+    opened = session.open(QueueChoice(queue))
+    outcome = opened.repair(start, dry_run=not apply)
+    offsets = {str(partition): one.base for partition, one in sorted(outcome.after.items())}
+    if session.out.person:
+        _show_repair(session.out, queue, outcome.found, outcome.left, offsets, applied=apply)
+    else:
+        session.out.row(
+            {
+                "repair": queue,
+                "found": [damage_row(damage) for damage in outcome.found],
+                "left": [damage_row(damage) for damage in outcome.left],
+                "offsets": offsets,
+                "applied": apply and bool(offsets),
+            }
+        )
+    wrong = len(outcome.left if apply else outcome.found)
+    if wrong:
+        hint = "--start says where to begin" if outcome.left else "--apply mends it"
+        raise Complaint(f"{count(wrong, 'thing')} wrong with {queue}; {hint}.", WRONG_QUEUE)
+
+
+def damage_row(damage: Damage) -> dict[str, Any]:
+    """A damage for a program."""
+    return {
+        "kind": damage.kind,
+        "partitions": list(damage.partitions),
+        "what": str(damage),
+        "needs_start": damage.needs_start,
+    }
+
+
+def _show_repair(
+    out: Output, queue: str, found: Sequence[Damage], left: Sequence[Damage], offsets: dict[str, int], *, applied: bool
+) -> None:
+    from rich.text import Text
+
+    if not found:
+        out.done(f"nothing is wrong with {queue}")
+        return
+    lines = Text()
+    open_kinds = {damage.kind for damage in left}
+    for damage in found:
+        mended = applied and damage.kind not in open_kinds
+        lines.append("✓ mended: " if mended else "✗ ", "bold green" if mended else "bold red")
+        lines.append(f"{printable(str(damage))}\n")
+    if offsets:
+        bases = ", ".join(f"{partition}: {base}" for partition, base in offsets.items())
+        lines.append(f"{'it goes on at' if applied else 'with --apply it would go on at'} {bases}\n", "dim")
+    lines.rstrip()
+    out.say(lines)

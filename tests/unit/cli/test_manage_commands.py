@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+from lvq_kafka.ports import Commit
+from lvq_kafka.testing import MemoryLog
+from tests.unit.cli.conftest import Run
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The answers of a person at a terminal; what was asked is not looked at."""
+    given: list[bool] = []
+    monkeypatch.setattr("lvq_kafka.cli.asking._can_ask", lambda: True)
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: given.pop(0))
+    return given
+
+
+def waiting(run: Run, queue: str = "prices") -> int:
+    found: int = run("status", queue).row["waiting"]
+    return found
+
+
+class TestPurge:
+    def test_all_of_it(self, prices: Run) -> None:
+        assert prices("purge", "prices", "--yes").row == {
+            "purged": "prices",
+            "messages": 2,
+            "without_room": 0,
+            "offsets": {"0": 2},
+        }
+        assert waiting(prices) == 0
+        assert prices("get", "prices", "IBM").code == 0
+
+    def test_some_keys(self, prices: Run) -> None:
+        assert prices("purge", "prices", "-k", "IBM", "-k", "nobody", "--yes").row["messages"] == 1
+        assert waiting(prices) == 1
+        text = prices("purge", "prices", "-k", "MSFT", "--yes", person=True).text
+        assert text == "✓ 1 message of prices counts as consumed\n"
+
+    def test_what_has_no_room_is_told_to_a_person_too(self, prices: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("lvq_kafka.management.MOST_TEXT", 1)
+        ran = prices("purge", "prices", "-k", "MSFT", "--yes", person=True)
+        assert ran.text == "✓ 0 messages of prices count as consumed\n"
+        assert "no room for 1 message more" in ran.stderr
+
+
+def test_expire(prices: Run, memory_log: MemoryLog) -> None:
+    memory_log.write("prices", b"OLD", b"1", timestamp=1000)
+    assert prices("expire", "prices", "--older-than", "3600", "--yes").row == {
+        "expired": "prices",
+        "messages": 1,
+        "without_room": 0,
+        "offsets": {"0": 0},
+    }
+    assert waiting(prices) == 2
+    assert prices("expire", "prices", "--yes").code == 2
+    assert prices("expire", "prices", "--older-than", "-1", "--yes").code == 2
+
+
+class TestReset:
+    @pytest.mark.parametrize(
+        ("arguments", "base"),
+        [
+            (["--to", "earliest"], 0),
+            (["--to", "latest"], 2),
+            (["--to", "1000.5"], 0),
+            (["--to", "2000-01-01"], 0),
+            (["--to", "2100-01-01T12:30+02:00"], 2),
+            (["--offset", "0=1"], 1),
+        ],
+    )
+    def test_to_a_point(self, prices: Run, arguments: list[str], base: int) -> None:
+        assert prices("reset", "prices", *arguments, "--yes").row == {"reset": "prices", "offsets": {"0": base}}
+        assert waiting(prices) == 2 - base
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            [],
+            ["--to", "earliest", "--offset", "0=1"],
+            ["--to", "yesterday"],
+            ["--to", "-5"],
+            ["--to", "inf"],
+            ["--to", "nan"],
+            ["--to", "1e30"],
+            ["--to", ""],
+            ["--offset", "0=x"],
+            ["--offset", "0"],
+            ["--offset", "0=9"],
+            ["--offset", "7=0"],
+        ],
+    )
+    def test_to_no_point_is_an_error_of_usage(self, prices: Run, arguments: list[str]) -> None:
+        assert prices("reset", "prices", *arguments, "--yes").code == 2
+        assert waiting(prices) == 2
+
+    def test_a_person_reads_where_it_goes_on(self, prices: Run) -> None:
+        assert prices("reset", "prices", "--to", "latest", "-y", person=True).text == "✓ prices goes on at 0: 2\n"
+
+
+class TestRepair:
+    def test_of_what_is_whole(self, prices: Run) -> None:
+        ran = prices("repair", "prices")
+        assert (ran.code, ran.row["found"], ran.row["applied"]) == (0, [], False)
+        assert prices("repair", "prices", person=True).text == "✓ nothing is wrong with prices\n"
+
+    def test_shows_and_mends_only_when_told_to(self, prices: Run, memory_log: MemoryLog) -> None:
+        memory_log.add_partitions("prices", 2)
+        ran = prices("repair", "prices")
+        assert ran.code == 4
+        assert (ran.row["found"][0]["kind"], ran.row["offsets"], ran.row["applied"]) == (
+            "partitions-added",
+            {"0": 0, "1": 0},
+            False,
+        )
+        assert ran.stderr == "lvq: 1 thing wrong with prices; --apply mends it.\n"
+        text = prices("repair", "prices", person=True).text
+        assert "✗ The topic 'prices' was given partition 1" in text
+        assert "with --apply it would go on at 0: 0, 1: 0" in text
+        text = prices("repair", "prices", "--apply", person=True).text
+        assert "✓ mended: The topic 'prices' was given partition 1" in text
+        assert prices("repair", "prices").code == 0
+
+    def test_a_start_that_only_a_person_can_know_has_to_be_given(self, prices: Run, memory_log: MemoryLog) -> None:
+        memory_log.delete_group("lvq.prices")
+        ran = prices("repair", "prices", "--apply")
+        assert ran.code == 4
+        assert (ran.row["left"][0]["kind"], ran.row["left"][0]["needs_start"]) == ("group-gone", True)
+        assert ran.stderr == "lvq: 1 thing wrong with prices; --start says where to begin.\n"
+        ran = prices("repair", "prices", "--start", "earliest", "--apply")
+        assert (ran.code, ran.row["applied"]) == (0, True)
+        assert waiting(prices) == 2
+
+
+class TestMove:
+    def test_all_or_some(self, prices: Run) -> None:
+        prices("declare", "archive", "-k", "ticker")
+        assert prices("move", "prices", "archive", "-k", "IBM", "-y").row == {
+            "moved": "prices",
+            "to": "archive",
+            "messages": 1,
+            "offsets": {"0": 1},
+        }
+        text = prices("move", "prices", "archive", "--not-atomic", "-y", person=True).text
+        assert text == "✓ 1 message moved from prices to archive\n"
+        assert (waiting(prices), waiting(prices, "archive")) == (0, 2)
+
+    def test_to_no_queue_or_to_itself_is_refused(self, prices: Run) -> None:
+        assert prices("move", "prices", "nowhere", "-y").code == 4
+        assert prices("move", "prices", "prices", "-y").code == 2
+
+
+class TestReclaim:
+    def test_what_is_consumed_goes_for_good(self, run: Run) -> None:
+        run("declare", "prices", "-k", "ticker", "--topic-config", "cleanup.policy=compact,delete")
+        for key in ("a", "b", "c"):
+            run("put", "prices", key, "1")
+        assert "nothing to delete" in run("reclaim", "prices", person=True).text
+        run("purge", "prices", "-k", "a", "-k", "b", "-y")
+        assert run("reclaim", "prices").code == 2
+        assert run("reclaim", "prices", "-y").row == {"reclaimed": "prices", "offsets": 2, "starts": {"0": 2}}
+        assert run("get", "prices", "a").code == 1
+
+    def test_a_topic_that_is_only_compacted_is_refused(self, prices: Run) -> None:
+        ran = prices("reclaim", "prices", "-y")
+        assert ran.code == 4
+        assert "compact,delete" in ran.stderr
+
+
+COMMANDS = [
+    ["purge", "prices"],
+    ["purge", "prices", "-k", "IBM"],
+    ["expire", "prices", "--older-than", "0"],
+    ["reset", "prices", "--to", "latest"],
+    ["reset", "prices", "--to", "0"],
+    ["reset", "prices", "--offset", "0=1"],
+    ["move", "prices", "archive"],
+]
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+class TestAsking:
+    def test_who_cannot_be_asked_has_to_say_yes(self, prices: Run, arguments: list[str]) -> None:
+        prices("declare", "archive", "-k", "ticker")
+        ran = prices(*arguments)
+        assert ran.code == 2
+        assert "--yes" in ran.stderr
+        assert waiting(prices) == 2
+
+    def test_a_person_may_say_no(self, prices: Run, arguments: list[str], answers: list[bool]) -> None:
+        prices("declare", "archive", "-k", "ticker")
+        answers += [False, True]
+        ran = prices(*arguments)
+        assert ran.code == 1
+        assert re.fullmatch(r"lvq: Nothing was \w+\.\n", ran.stderr)
+        assert waiting(prices) == 2
+        assert prices(*arguments).code == 0
+        assert answers == []
+
+
+@pytest.mark.parametrize("command", ["purge", "expire", "reset", "move", "repair", "reclaim"])
+def test_a_queue_that_is_not_there_is_an_error(run: Run, command: str) -> None:
+    more = {"expire": ["--older-than", "1"], "reset": ["--to", "latest"], "move": ["nowhere"]}.get(command, [])
+    yes = [] if command == "repair" else ["--yes"]
+    assert run(command, "nope", *more, *yes).code == 4
+
+
+def test_a_damaged_queue_names_its_way_out(prices: Run, memory_log: MemoryLog) -> None:
+    memory_log.commit("lvq.prices", "prices", {0: Commit(1, "foreign")})
+    for arguments in (["purge", "prices", "-y"], ["expire", "prices", "--older-than", "1", "-y"]):
+        ran = prices(*arguments)
+        assert ran.code == 4
+        assert "lvq repair" in ran.stderr

@@ -1,0 +1,70 @@
+"""The steps that tests of a queue's management are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lvq_kafka import TEXT, LastValueQueue
+from lvq_kafka.core.commit_map import CommitMap, topic_tag
+from lvq_kafka.ports import Commit, Log
+from tests.waiting import eventually
+
+
+def declare(log: Log, name: str = "prices", **options: Any) -> LastValueQueue[str]:
+    return LastValueQueue.declare(name, **{"key_header": "ticker", "value": TEXT, "log": log, **options})
+
+
+def put(queue: LastValueQueue[str], *pairs: str) -> None:
+    """Send ``"a=1"`` as the value 1 of the key a, and ``"a"`` as a delete of it."""
+    with queue.producer() as producer:
+        for pair in pairs:
+            key, equals, value = pair.partition("=")
+            if equals:
+                producer.put(key, value)
+            else:
+                producer.delete(key)
+
+
+def consume(queue: LastValueQueue[str], *keys: str) -> None:
+    """Take all there is; ack these keys, and put the others back."""
+    with queue.consumer() as consumer:
+        eventually(lambda: consumer.stats.partitions and not consumer.stats.catching_up)
+        taken = consumer.acquire_many(1000, 0)
+        for delivery in taken:
+            if delivery.key in keys:
+                delivery.ack(wait=True, timeout=5)
+        for delivery in taken:
+            if delivery.key not in keys:
+                delivery.release()
+
+
+def drained(queue: LastValueQueue[str]) -> list[str]:
+    """Take and ack all that the queue holds."""
+    values = []
+    with queue.consumer() as consumer:
+        eventually(lambda: consumer.stats.partitions and not consumer.stats.catching_up)
+        while (delivery := consumer.acquire(0)) is not None:
+            with delivery:
+                values.append(delivery.value)
+    return values
+
+
+def commits(queue: LastValueQueue[str]) -> dict[int, Commit]:
+    return queue.log.committed(queue.definition.group, queue.topic)
+
+
+def maps(queue: LastValueQueue[str]) -> dict[int, CommitMap]:
+    return {p: CommitMap.decode(commit.offset, commit.metadata) for p, commit in commits(queue).items()}
+
+
+def overwrite(queue: LastValueQueue[str], **by_partition: Commit) -> None:
+    """Commit as something else might, for the partitions ``p0``, ``p1`` and so on."""
+    at = {int(name[1:]): commit for name, commit in by_partition.items()}
+    queue.log.commit(queue.definition.group, queue.topic, at)
+
+
+def said(queue: LastValueQueue[str], base: int, *runs: int, **options: Any) -> Commit:
+    """A commit of this queue, in its topic as it is."""
+    described = queue.log.describe_topic(queue.topic)
+    facts = {"topic_tag": topic_tag(described.id), "partitions": described.partitions, **options}
+    return Commit(base, CommitMap(base, runs, **facts).encode())

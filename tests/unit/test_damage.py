@@ -1,0 +1,148 @@
+"""What can be wrong with a queue's commits: each kind is told from the others, and names its way out (R17)."""
+
+from __future__ import annotations
+
+import pytest
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.damage import Damage, examine
+from lvq_kafka.errors import CommitMapRefused, DataLoss, QueueNotDeclared, TopicRecreated
+from lvq_kafka.groups import check_group
+from lvq_kafka.ports import Commit
+from lvq_kafka.testing import MemoryLog
+from tests.unit.managing import commits, declare, maps, overwrite, put, said
+
+
+def damages(queue: LastValueQueue[str]) -> list[Damage]:
+    return list(queue.repair(dry_run=True).found)
+
+
+def test_what_declare_commits_is_whole(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1")
+    assert damages(queue) == []
+    assert queue.stats().depth == 2
+
+
+def test_a_declared_group_tells_the_topic_and_its_partitions(memory_log: MemoryLog) -> None:
+    early = declare(memory_log)
+    put(early, "a=1", "b=1")
+    late = declare(memory_log, "late", topic="prices", start="latest")
+    assert {p: (one.base, one.partitions, one.sequence) for p, one in maps(early).items()} == {0: (0, 1, 0)}
+    assert {p: (one.base, one.partitions, one.sequence) for p, one in maps(late).items()} == {0: (2, 1, 0)}
+    assert maps(early)[0].topic_tag == maps(late)[0].topic_tag != bytes(8)
+
+
+def test_commits_without_text_are_the_first_versions_and_whole(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1")
+    overwrite(queue, p0=Commit(1))
+    assert damages(queue) == []
+    assert queue.stats().depth == 1
+
+
+def test_a_group_without_commits_has_expired_or_was_deleted(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    memory_log.delete_group("lvq.prices")
+    (damage,) = damages(queue)
+    assert (damage.kind, damage.partitions, damage.needs_start) == ("group-gone", (0,), True)
+    assert isinstance(damage.error, QueueNotDeclared)
+    assert "lvq repair prices --start" in damage.error.hint
+    assert damage.error.hint not in str(damage)
+
+
+def test_added_partitions_are_told_from_commits_that_expired(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    memory_log.add_partitions("prices", 3)
+    (damage,) = damages(queue)
+    assert (damage.kind, damage.partitions, damage.needs_start) == ("partitions-added", (1, 2), False)
+    assert isinstance(damage.error, QueueNotDeclared)
+    assert "partitions 1, 2 after the queue 'prices' was declared on 1" in str(damage)
+
+    two = declare(memory_log, "two", topic="two")
+    memory_log.add_partitions("two", 3)
+    memory_log.delete_group("lvq.two")
+    overwrite(two, p0=said(two, 0, partitions=2))
+    expired, added = damages(two)
+    assert (expired.kind, expired.partitions, expired.needs_start) == ("commits-expired", (1,), True)
+    assert (added.kind, added.partitions) == ("partitions-added", (2,))
+
+
+def test_missing_commits_beside_those_of_the_first_version_may_be_either_and_need_a_start(
+    memory_log: MemoryLog,
+) -> None:
+    queue = declare(memory_log)
+    overwrite(queue, p0=Commit(0))
+    memory_log.add_partitions("prices", 2)
+    (damage,) = damages(queue)
+    assert (damage.kind, damage.partitions) == ("commits-expired", (1,))
+
+
+def test_commits_of_an_earlier_topic_of_that_name_are_known_by_their_tag(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1")
+    before = commits(queue)
+    memory_log.delete_topic("prices")
+    memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+    overwrite(queue, p0=before[0])
+    (damage,) = damages(queue)
+    assert (damage.kind, damage.partitions, damage.needs_start) == ("topic-recreated", (0,), True)
+    assert isinstance(damage.error, TopicRecreated)
+    assert damage.error.topic == "prices"
+
+
+@pytest.mark.parametrize(("base", "runs", "end"), [(5, (), 5), (1, (1, 3), 5)])
+def test_a_log_that_ends_before_what_was_consumed_has_lost_records(
+    memory_log: MemoryLog, base: int, runs: tuple[int, ...], end: int
+) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1")
+    overwrite(queue, p0=said(queue, base, *runs))
+    (damage,) = damages(queue)
+    assert (damage.kind, damage.partitions, damage.needs_start) == ("offsets-lost", (0,), False)
+    assert isinstance(damage.error, DataLoss)
+    assert f"partition 0 up to {end}, and it ends at 2" in str(damage)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("streams-metadata", "foreign"), ("lvq9.AAAA", "newer"), ("lvq1.AAAA", "corrupt")]
+)
+def test_a_text_that_is_not_the_queues_is_refused_or_ignored(memory_log: MemoryLog, text: str, reason: str) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1")
+    overwrite(queue, p0=Commit(1, text))
+    (damage,) = damages(queue)
+    assert (damage.kind, damage.partitions, damage.needs_start) == ("commit-refused", (0,), False)
+    with pytest.raises(CommitMapRefused) as caught:
+        queue.stats()
+    assert (caught.value.reason, caught.value.partition, caught.value.queue) == (reason, 0, "prices")
+    assert queue.stats(on_foreign_commits="ignore").depth == 1
+
+
+def test_several_things_can_be_wrong_at_once(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1")
+    overwrite(queue, p0=Commit(7, "foreign"))
+    memory_log.add_partitions("prices", 2)
+    assert [damage.kind for damage in damages(queue)] == ["commits-expired", "offsets-lost", "commit-refused"]
+    with pytest.raises(QueueNotDeclared) as caught:
+        queue.stats()
+    assert [note.startswith("Besides: ") for note in caught.value.__notes__] == [True, True]
+
+
+def test_only_the_partitions_that_matter_are_judged() -> None:
+    known = {0: Commit(0, CommitMap(0, partitions=2).encode()), 1: Commit(3, "foreign")}
+    assert check_group("lvq.q", "q", [0], known) == {0: CommitMap(0, partitions=2)}
+    assert check_group("lvq.q", "q", [], known) == {}
+    (damage,) = examine("lvq.q", "q", [2], known).damages
+    assert damage.kind == "partitions-added"
+
+
+def test_a_new_queue_does_not_take_over_a_group_in_which_something_is_wrong(memory_log: MemoryLog) -> None:
+    memory_log.create_topic("prices", partitions=2, config={"cleanup.policy": "compact"})
+    memory_log.commit("lvq.prices", "prices", {0: Commit(0)})
+    with pytest.raises(QueueNotDeclared) as caught:
+        declare(memory_log, on_mismatch="warn")
+    assert "delete the group 'lvq.prices'" in caught.value.__notes__[-1]
+    assert memory_log.committed("lvq.prices", "prices") == {0: Commit(0)}

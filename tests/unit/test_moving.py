@@ -1,0 +1,240 @@
+"""Moving messages to another queue: each is in one of the two, whatever happens."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from lvq_kafka import LastValueQueue, Message, Position, TopicSpec
+from lvq_kafka.core.records import Record
+from lvq_kafka.errors import (
+    ConfigError,
+    DeliveryFailed,
+    MissingKey,
+    OutcomeUnknown,
+    QueueError,
+    TransportError,
+    Unauthorized,
+)
+from lvq_kafka.testing import MemoryLog
+from tests.unit.managing import commits, consume, declare, drained, maps, overwrite, put, said
+
+
+@pytest.fixture
+def queue(memory_log: MemoryLog) -> LastValueQueue[str]:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1", "a=2", "c=1")
+    return queue
+
+
+@pytest.fixture
+def other(memory_log: MemoryLog) -> LastValueQueue[str]:
+    return declare(memory_log, "other")
+
+
+Queue = LastValueQueue[str]
+both_ways = pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "at least once"])
+
+
+@both_ways
+def test_the_newest_of_each_key_moves_as_it_is_in_queue_order(
+    memory_log: MemoryLog, queue: Queue, other: Queue, atomic: bool
+) -> None:
+    with queue.producer() as producer:
+        producer.send(Message("4", headers=[("x", "1"), ("ticker", "d"), ("x", "2")])).result(5)
+    change = queue.move(other, atomic=atomic)
+    assert (change.messages, change.without_room) == (4, 0)
+    assert (change.before[0].base, change.after[0].base) == (0, 5)
+    assert maps(queue) == dict(change.after)
+    moved = memory_log.records("other")
+    assert [(record.key, record.value) for record in moved] == [(b"b", b"1"), (b"a", b"2"), (b"c", b"1"), (b"d", b"4")]
+    assert moved[-1].headers == (("x", b"1"), ("ticker", b"d"), ("x", b"2"))
+    assert (drained(queue), drained(other)) == ([], ["1", "2", "1", "4"])
+
+
+@both_ways
+def test_only_some_keys_move_and_what_was_done_stays_done(queue: Queue, other: Queue, atomic: bool) -> None:
+    consume(queue, "c")
+    assert queue.move(other, keys=["a", "c"], atomic=atomic).messages == 1
+    assert (drained(queue), drained(other)) == (["1"], ["2"])
+
+
+@both_ways
+def test_there_it_replaces_what_that_queue_has_for_its_key(queue: Queue, other: Queue, atomic: bool) -> None:
+    put(other, "a=9", "z=9")
+    queue.move(other, atomic=atomic)
+    assert drained(other) == ["9", "1", "2", "1"]
+
+
+def test_an_empty_queue_has_nothing_to_move(queue: Queue, other: Queue) -> None:
+    queue.purge()
+    before = commits(queue)
+    assert queue.move(other).messages == 0
+    assert commits(queue) == before
+
+
+def test_a_queue_that_is_never_consumed_can_be_moved_to(memory_log: MemoryLog, queue: Queue) -> None:
+    pictures = declare(memory_log, "pictures", non_destructive=True)
+    queue.move(pictures)
+    assert pictures.stats().depth == 3
+
+
+def test_what_moves_in_one_batch_and_what_in_the_next_is_all_of_it(
+    memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.moving._BATCH", 7)
+    queue, other = declare(memory_log, spec=TopicSpec(partitions=3)), declare(memory_log, "other")
+    put(queue, *(f"{number}={number}" for number in range(50)))
+    assert queue.move(other, keys=range(0, 50, 2)).messages == 25
+    assert sorted(map(int, drained(queue))) == list(range(1, 50, 2))
+    assert other.move(declare(memory_log, "third")).messages == 25
+    assert maps(other)[0].sequence == 4  # each batch is a commit of its own
+
+
+class TestKeys:
+    def test_another_key_header_names_the_key(self, memory_log: MemoryLog, queue: Queue) -> None:
+        with queue.producer() as producer:
+            producer.send(Message("by city", headers={"ticker": "d", "city": "Rome"}))
+        cities = declare(memory_log, "cities", key_header="city")
+        assert queue.move(cities).messages == 4
+        *unkeyed, rome = memory_log.records("cities")
+        assert (rome.key, rome.value) == (b"Rome", b"by city")
+        assert all(_is_unkeyed(record) for record in unkeyed)
+        assert len({record.key for record in unkeyed}) == 3
+
+    def test_the_record_key_is_the_key_where_no_header_is(self, memory_log: MemoryLog, queue: Queue) -> None:
+        plain = declare(memory_log, "plain", key_header=None)
+        queue.move(plain, keys=["a"])
+        assert [record.key for record in memory_log.records("plain")] == [b"a"]
+
+    @both_ways
+    def test_a_message_without_a_key_is_refused_where_none_is_taken(
+        self, memory_log: MemoryLog, queue: Queue, atomic: bool
+    ) -> None:
+        cities = declare(memory_log, "cities", key_header="city", keyless="refuse")
+        with pytest.raises(MissingKey, match="prices/0/1 has no key for cities"):
+            queue.move(cities, atomic=atomic)
+        assert memory_log.records("cities") == []
+        assert queue.stats().depth == 3
+
+    def test_what_had_no_key_moves_and_has_none(self, memory_log: MemoryLog, queue: Queue, other: Queue) -> None:
+        queue.purge()
+        with queue.producer() as producer:
+            producer.send(Message("one"))
+            producer.send(Message("two"))
+        queue.move(other)
+        moved = memory_log.records("other")
+        assert [record.value for record in moved] == [b"one", b"two"]
+        assert all(_is_unkeyed(record) for record in moved)
+        strict = declare(memory_log, "strict", keyless="refuse")
+        with pytest.raises(MissingKey):
+            other.move(strict)
+
+
+class TestWhereItCannotBe:
+    def test_on_one_topic_there_is_nowhere_to_move_to(self, memory_log: MemoryLog, queue: Queue) -> None:
+        twin = declare(memory_log, "twin", topic="prices")
+        with pytest.raises(ConfigError, match="on one topic"):
+            queue.move(twin)
+        with pytest.raises(ConfigError, match="on one topic"):
+            queue.move(queue)
+
+    def test_another_cluster_is_no_matter_of_one_transaction(self, queue: Queue) -> None:
+        elsewhere = declare(MemoryLog())  # of the same name
+        with pytest.raises(ConfigError, match="another cluster") as refused:
+            queue.move(elsewhere)
+        assert refused.value.options == ("atomic",)
+        assert queue.move(elsewhere, atomic=False).messages == 3
+        assert (drained(queue), drained(elsewhere)) == ([], ["1", "2", "1"])
+
+    def test_messages_that_lie_too_far_apart_are_refused_before_any_has_moved(
+        self, memory_log: MemoryLog, queue: Queue, other: Queue, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("lvq_kafka.management.MOST_TEXT", 60)
+        put(queue, *(f"{number}=1" for number in range(300)))
+        with pytest.raises(QueueError, match="of 150 messages of prices lie too far apart"):
+            queue.move(other, keys=Random(7).sample(range(300), 150))
+        assert memory_log.records("other") == []
+
+
+class TestWhenItFails:
+    def test_in_a_transaction_nothing_has_happened(self, memory_log: MemoryLog, queue: Queue, other: Queue) -> None:
+        before = commits(queue)
+        for operation in ("append", "send_offsets", "commit_transaction"):
+            error = DeliveryFailed if operation == "append" else Unauthorized
+            memory_log.fail_next(operation, error("No.", code="TOPIC_AUTHORIZATION_FAILED"))
+            with pytest.raises(error, match="No") as caught:
+                queue.move(other)
+            assert caught.value.__notes__ == ["0 of 3 messages had been moved by then."]
+            assert (commits(queue), memory_log.records("other")) == (before, [])
+        assert queue.move(other).messages == 3
+        assert drained(other) == ["1", "2", "1"]
+
+    def test_batches_before_have_moved(
+        self, memory_log: MemoryLog, queue: Queue, other: Queue, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("lvq_kafka.moving._BATCH", 2)
+        begin = memory_log.writer
+
+        def writer(**options: Any) -> Any:
+            made = begin(**options)
+            sent = made.commit_transaction
+
+            def commit(timeout: float | None = None) -> None:
+                sent(timeout)
+                memory_log.fail_next("commit_transaction", TransportError("Fenced.", code="_FENCED"))
+
+            made.commit_transaction = commit  # type: ignore[method-assign]
+            return made
+
+        monkeypatch.setattr(memory_log, "writer", writer)
+        with pytest.raises(TransportError, match="Fenced") as caught:
+            queue.move(other)
+        assert caught.value.__notes__ == ["2 of 3 messages had been moved by then."]
+        assert queue.stats().depth == 1
+        assert other.stats().depth == 2
+
+    def test_where_the_outcome_is_unknown_it_is_said(self, memory_log: MemoryLog, queue: Queue, other: Queue) -> None:
+        memory_log.fail_next("commit_transaction", TransportError("Late.", code="_TIMED_OUT", retriable=True))
+        with pytest.raises(OutcomeUnknown, match="batch of 3 messages"):
+            queue.move(other)
+        assert queue.stats().depth + other.stats().depth == 3
+
+    def test_a_consumer_that_comes_in_between_ends_it(
+        self, memory_log: MemoryLog, queue: Queue, other: Queue, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fenced = TransportError("Who?", code="UNKNOWN_MEMBER_ID")
+        memory_log.fail_next("send_offsets", fenced)
+        with pytest.raises(QueueError, match="still at work"):
+            queue.move(other)
+        assert memory_log.records("other") == []
+
+    def test_without_a_transaction_it_may_be_in_both(self, memory_log: MemoryLog, queue: Queue, other: Queue) -> None:
+        memory_log.fail_next("commit", TransportError("Lost.", code="_TRANSPORT", retriable=True))
+        with pytest.raises(TransportError) as caught:
+            queue.move(other, atomic=False)
+        assert caught.value.__notes__ == ["Some or all of 3 messages are in other and in the queue."]
+        assert (queue.stats().depth, other.stats().depth) == (3, 3)
+
+    def test_without_a_transaction_nothing_is_done_before_all_is_stored(
+        self, memory_log: MemoryLog, queue: Queue, other: Queue
+    ) -> None:
+        memory_log.fail_next("append", DeliveryFailed("Full.", key=b"b", code="KAFKA_STORAGE_ERROR"))
+        before = commits(queue)
+        with pytest.raises(DeliveryFailed):
+            queue.move(other, atomic=False)
+        assert commits(queue) == before
+
+
+def test_positions_in_the_other_queue_are_new(queue: Queue, other: Queue) -> None:
+    overwrite(queue, p0=said(queue, 2))
+    queue.move(other)
+    with other.browser(follow=False) as browser:
+        positions = [event.position for event in browser if hasattr(event, "position")]
+    assert positions == [Position("other", 0, 0), Position("other", 0, 1)]
+
+
+def _is_unkeyed(record: Record) -> bool:
+    return record.key is not None and record.key.startswith(b"lvq-unkeyed:") and ("lvq-unkeyed", b"1") in record.headers

@@ -1,0 +1,112 @@
+"""Reclaiming: what all queues on a topic have consumed is deleted from it, and nothing else ever is."""
+
+from __future__ import annotations
+
+import pytest
+
+from lvq_kafka import LastValueQueue, TopicSpec
+from lvq_kafka.core.definition import REGISTRY_TOPIC
+from lvq_kafka.errors import ConfigError, QueueError, QueueNotDeclared, TopicMismatch, Unauthorized
+from lvq_kafka.testing import MemoryLog
+from tests.unit.managing import declare, drained, overwrite, put, said
+
+RECLAIMABLE = TopicSpec(partitions=2, reclaim=True)
+
+
+@pytest.fixture
+def queue(memory_log: MemoryLog) -> LastValueQueue[str]:
+    queue = declare(memory_log, spec=RECLAIMABLE)
+    put(queue, *(f"{number}=1" for number in range(20)))
+    return queue
+
+
+def test_what_is_consumed_is_deleted_and_what_waits_is_not(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+    end = memory_log.end_offsets("prices")[1]
+    overwrite(queue, p0=said(queue, 3, 2, 1), p1=said(queue, end))
+    before = queue.stats().depth
+    asked = queue.reclaim(dry_run=True)
+    assert (asked.after, asked.offsets, asked.dry_run) == ({0: 3, 1: end}, 3 + end, True)
+    assert memory_log.start_offsets("prices") == {0: 0, 1: 0}
+    done = queue.reclaim()
+    assert (done.before, done.after, done.queues, done.offsets) == ({0: 0, 1: 0}, {0: 3, 1: end}, ("prices",), 3 + end)
+    assert memory_log.start_offsets("prices") == {0: 3, 1: end}
+    assert queue.stats().depth == before == len(drained(queue))
+    assert queue.reclaim().after[0] == memory_log.end_offsets("prices")[0]
+    assert queue.reclaim().offsets == 0
+
+
+def test_the_queue_that_has_consumed_least_decides(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+    slow = declare(memory_log, "slow", topic="prices")
+    elsewhere = declare(memory_log, "elsewhere", spec=RECLAIMABLE)
+    queue.purge()
+    assert queue.reclaim().offsets == 0
+    overwrite(slow, p0=said(slow, 4), p1=said(slow, 2))
+    done = slow.reclaim()
+    assert (done.after, done.queues) == ({0: 4, 1: 2}, ("prices", "slow"))
+    assert len(drained(slow)) == 20 - 6
+    assert elsewhere.reclaim().queues == ("elsewhere",)
+
+
+def test_a_queue_that_is_never_consumed_keeps_all(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+    pictures = declare(memory_log, "pictures", topic="prices", non_destructive=True)
+    queue.purge()
+    with pytest.raises(QueueError, match="also serves pictures"):
+        queue.reclaim()
+    with pytest.raises(ConfigError):
+        pictures.reclaim()
+    assert memory_log.start_offsets("prices") == {0: 0, 1: 0}
+
+
+def test_a_queue_of_which_it_is_not_known_what_it_has_consumed_keeps_all(
+    memory_log: MemoryLog, queue: LastValueQueue[str]
+) -> None:
+    declare(memory_log, "gone", topic="prices")
+    memory_log.delete_group("lvq.gone")
+    queue.purge()
+    with pytest.raises(QueueNotDeclared, match="queue 'gone'"):
+        queue.reclaim()
+    writer = memory_log.writer()
+    writer.append(REGISTRY_TOPIC, b"newer", b'{"version": 99}').result(5)
+    with pytest.raises(ConfigError, match="newer"):
+        queue.reclaim()
+    assert memory_log.start_offsets("prices") == {0: 0, 1: 0}
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_only_a_topic_that_is_compacted_and_deleted_from_is_reclaimed(
+    memory_log: MemoryLog, queue: LastValueQueue[str], policy: str
+) -> None:
+    queue.purge()
+    memory_log.alter_topic_config("prices", {"cleanup.policy": policy})
+    with pytest.raises(TopicMismatch, match=f"cleanup.policy is {policy}") as refused:
+        queue.reclaim()
+    assert refused.value.settings == {"cleanup.policy": ("compact,delete", policy)}
+    memory_log.alter_topic_config("prices", {"cleanup.policy": "delete, compact"})
+    assert queue.reclaim().offsets == 20
+
+
+def test_who_may_not_see_the_policy_reclaims_nothing(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+    memory_log.fail_next("topic_config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
+    with pytest.raises(Unauthorized):
+        queue.reclaim()
+
+
+def test_a_queue_that_was_dropped_meanwhile_reclaims_nothing(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+    queue.purge()
+    LastValueQueue.open("prices", log=memory_log).delete()
+    with pytest.raises(QueueNotDeclared):
+        queue.reclaim()
+
+
+def test_a_consumer_may_be_at_work(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+    with queue.consumer() as consumer:
+        for _ in range(20):
+            delivery = consumer.acquire(5)
+            assert delivery is not None
+            delivery.ack(wait=True, timeout=5)
+        assert queue.reclaim().offsets == 20
+        put(queue, "a=2")
+        delivery = consumer.acquire(5)
+        assert delivery is not None
+        assert delivery.value == "2"
+        delivery.ack()

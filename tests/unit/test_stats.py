@@ -1,0 +1,206 @@
+"""How full a queue is: counted exactly, from outside, while others change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from lvq_kafka import TEXT, LastValueQueue, Message, TopicSpec
+from lvq_kafka.errors import CatchUpTimeout, Unauthorized
+from lvq_kafka.ports import LogReader
+from lvq_kafka.testing import MemoryLog
+from tests.unit.managing import consume, declare, drained, overwrite, put, said
+from tests.unit.polling import before_polls
+from tests.waiting import eventually
+
+
+def test_an_empty_queue_is_empty(memory_log: MemoryLog) -> None:
+    stats = declare(memory_log).stats()
+    assert (stats.queue, stats.topic, stats.members, stats.blocked) == ("prices", "prices", 0, False)
+    assert (stats.depth, stats.attempted, stats.oldest, stats.lag) == (0, 0, None, 0)
+    (one,) = stats.partitions
+    assert (one.partition, one.start, one.stable, one.end, one.base, one.sequence) == (0, 0, 0, 0, 0, 0)
+
+
+def test_the_newest_of_each_key_counts_where_it_is_not_done(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log, spec=TopicSpec(partitions=2))
+    put(queue, *(f"{number}=1" for number in range(20)), *(f"{number}=2" for number in range(5)), "6", "7")
+    stats = queue.stats()
+    assert (stats.depth, stats.lag, stats.attempted) == (18, 27, 0)
+    assert sum(one.depth for one in stats.partitions) == 18
+    consume(queue, "0", "10", "11")
+    stats = queue.stats()
+    assert stats.depth == 15 == len(drained(queue))
+    assert stats.attempted == 15  # `consume` took them all in hand
+    assert sum(one.done_ahead for one in stats.partitions) > 0
+    assert (queue.stats().depth, queue.stats().lag) == (0, 0)
+
+
+def test_messages_without_a_key_all_count(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    with queue.producer() as producer:
+        for _ in range(3):
+            producer.send(Message("x"))
+    assert queue.stats().depth == 3
+
+
+def test_which_key_counts_is_the_queues_policy_and_no_reason_to_stop(memory_log: MemoryLog) -> None:
+    for name, policy, depth in (("r", "record", 2), ("h", "header", 1), ("f", "fail", 2)):
+        queue = declare(memory_log, name, key_mismatch=policy)
+        memory_log.write(name, b"a", b"1", [("ticker", b"c")])
+        memory_log.write(name, b"b", b"1", [("ticker", b"c")])
+        assert queue.stats().depth == depth
+
+
+def test_the_oldest_is_the_oldest_of_those_that_wait() -> None:
+    now = [10.0]
+    log = MemoryLog(clock=lambda: now[0])
+    queue = declare(log)
+    oldest = []
+    for at, key in ((10.0, "z"), (100.0, "m"), (1000.0, "z")):
+        now[0] = at
+        put(queue, f"{key}=1")
+        oldest.append(queue.stats().oldest)
+    assert oldest == [10.0, 10.0, 100.0]
+    consume(queue, "m")
+    assert queue.stats().oldest == 1000.0
+
+
+def test_what_was_handed_out_and_is_not_done_is_told_apart(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1", "c=1")
+    overwrite(queue, p0=said(queue, 0, 1, 1, sequence=9, delivered=2))
+    (one,) = queue.stats().partitions
+    assert (one.depth, one.attempted, one.done_ahead, one.sequence) == (2, 1, 1, 9)
+
+
+def test_what_a_transaction_hides_does_not_count_and_is_told(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1")
+    with queue.producer(transactional_id="t") as producer, producer.transaction():
+        producer.put("b", "2").result(5)
+        stats = queue.stats()
+        assert (stats.depth, stats.lag, stats.blocked) == (1, 2, True)
+    assert queue.stats().depth == 2
+
+
+def test_a_queue_that_is_never_consumed_has_a_depth_and_no_lag(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log, non_destructive=True)
+    put(queue, "a=1", "b=1", "a=2", "b")
+    for asked in (queue, LastValueQueue("prices", key_header="ticker", value=TEXT, log=memory_log)):
+        stats = asked.stats()
+        assert (stats.depth, stats.lag, stats.members, stats.attempted) == (1, None, None, 0)
+        assert (stats.partitions[0].base, stats.partitions[0].sequence) == (None, None)
+
+
+def test_it_reads_from_what_is_done_on_and_not_from_the_beginning(
+    memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = declare(memory_log, spec=TopicSpec(partitions=2))
+    put(queue, *(f"{number}=1" for number in range(20)))
+    ends = memory_log.end_offsets("prices")
+    overwrite(queue, p0=said(queue, ends[0]), p1=said(queue, 3))
+    asked: list[Mapping[int, int]] = []
+    reader = memory_log.reader
+
+    def noted(topic: str, positions: Mapping[int, int]) -> LogReader:
+        asked.append(positions)
+        return reader(topic, positions)
+
+    monkeypatch.setattr(memory_log, "reader", noted)
+    assert queue.stats().depth == ends[1] - 3
+    assert asked == [{1: 3}]
+
+
+def test_what_is_consumed_during_the_read_does_not_count(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1", "c=1")
+    before_polls(memory_log, lambda reader, poll: overwrite(queue, p0=said(queue, 0, 1, 1, sequence=3)))
+    stats = queue.stats()
+    assert (stats.depth, stats.partitions[0].done_ahead, stats.partitions[0].sequence) == (2, 1, 3)
+
+
+def test_what_is_reset_during_the_read_is_read_again(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1", "c=1")
+    overwrite(queue, p0=said(queue, 2))
+
+    def reset(reader: int, poll: int) -> None:
+        if reader == 1:
+            overwrite(queue, p0=said(queue, 1))
+
+    before_polls(memory_log, reset)
+    assert queue.stats().depth == 2
+
+
+def test_a_log_that_is_truncated_during_the_read_is_read_on_where_it_begins(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1", "c=1")
+
+    def truncate(reader: int, poll: int) -> None:
+        if reader == 1:
+            memory_log.delete_records("prices", 0, 2)
+
+    before_polls(memory_log, truncate)
+    assert queue.stats().depth == 1
+
+
+def test_an_outage_during_the_read_passes(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1")
+
+    def interrupt(reader: int, poll: int) -> None:
+        memory_log.disconnect() if poll == 1 else memory_log.reconnect()
+
+    before_polls(memory_log, interrupt)
+    assert queue.stats().depth == 1
+
+
+def test_a_read_that_takes_too_long_is_told(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1")
+    with pytest.raises(CatchUpTimeout, match="The end of prices was not reached"):
+        queue.stats(timeout=-1)
+
+
+def test_members_are_counted_where_one_may_ask(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    with queue.consumer() as consumer:
+        eventually(lambda: consumer.stats.partitions)
+        assert queue.stats().members == 1
+        memory_log.fail_next("member_count", Unauthorized("No.", code="GROUP_AUTHORIZATION_FAILED"))
+        assert queue.stats().members is None
+    assert queue.stats().members == 0
+
+
+def test_no_number_is_negative_while_everything_moves(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    done = Event()
+
+    def send() -> None:
+        with queue.producer() as producer:
+            for number in range(3000):
+                producer.put(number % 50, str(number))
+
+    def take() -> None:
+        with queue.consumer(commit_interval=0.001) as consumer:
+            while not done.is_set():
+                delivery = consumer.acquire(0.01)
+                if delivery is not None:
+                    delivery.ack()
+
+    with ThreadPoolExecutor() as threads:
+        taking, sending = threads.submit(take), threads.submit(send)
+        while not sending.done():
+            stats = queue.stats()
+            assert 0 <= stats.attempted <= stats.depth <= 50
+            assert stats.lag is not None
+            assert stats.lag >= 0
+        eventually(lambda: queue.stats().depth == 0)
+        done.set()
+        taking.result()
+        sending.result()
+    assert queue.stats().lag == 0
