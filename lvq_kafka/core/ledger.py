@@ -1,103 +1,117 @@
-"""The delivery ledger: what a consumer holds, what is in work, and how far its group may commit.
+"""The delivery ledger: what a consumer holds, what is in work, and what its group may commit.
 
 Feed it every record of the assigned partitions in offset order, and it conflates them: of each key only the newest
-value waits. It hands messages out, takes the holders' decisions, and says which offset may be committed. It knows no
-client, thread or clock, and every step takes constant time.
+value waits. It hands messages out, takes the holders' decisions, and says what a commit may claim. It knows no client,
+thread or clock; times come in as seconds of whatever clock the caller keeps.
 
-It moves by the table in `lvq_kafka.core.lifecycle`, and refuses what is not in it.
+Messages move by the table in `lvq_kafka.core.lifecycle`; what is not in it is refused. What happens within a partition
+is in `lvq_kafka.core.partition`; here is what the partitions of a consumer share.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from itertools import count, groupby
 
+from lvq_kafka.core.alarms import Alarms
+from lvq_kafka.core.assignment import Assignment
+from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
+from lvq_kafka.core.counters import LedgerCounters
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.handout import BySlot, HandOut
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
-from lvq_kafka.errors import AlreadySettled, LockLost, StateError
+from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.partition import Partition
+from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.room import Room
+from lvq_kafka.errors import StateError
 
-__all__ = ["Item", "Ledger"]
+__all__ = ["Item", "Ledger", "LedgerCounters"]
 
-
-_ON_ACK, _ON_RELEASE, _ON_REJECT = TRANSITIONS[Event.ACK], TRANSITIONS[Event.RELEASE], TRANSITIONS[Event.REJECT]
-_ON_ACQUIRE, _ON_SUPERSEDE, _ON_REVOKE = (
-    TRANSITIONS[Event.ACQUIRE],
-    TRANSITIONS[Event.SUPERSEDE],
-    TRANSITIONS[Event.REVOKE],
+_Outcomes = Mapping[State, State]
+_ON_ACK, _ON_REJECT, _ON_RELEASE, _ON_LEAVE = (
+    TRANSITIONS[Event.ACK],
+    TRANSITIONS[Event.REJECT],
+    TRANSITIONS[Event.RELEASE],
+    TRANSITIONS[Event.LEAVE],
 )
-_AVAILABLE = State.AVAILABLE
+_ON_COMMIT, _ON_BURY, _ON_RETURN = TRANSITIONS[Event.COMMIT], TRANSITIONS[Event.BURY], TRANSITIONS[Event.RETURN]
+_ON_DUE, _ON_EXTEND, _ON_TIME_OUT = TRANSITIONS[Event.DUE], TRANSITIONS[Event.EXTEND], TRANSITIONS[Event.TIME_OUT]
 
 
-@dataclass(slots=True, eq=False)
-class Item:
-    """A message in the ledger, and the handle of whoever holds it: a handle is good for one settlement."""
+class Ledger(Assignment):
+    """The messages of the partitions that a consumer is assigned, and every step with them.
 
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes
-    headers: Sequence[tuple[str, bytes | None]] | None
-    slot: int
-    """Its place in the queue, comparable over all partitions of this ledger."""
-    deliveries: int = 0
-    """How often this ledger has handed it out, the present time included."""
-    state: State = _AVAILABLE
-
-    @property
-    def lane(self) -> bytes | int:
-        """What conflates and what is worked on one at a time: the key; without one, the record by itself (R1)."""
-        return self.offset if self.key is None else self.key
-
-
-@dataclass(slots=True)
-class _Partition:
-    position: int
-    target: int
-    open: bool
-    """Whether its messages may be handed out: it has been read up to the target, and is not withheld."""
-    withheld: bool = False
-    outstanding: OrderedDict[int, Item] = field(default_factory=OrderedDict)
-    """By offset, ascending: all that a commit must not pass. Not the stale ones: they are dead once settled or lost."""
-    waiting: dict[bytes | int, Item] = field(default_factory=dict)
-    """By lane, the available message."""
-    held: dict[bytes | int, Item] = field(default_factory=dict)
-    """By lane, the message in work."""
-
-
-class Ledger:
-    """The messages of the partitions that a consumer is assigned.
-
-    A step that is not allowed raises and leaves everything as it was.
+    A step that is not allowed raises and leaves everything as it was. A handle that is not good for a step raises
+    `AlreadySettled`, or `LockLost` when the partition was revoked since the hand-out or the holder's time is over.
 
     Args:
         order: where a new value of a waiting key stands (R4): at the tail, or in the place of the one it replaces.
         hand_out: which of the messages that may be handed out is next; by default the one that waits longest.
+        limit: how many characters a commit map may have. A message is handed out only while acks of all that is in
+            work, in whatever order, cannot make the map longer than that; or if it is the lowest of its partition,
+            whose ack makes the map shorter. So an ack is never without a place in the map.
+        count_deliveries: whether counts of deliveries are part of what is committed.
     """
 
-    def __init__(self, *, order: Order = "tail", hand_out: HandOut[Item] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        order: Order = "tail",
+        hand_out: HandOut[Item] | None = None,
+        limit: int = LONGEST_TEXT,
+        count_deliveries: bool = False,
+    ) -> None:
+        super().__init__()
+        self.counters = LedgerCounters()
+        self.dirty: set[int] = set()
+        """The partitions whose claim may be another than when they were last taken out of this set."""
         self._in_place = order == "in-place"
-        self._hand_out: HandOut[Item] = BySlot() if hand_out is None else hand_out
-        self._partitions: dict[int, _Partition] = {}
-        self._slots = 0
-        self._in_work = 0
+        self._line: HandOut[Item] = BySlot() if hand_out is None else hand_out
+        self._count_deliveries = count_deliveries
+        self._room = Room(limit)
+        self._gated: set[int] = set()  # the partitions that have, or had, messages for which there is no room
+        self._slots = count()
+        self._alarms = Alarms()
 
-    # --- partitions -------------------------------------------------------------------------------------------------
+    @property
+    def limit(self) -> int:
+        """How many characters a commit map may have. Where it sinks, maps may be longer until more is settled."""
+        return self._room.limit
 
-    def assign(self, partition: int, base: int, target: int) -> None:
-        """Begin with a partition at its committed offset.
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        self._room = Room(limit)
+
+    # ---------------------------------------------------------------- partitions
+
+    def assign(self, partition: int, loaded: CommitMap, target: int, *, start: int | None = None) -> None:
+        """Begin with a partition at what the group has committed.
 
         Nothing of it is handed out before it has been read up to ``target``, the end of the partition when it was
-        assigned: a value below the end may be superseded by one that the group has consumed already (G12).
+        assigned, and to the end of the commit map: a value may be superseded by one that the group has consumed
+        already, and which lies further on (G12).
+
+        Args:
+            start: where reading starts, when the log begins beyond the commit.
 
         Raises:
             StateError: the partition is assigned already.
         """
         if partition in self._partitions:
             raise StateError(f"Partition {partition} is assigned already.")
-        self._partitions[partition] = _Partition(position=base, target=target, open=base >= target)
+        self._partitions[partition] = Partition(
+            partition,
+            loaded,
+            loaded.base if start is None else max(start, loaded.base),
+            max(target, loaded.end),
+            line=self._line,
+            slots=self._slots,
+            counters=self.counters,
+            in_place=self._in_place,
+            count_deliveries=self._count_deliveries,
+        )
+        self.dirty.add(partition)
 
     def withhold(self, partitions: Collection[int]) -> None:
         """Hand out nothing more of these, because they are about to go. Holders can still settle.
@@ -106,11 +120,7 @@ class Ledger:
             StateError: one of them is not assigned.
         """
         for part in self._known(partitions):
-            part.withheld = True
-            if part.open:
-                part.open = False
-                for item in part.waiting.values():
-                    self._hand_out.remove(item)
+            part.withhold()
 
     def revoke(self, partitions: Collection[int]) -> list[Item]:
         """Forget these partitions. Returns the messages that were in work; their handles are lost.
@@ -120,21 +130,15 @@ class Ledger:
         """
         self.withhold(partitions)
         lost: list[Item] = []
-        for partition in partitions:
-            part = self._partitions.pop(partition)
-            lost += part.held.values()
-            for item in (*part.waiting.values(), *part.held.values()):
-                item.state = _ON_REVOKE[item.state]
+        for partition in dict.fromkeys(partitions):
+            lost += self._partitions.pop(partition).revoke()
+        self.dirty.difference_update(partitions)
+        self._gated.difference_update(partitions)
         self._in_work -= len(lost)
+        self.counters.lost += len(lost)
         return lost
 
-    def _known(self, partitions: Collection[int]) -> list[_Partition]:
-        missing = sorted(set(partitions) - self._partitions.keys())
-        if missing:
-            raise StateError(f"Not assigned: partition {', '.join(map(str, missing))}.")
-        return [self._partitions[partition] for partition in partitions]
-
-    # --- reading ----------------------------------------------------------------------------------------------------
+    # ---------------------------------------------------------------- reading
 
     def offer(
         self,
@@ -145,42 +149,24 @@ class Ledger:
         timestamp: int = 0,
         headers: Sequence[tuple[str, bytes | None]] | None = None,
     ) -> None:
-        """Take the next record of a partition: it supersedes what there is of its key, and waits. None deletes.
+        """Take in one record, as `take` does."""
+        self.take(RecordBatch([partition], [offset], [timestamp], [key], [value], [headers]))
+
+    def take(self, batch: RecordBatch, keys: Sequence[bytes | None] | None = None) -> None:
+        """Take in the next records: each supersedes what there is of its key, and waits; a null value only deletes.
+
+        Args:
+            keys: the keys that count, where they are not those of the records (R16).
 
         Raises:
-            StateError: the partition is not assigned, or the offset has been read already.
+            StateError: a partition is not assigned, or an offset has been read already. The records before it count.
         """
-        part = self._partitions.get(partition)
-        if part is None or offset < part.position:
-            raise StateError(
-                f"Partition {partition} is not assigned."
-                if part is None
-                else f"Offset {offset} of partition {partition} was read before: the next one is {part.position}."
-            )
-        part.position = offset + 1
-        lane = offset if key is None else key
-        holder = part.held.get(lane)
-        if holder is not None:
-            holder.state = _ON_SUPERSEDE[holder.state]
-            part.outstanding.pop(holder.offset, None)
-        old = part.waiting.pop(lane, None)
-        if old is not None:
-            old.state = _ON_SUPERSEDE[old.state]
-            del part.outstanding[old.offset]
-        if old is not None and self._in_place and value is not None:
-            slot = old.slot
-        else:
-            slot = self._slots
-            self._slots += 1
-            if old is not None:
-                self._hand_out.remove(old)
-        if value is None:
-            return
-        item = Item(partition, offset, timestamp, key, value, headers, slot)
-        part.outstanding[offset] = item
-        part.waiting[lane] = item
-        if part.open and holder is None:
-            self._hand_out.add(item)
+        columns = (batch.offsets, batch.keys if keys is None else keys, batch.values, batch.timestamps, batch.headers)
+        for partition, rows in _runs(batch.partitions):
+            if partition not in self._partitions:
+                raise StateError(f"Partition {partition} is not assigned.")
+            self.dirty.add(partition)
+            self._partitions[partition].take(*(columns if rows is None else [column[rows] for column in columns]))
 
     def advance(self, positions: Mapping[int, int]) -> None:
         """Take over how far partitions have been read; past markers and holes too. A position never moves back.
@@ -188,137 +174,128 @@ class Ledger:
         Raises:
             StateError: a partition is not assigned.
         """
-        for part, position in zip(self._known(positions.keys()), positions.values(), strict=True):
-            if position > part.position:
-                part.position = position
-            if not part.open and not part.withheld and part.position >= part.target:
-                part.open = True
-                for item in sorted(part.waiting.values(), key=_slot_of):
-                    self._hand_out.add(item)
+        self._known(positions.keys())
+        for partition, position in positions.items():
+            if self._partitions[partition].advance(position):
+                self.dirty.add(partition)
 
-    # --- working ----------------------------------------------------------------------------------------------------
+    # ---------------------------------------------------------------- working
 
-    def acquire(self) -> Item | None:
-        """Hand out the next message that may be, or None. It is the caller's alone until it is settled (G9)."""
-        item = self._hand_out.take()
-        if item is not None:
-            lane = item.offset if item.key is None else item.key
-            part = self._partitions[item.partition]
-            del part.waiting[lane]
-            part.held[lane] = item
-            item.state = _ON_ACQUIRE[item.state]
-            item.deliveries += 1
-            self._in_work += 1
+    def acquire(self, locked_until: float | None = None) -> Item | None:
+        """Hand out the next message that may be, or None. It is the caller's alone until it is settled (G9).
+
+        Args:
+            locked_until: when the caller's time is over, and `wake` ends the lock.
+        """
+        item = self._next()
+        if item is None:
+            return None
+        self._partitions[item.partition].hold(item)
+        if locked_until is not None:
+            self._alarms.set(item, locked_until)
+        self.dirty.add(item.partition)
+        self._in_work += 1
+        self.counters.delivered += 1
+        if item.redelivered:
+            self.counters.redelivered += 1
         return item
 
-    def ack(self, item: Item) -> None:
-        """The message is done: it is removed, and does not touch a newer value of its key (R6).
+    def _next(self) -> Item | None:
+        """Take the next message out of the line for which the commit map has room."""
+        partitions, room = self._partitions, self._room
+        for partition in list(self._gated) if self._gated else ():
+            part = partitions[partition]
+            item = part.next_gated(room)
+            if not part.gate:
+                self._gated.discard(partition)
+            if item is not None:
+                return item
+        while (item := self._line.take()) is not None:
+            part = partitions[item.partition]
+            if item is part.outstanding.first or (not part.gate and part.has_room(item, room)):
+                return item
+            part.gate.add(item)
+            self._gated.add(item.partition)
+        return None
 
-        Raises:
-            AlreadySettled: this handle was settled before.
-            LockLost: the partition was revoked since the hand-out.
-        """
+    def ack(self, item: Item) -> None:
+        """The message is done: it is removed, and does not touch a newer value of its key (R6)."""
         self._remove(item, _ON_ACK)
+        self.counters.acked += 1
 
     def reject(self, item: Item) -> None:
-        """The message cannot be processed: it is removed as by `ack`.
-
-        Raises:
-            AlreadySettled: this handle was settled before.
-            LockLost: the partition was revoked since the hand-out.
-        """
+        """The message cannot be processed: it is removed as by `ack`."""
         self._remove(item, _ON_REJECT)
+        self.counters.rejected += 1
 
-    def release(self, item: Item) -> None:
+    def release(self, item: Item, due: float | None = None) -> None:
         """Give the message back: it is available again in its old place, or dropped if it was superseded (R6, R7).
 
-        Raises:
-            AlreadySettled: this handle was settled before.
-            LockLost: the partition was revoked since the hand-out.
+        Args:
+            due: when it is available again; at once by default. `wake` makes it so.
         """
-        self._settle(item, _ON_RELEASE)
-        if item.state is State.RELEASED:
-            part = self._partitions[item.partition]
-            again = Item(
-                item.partition, item.offset, item.timestamp, item.key, item.value, item.headers, item.slot,
-                item.deliveries,
-            )  # fmt: skip
-            part.outstanding[item.offset] = part.waiting[item.lane] = again
-            if part.open:
-                self._hand_out.add(again)
+        self._give_back(item, _ON_RELEASE, due)
+        self.counters.released += 1
 
-    def _remove(self, item: Item, outcomes: Mapping[State, State]) -> None:
-        self._settle(item, outcomes)
-        self._partitions[item.partition].outstanding.pop(item.offset, None)
+    def leave(self, item: Item) -> None:
+        """The holder is done with it; whether it is removed is decided elsewhere: `commit`, `bury` or `give_back`."""
+        item.state = _ON_LEAVE.get(item.state) or item.refuse()
 
-    def _settle(self, item: Item, outcomes: Mapping[State, State]) -> None:
-        """End the holder's lock, and let the value of the key that waited for it go ahead."""
-        after = outcomes.get(item.state)
-        if after is None:
-            where = f"The message at offset {item.offset} of partition {item.partition}"
-            if item.state is State.LOST:
-                raise LockLost(
-                    f"{where} is no longer held: its partition was revoked.",
-                    hint="Whoever has the partition now gets the message, unless its acknowledgement was committed.",
-                )
-            raise AlreadySettled(f"{where} cannot be settled: this handle is {item.state}.")
-        item.state = after
+    def commit(self, item: Item) -> None:
+        """The transaction in which a message was left has committed: it is removed."""
+        self._remove(item, _ON_COMMIT)
+        self.counters.acked += 1
+
+    def bury(self, item: Item) -> None:
+        """The dead letter of a message that was left is stored: it is removed."""
+        self._remove(item, _ON_BURY)
+        self.counters.rejected += 1
+
+    def give_back(self, item: Item, due: float | None = None) -> None:
+        """A message that was left is not removed after all: it is available again, or dropped if it was superseded."""
+        self._give_back(item, _ON_RETURN, due)
+
+    def extend(self, item: Item, locked_until: float) -> None:
+        """Give the holder time until then, more or less than before."""
+        item.state = _ON_EXTEND.get(item.state) or item.refuse()
+        self._alarms.set(item, locked_until)
+
+    def wake(self, now: float) -> None:
+        """Do what is due: make delayed messages available, and take those away whose holders' time is over."""
+        for item in self._alarms.take(now):
+            if item.state in _ON_DUE:
+                item.state = _ON_DUE[item.state]
+                self._partitions[item.partition].offer(item)
+            else:
+                self._give_back(item, _ON_TIME_OUT, None)
+                self.counters.timed_out += 1
+
+    @property
+    def next_wake(self) -> float | None:
+        """When `wake` has something to do next."""
+        return self._alarms.next
+
+    def _remove(self, item: Item, outcomes: _Outcomes) -> None:
+        after = outcomes.get(item.state) or item.refuse()
+        self._partitions[item.partition].remove(item, after)
+        self.dirty.add(item.partition)
         self._in_work -= 1
-        part = self._partitions[item.partition]
-        lane = item.offset if item.key is None else item.key
-        del part.held[lane]
-        waiting = part.waiting.get(lane)
-        if waiting is not None and part.open:
-            self._hand_out.add(waiting)
 
-    # --- facts ------------------------------------------------------------------------------------------------------
-
-    def base(self, partition: int) -> int:
-        """The offset to commit: of the lowest message that is not done, else the next one to read.
-
-        Everything below is acknowledged, rejected, superseded or deleted, whatever happens to this commit later.
-
-        Raises:
-            StateError: the partition is not assigned.
-        """
-        (part,) = self._known((partition,))
-        return next(iter(part.outstanding), part.position)
-
-    def bases(self) -> dict[int, int]:
-        """`base` of every assigned partition."""
-        return {number: next(iter(part.outstanding), part.position) for number, part in self._partitions.items()}
-
-    @property
-    def positions(self) -> dict[int, int]:
-        """The next offset to read of every assigned partition."""
-        return {number: part.position for number, part in self._partitions.items()}
-
-    @property
-    def catching_up(self) -> dict[int, int]:
-        """The targets of the partitions that have not been read up to them."""
-        return {number: part.target for number, part in self._partitions.items() if part.position < part.target}
-
-    @property
-    def available(self) -> int:
-        """How many messages wait."""
-        return sum(len(part.waiting) for part in self._partitions.values())
-
-    @property
-    def in_work(self) -> int:
-        """How many messages are held."""
-        return self._in_work
-
-    @property
-    def outstanding(self) -> int:
-        """How many messages are not done: those that wait, and the held ones that are still newest."""
-        return sum(len(part.outstanding) for part in self._partitions.values())
-
-    def held(self, partitions: Collection[int] | None = None) -> Iterator[Item]:
-        """The messages in work, of these partitions or of all."""
-        for number, part in self._partitions.items():
-            if partitions is None or number in partitions:
-                yield from part.held.values()
+    def _give_back(self, item: Item, outcomes: _Outcomes, due: float | None) -> None:
+        after = outcomes.get(item.state) or item.refuse()
+        twin = self._partitions[item.partition].give_back(item, after, delayed=due is not None)
+        if twin is not None and due is not None:
+            self._alarms.set(twin, due)
+        self._in_work -= 1
 
 
-def _slot_of(item: Item) -> int:
-    return item.slot
+def _runs(partitions: list[int]) -> Iterator[tuple[int, slice | None]]:
+    """The rows of a batch that lie together, partition by partition; None for all there are."""
+    if partitions and partitions.count(partitions[0]) == len(partitions):
+        yield partitions[0], None
+        return
+    begin = 0
+    for partition, run in groupby(partitions):
+        end = begin + sum(1 for _ in run)
+        yield partition, slice(begin, end)
+        begin = end

@@ -2,57 +2,24 @@
 
 from __future__ import annotations
 
-import copy
+from itertools import chain
 
 import pytest
 
-from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.ledger import Item, Ledger, LedgerCounters
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
+from tests.unit.core.queues import Queue, facts
 
 
-class Queue:
-    """One ledger with a partition 0 that is caught up; records get the next offset."""
-
-    def __init__(self, *records: tuple[str, str | None], order: str = "tail") -> None:
-        self.ledger = Ledger(order=order)  # type: ignore[arg-type]
-        self.ledger.assign(0, 0, 0)
-        self.next = 0
-        self.send(*records)
-
-    def send(self, *records: tuple[str, str | None]) -> None:
-        for key, value in records:
-            self.ledger.offer(0, self.next, key.encode(), None if value is None else value.encode())
-            self.next += 1
-        self.ledger.advance({0: self.next})
-
-    def take(self) -> Item:
-        item = self.ledger.acquire()
-        assert item is not None
-        return item
-
-    def drain(self) -> list[str]:
-        """Take and ack all that comes."""
-        taken = []
-        while (item := self.ledger.acquire()) is not None:
-            taken.append(item.value.decode())
-            self.ledger.ack(item)
-        return taken
-
-    @property
-    def base(self) -> int:
-        return self.ledger.base(0)
-
-
-def facts(ledger: Ledger) -> object:
-    """All that can be seen of a ledger, order included."""
-    twin = copy.deepcopy(ledger)
-    held = sorted((item.partition, item.offset, item.state, item.deliveries) for item in twin.held())
-    seen = (twin.bases(), twin.positions, twin.catching_up, twin.available, twin.in_work, twin.outstanding, held)
-    upcoming = []
-    while (item := twin.acquire()) is not None:
-        upcoming.append((item.partition, item.offset, item.value, item.deliveries))
-    return (*seen, upcoming)
+def ledger_of(*bases: int, target: int = 0) -> Ledger:
+    """A ledger with a partition for each base."""
+    ledger = Ledger()
+    for partition, base in enumerate(bases):
+        ledger.assign(partition, CommitMap(base), target)
+    return ledger
 
 
 def test_only_the_newest_value_of_a_key_is_handed_out() -> None:
@@ -77,7 +44,7 @@ def test_r4_in_place_order_gives_a_deleted_key_a_new_slot() -> None:
 
 def test_r4_in_place_order_holds_through_catch_up_and_release() -> None:
     ledger = Ledger(order="in-place")
-    ledger.assign(0, 0, 4)
+    ledger.assign(0, CommitMap(0), 4)
     for offset, (key, value) in enumerate([(b"1", b"1"), (b"2", b"2"), (b"3", b"3"), (b"1", b"1b")]):
         ledger.offer(0, offset, key, value)
     ledger.advance({0: 4})
@@ -169,8 +136,7 @@ def test_empty_bytes_are_a_value() -> None:
 
 
 def test_records_without_a_key_are_never_replaced() -> None:
-    ledger = Ledger()
-    ledger.assign(0, 0, 0)
+    ledger = ledger_of(0)
     for offset in range(3):
         ledger.offer(0, offset, None, b"%d" % offset)
     taken = [item.value for _ in range(3) if (item := ledger.acquire())]
@@ -213,8 +179,7 @@ def test_the_base_moves_over_holes_and_markers() -> None:
 
 
 def test_g12_nothing_is_handed_out_before_the_partition_is_read_up_to_its_target() -> None:
-    ledger = Ledger()
-    ledger.assign(0, 0, 3)
+    ledger = ledger_of(0, target=3)
     ledger.offer(0, 0, b"a", b"a1")
     ledger.advance({0: 1})
     assert ledger.acquire() is None
@@ -229,8 +194,8 @@ def test_g12_nothing_is_handed_out_before_the_partition_is_read_up_to_its_target
 
 def test_a_partition_that_catches_up_does_not_hold_up_the_others() -> None:
     ledger = Ledger()
-    ledger.assign(0, 0, 100)
-    ledger.assign(1, 0, 0)
+    ledger.assign(0, CommitMap(0), 100)
+    ledger.assign(1, CommitMap(0), 0)
     ledger.offer(0, 0, b"a", b"a")
     ledger.offer(1, 0, b"b", b"b")
     item = ledger.acquire()
@@ -240,16 +205,15 @@ def test_a_partition_that_catches_up_does_not_hold_up_the_others() -> None:
 
 
 def test_the_same_key_in_two_partitions_is_two_messages() -> None:
-    ledger = Ledger()
+    ledger = ledger_of(0, 0)
     for partition in (0, 1):
-        ledger.assign(partition, 0, 0)
         ledger.offer(partition, 0, b"a", b"%d" % partition)
     assert [item.value for _ in range(2) if (item := ledger.acquire())] == [b"0", b"1"]
 
 
 def test_a_revoked_partition_takes_its_messages_along_and_ends_the_locks() -> None:
     queue = Queue(("a", "a"), ("b", "b"))
-    queue.ledger.assign(1, 5, 5)
+    queue.ledger.assign(1, CommitMap(5), 5)
     queue.ledger.offer(1, 5, b"c", b"c")
     held = queue.take()
     assert queue.ledger.revoke([0]) == [held]
@@ -263,7 +227,7 @@ def test_a_handle_from_before_a_revocation_stays_lost_when_the_partition_comes_b
     queue = Queue(("a", "a"))
     held = queue.take()
     queue.ledger.revoke([0])
-    queue.ledger.assign(0, 0, 0)
+    queue.ledger.assign(0, CommitMap(0), 0)
     queue.ledger.offer(0, 0, b"a", b"a")
     again = queue.take()
     before = facts(queue.ledger)
@@ -300,7 +264,7 @@ def test_a_handle_is_good_for_one_settlement_even_when_the_message_is_in_work_ag
 
 
 @pytest.mark.parametrize("outcome", ["ack", "release", "reject"])
-@pytest.mark.parametrize("second", ["ack", "release", "reject"])
+@pytest.mark.parametrize("second", ["ack", "release", "reject", "leave", "commit", "bury", "give_back"])
 def test_a_second_settlement_is_refused_and_changes_nothing(outcome: str, second: str) -> None:
     queue = Queue(("a", "a"), ("b", "b"))
     item = queue.take()
@@ -317,7 +281,7 @@ def test_refused_steps_on_partitions_change_nothing() -> None:
     ledger = queue.ledger
     before = facts(ledger)
     with pytest.raises(StateError, match="Partition 0 is assigned already"):
-        ledger.assign(0, 7, 9)
+        ledger.assign(0, CommitMap(7), 9)
     with pytest.raises(StateError, match="partition 3"):
         ledger.revoke([0, 3])
     with pytest.raises(StateError, match="partition 3"):
@@ -333,66 +297,136 @@ def test_refused_steps_on_partitions_change_nothing() -> None:
     assert facts(ledger) == before
 
 
+def test_records_of_several_partitions_are_taken_in_as_they_lie_in_a_batch() -> None:
+    ledger = ledger_of(0, 0, 0)
+    partitions = [0, 1, 0, 0, 2]
+    ledger.take(
+        RecordBatch(partitions, [0, 0, 1, 2, 0], [7] * 5, [b"a"] * 5, [b"0", b"1", b"2", b"3", b"4"], [None] * 5)
+    )
+    assert ledger.positions == {0: 3, 1: 1, 2: 1}
+    taken = [(item.partition, item.value, item.timestamp) for _ in range(3) if (item := ledger.acquire())]
+    assert taken == [(1, b"1", 7), (0, b"3", 7), (2, b"4", 7)]
+    ledger.take(RecordBatch())
+
+
+def test_keys_that_count_may_be_others_than_those_of_the_records() -> None:
+    ledger = ledger_of(0)
+    batch = RecordBatch([0, 0], [0, 1], [0, 0], [b"x", b"y"], [b"1", b"2"], [None, None])
+    ledger.take(batch, [b"a", b"a"])
+    item = ledger.acquire()
+    assert item is not None
+    assert (item.key, item.value, ledger.outstanding) == (b"a", b"2", 1)
+
+
+def test_what_precedes_a_record_that_is_refused_is_taken_in() -> None:
+    queue = Queue(("a", "1"))
+    with pytest.raises(StateError, match="read before"):
+        queue.ledger.take(RecordBatch([0, 0], [1, 0], [0, 0], [b"b", b"c"], [b"2", b"3"], [None, None]))
+    assert queue.ledger.positions == {0: 2}
+    assert queue.drain() == ["1", "2"]
+
+
+def test_the_counters_say_what_was_seen() -> None:
+    queue = Queue(("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", None), ("c", "c1"), ("nothing", None))
+    first, second = queue.take(5.0), queue.take(9.0)
+    queue.ledger.ack(first)
+    queue.ledger.release(second)
+    queue.ledger.reject(queue.take(5.0))
+    queue.send(("d", "d1"), ("e", "e1"), ("f", "f1"))
+    queue.take(7.0)
+    queue.ledger.wake(8.0)
+    queue.take()
+    queue.ledger.revoke([0])
+    assert queue.ledger.counters == LedgerCounters(
+        read=7, replaced=1, deleted=1, delivered=5, redelivered=2, acked=1, rejected=1, released=1, timed_out=1, lost=1
+    )
+
+
 def test_nothing_is_left_of_what_is_done() -> None:
-    queue = Queue(*((f"k{number % 7}", "v") for number in range(1000)))
+    queue = Queue(*((f"k{number % 7}", "v") for number in range(1000)), count_deliveries=True)
     queue.drain()
-    queue.send(("k1", None))
+    queue.send(("k1", None), ("k2", "v"), ("k2", None), ("k3", "v"))
+    item = queue.take()
+    queue.send(("k3", None))
+    queue.ledger.release(item)
     ledger = queue.ledger
-    assert (ledger.available, ledger.in_work, ledger.outstanding) == (0, 0, 0)
+    assert (ledger.available, ledger.in_work, ledger.outstanding, ledger.gated) == (0, 0, 0, 0)
+    assert ledger.claim(0) == CommitMap(queue.next)
     (part,) = ledger._partitions.values()
-    assert (part.waiting, part.held, part.outstanding) == ({}, {}, {})
-    assert not vars(ledger._hand_out)["_line"]
-    assert not vars(ledger._hand_out)["_returned"]
+    assert not [*part.waiting, *part.held, *part.outstanding, *part._attempted]
+    assert not vars(ledger._line)["_line"]
+    assert not vars(ledger._line)["_returned"]
 
 
 def story(state: State) -> tuple[Ledger, Item]:
-    """A ledger with a message in that state."""
+    """A ledger with a message in that state, and another one of its key where it is stale."""
     queue = Queue(("a", "a1"))
-    item = next(iter(queue.ledger._partitions[0].waiting.values()))
-    if state is State.AVAILABLE:
-        return queue.ledger, item
-    queue.take()
-    if state is State.STALE:
+    ledger, item = queue.ledger, queue.take(50.0)
+    match state:
+        case State.AVAILABLE | State.DELAYED:
+            ledger.release(item, None if state is State.AVAILABLE else 60.0)
+            (item,) = ledger._partitions[0].waiting.values()
+        case State.LEAVING | State.LEAVING_STALE:
+            ledger.leave(item)
+        case State.LOST:
+            ledger.revoke([0])
+            ledger.assign(0, CommitMap(0), 0)
+        case State.ACKED | State.REJECTED | State.RELEASED:
+            {State.ACKED: ledger.ack, State.REJECTED: ledger.reject, State.RELEASED: ledger.release}[state](item)
+    if state in (State.STALE, State.LEAVING_STALE, State.SUPERSEDED):
         queue.send(("a", "a2"))
-    elif state is State.SUPERSEDED:
-        queue.send(("a", "a2"))
-        queue.ledger.release(item)
-    elif state is State.LOST:
-        queue.ledger.revoke([0])
-    elif state is not State.ACQUIRED:
-        {State.ACKED: queue.ledger.ack, State.RELEASED: queue.ledger.release, State.REJECTED: queue.ledger.reject}[
-            state
-        ](item)
+    if state is State.SUPERSEDED:
+        ledger.release(item)
     assert item.state is state
-    return queue.ledger, item
+    return ledger, item
+
+
+SETTLEMENTS = {
+    Event.ACK: Ledger.ack,
+    Event.RELEASE: Ledger.release,
+    Event.REJECT: Ledger.reject,
+    Event.LEAVE: Ledger.leave,
+    Event.COMMIT: Ledger.commit,
+    Event.BURY: Ledger.bury,
+    Event.RETURN: Ledger.give_back,
+    Event.EXTEND: lambda ledger, item: ledger.extend(item, 99.0),
+}
+HAPPENINGS = {
+    (Event.DUE, Event.TIME_OUT): lambda ledger: ledger.wake(60.0),
+    (Event.SUPERSEDE,): lambda ledger: ledger.offer(0, 10, b"a", b"newer"),
+    (Event.REVOKE,): lambda ledger: ledger.revoke([0]),
+}
+
+
+def test_every_event_but_the_hand_out_is_tried_below() -> None:
+    assert {*SETTLEMENTS, *chain(*HAPPENINGS)} == set(Event) - {Event.ACQUIRE}
 
 
 @pytest.mark.parametrize("state", list(State))
-@pytest.mark.parametrize("event", [Event.ACK, Event.RELEASE, Event.REJECT])
+@pytest.mark.parametrize("event", SETTLEMENTS)
 def test_settlements_follow_the_transition_table(state: State, event: Event) -> None:
     ledger, item = story(state)
-    settle = {Event.ACK: ledger.ack, Event.RELEASE: ledger.release, Event.REJECT: ledger.reject}[event]
     after = TRANSITIONS[event].get(state)
+    before = facts(ledger)
     if after is None:
-        before = facts(ledger)
-        with pytest.raises((AlreadySettled, LockLost)):
-            settle(item)
+        with pytest.raises(LockLost if state is State.LOST else AlreadySettled):
+            SETTLEMENTS[event](ledger, item)
         assert (item.state, facts(ledger)) == (state, before)
     else:
-        settle(item)
+        SETTLEMENTS[event](ledger, item)
         assert item.state is after
+        assert ledger.in_work == (event in (Event.LEAVE, Event.EXTEND))
 
 
-@pytest.mark.parametrize("state", [State.AVAILABLE, State.ACQUIRED, State.STALE])
-def test_what_is_alive_can_be_superseded_and_revoked(state: State) -> None:
+@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("events", HAPPENINGS)
+def test_what_happens_to_messages_follows_the_transition_table(state: State, events: tuple[Event, ...]) -> None:
     ledger, item = story(state)
-    ledger.offer(0, 10, b"a", b"newer")
-    assert item.state is TRANSITIONS[Event.SUPERSEDE][state]
-    ledger, item = story(state)
-    ledger.revoke([0])
-    assert item.state is TRANSITIONS[Event.REVOKE][state]
+    HAPPENINGS[events](ledger)
+    assert item.state is next((TRANSITIONS[event][state] for event in events if state in TRANSITIONS[event]), state)
 
 
 def test_the_table_leaves_no_way_out_of_an_end() -> None:
     ends = {State.RELEASED, State.ACKED, State.REJECTED, State.SUPERSEDED, State.LOST}
     assert not ends & {state for rows in TRANSITIONS.values() for state in rows}
+    assert {state for rows in TRANSITIONS.values() for state in rows} | ends == set(State)

@@ -1,0 +1,83 @@
+"""The partitions that a consumer is assigned, and what there is to know about them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.partition import Partition
+from lvq_kafka.errors import StateError
+
+__all__ = ["Assignment"]
+
+
+class Assignment:
+    """Some partitions and their messages. Nothing here changes them."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[int, Partition] = {}
+        self._in_work = 0
+
+    def _known(self, partitions: Collection[int]) -> list[Partition]:
+        missing = sorted(set(partitions) - self._partitions.keys())
+        if missing:
+            raise StateError(f"Not assigned: partition {', '.join(map(str, missing))}.")
+        return [self._partitions[partition] for partition in partitions]
+
+    def claim(self, partition: int, leaving: Collection[Item] = ()) -> CommitMap:
+        """What the group may commit now: true, whatever happens to the commit later.
+
+        Done is what was acked or rejected, superseded or deleted; in a transaction also what is ``leaving`` with it.
+
+        Raises:
+            StateError: the partition is not assigned.
+        """
+        (part,) = self._known((partition,))
+        return part.claim(leaving)
+
+    def base(self, partition: int) -> int:
+        """The offset of the lowest message that is not done, else the next one to read.
+
+        Raises:
+            StateError: the partition is not assigned.
+        """
+        (part,) = self._known((partition,))
+        return part.outstanding.base
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """The next offset to read of every assigned partition."""
+        return {number: part.outstanding.position for number, part in self._partitions.items()}
+
+    @property
+    def catching_up(self) -> dict[int, int]:
+        """The targets of the partitions that have not been read up to them."""
+        parts = self._partitions.items()
+        return {number: part.target for number, part in parts if part.outstanding.position < part.target}
+
+    @property
+    def available(self) -> int:
+        """How many messages wait."""
+        return sum(len(part.waiting) for part in self._partitions.values())
+
+    @property
+    def gated(self) -> int:
+        """How many messages wait for room in the commit map: for lower ones of their partition to be settled."""
+        return sum(len(part.gate) for part in self._partitions.values())
+
+    @property
+    def in_work(self) -> int:
+        """How many messages are held."""
+        return self._in_work
+
+    @property
+    def outstanding(self) -> int:
+        """How many messages are not done: those that wait, and the held ones that are still newest."""
+        return sum(part.outstanding.count for part in self._partitions.values())
+
+    def held(self, partitions: Collection[int] | None = None) -> Iterator[Item]:
+        """The messages in work, of these partitions or of all."""
+        for number, part in self._partitions.items():
+            if partitions is None or number in partitions:
+                yield from part.held.values()

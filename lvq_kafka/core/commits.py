@@ -1,0 +1,257 @@
+"""The commit pipeline: what has to be committed, the one commit that is on its way, and what is durable.
+
+A broker takes some hundred commits a second, and a consumer acks many thousand messages: so acks are gathered, and the
+next commit leaves when the one before is answered. Each carries the whole truth about its partitions. If an answer says
+no, or never comes, nothing is known and nothing is lost: the next commit says it all again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Generic, TypeVar
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.ledger import Item, Ledger
+
+__all__ = ["Answer", "Commits", "Flight"]
+
+W = TypeVar("W")
+
+_SHORTEST_TEXT = 64  # characters; enough for any base
+_NO_LIMIT = 1 << 30
+_STATE = -1  # the "offset" of those who wait for no message, but for what is counted
+
+
+class Answer(Enum):
+    """What became of a commit in one partition."""
+
+    STORED = "stored"
+    UNKNOWN = "unknown"
+    """It was refused, or no answer came: it may be stored, now or later."""
+    TOO_LARGE = "too large"
+    """The broker's limit for the text is lower. Of a commit for several partitions others may be stored all the same,
+    though the client reports all of them so."""
+
+
+@dataclass(eq=False, slots=True)
+class _Book(Generic[W]):
+    """What is known of one partition's commits, from its assignment to its end."""
+
+    durable: CommitMap
+    """The last that is known to be stored."""
+    tag: bytes
+    partitions: int
+    sequence: int
+    """Of the last commit that was sent."""
+    attempts: int = 0
+    """Claims that were sent. A later claim contains all that was settled, and counted, before an earlier one."""
+    stored: int = 0
+    """The last of them that is known to be stored."""
+    wanted: int = 0
+    """The first of them that may be the last to be stored. Until it is, one is sent though nothing has changed."""
+    waiters: list[tuple[int, int, W]] = field(default_factory=list)
+    """Who waits: for the message at which offset to be done, and for which claim to be stored."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Flight(Generic[W]):
+    """A commit that was sent and is not answered."""
+
+    maps: Mapping[int, CommitMap]
+    """By partition, what it says."""
+    numbers: Mapping[int, int]
+    books: Mapping[int, _Book[W]]
+
+
+class Commits(Generic[W]):
+    """The commits of all partitions of a consumer. ``W`` is whatever its owner uses to tell those who wait.
+
+    Args:
+        ledger: says what may be committed, in how many characters: its ``limit`` sinks where the broker allows less.
+        limit: to begin with another one.
+    """
+
+    def __init__(self, ledger: Ledger, *, limit: int | None = None) -> None:
+        self._ledger = ledger
+        if limit is not None:
+            ledger.limit = limit
+        self._books: dict[int, _Book[W]] = {}
+        self._flight: Flight[W] | None = None
+        self.sent = 0
+        """Commits that were sent."""
+        self._ready: list[W] = []
+
+    # ---------------------------------------------------------------- partitions
+
+    def begin(self, partition: int, loaded: CommitMap, *, tag: bytes, partitions: int) -> None:
+        """A partition was assigned, with what the group had committed.
+
+        Args:
+            tag: of the topic as it is.
+            partitions: the topic's partition count that the queue was declared with.
+        """
+        self._books[partition] = _Book(loaded, tag, partitions, loaded.sequence)
+
+    def end(self, partitions: Collection[int]) -> list[W]:
+        """These partitions are gone. Returns who waited in vain."""
+        gone = [book for partition in partitions if (book := self._books.pop(partition, None)) is not None]
+        return [waiter for book in gone for _, _, waiter in book.waiters]
+
+    def found(self, partition: int, stored: CommitMap) -> bool:
+        """A look at what the group holds; False when it is not what was written, which is then written again.
+
+        Something has written over it: a member that was thought dead, or a request that was late. A look from before
+        the last answer may find that, too, and then costs a commit.
+        """
+        book = self._books.get(partition)
+        if book is None:
+            return True
+        if book.durable.sequence <= stored.sequence <= book.sequence and stored.covers(book.durable):
+            return True
+        book.sequence = max(book.sequence, stored.sequence)
+        self._want(partition, book)
+        return False
+
+    def renew(self, partitions: Collection[int]) -> None:
+        """Send a commit for these though nothing may have changed."""
+        for partition in partitions:
+            self._want(partition, self._books[partition])
+
+    def _want(self, partition: int, book: _Book[W]) -> None:
+        book.wanted = book.attempts + 1
+        self._ledger.dirty.add(partition)
+
+    # ---------------------------------------------------------------- sending
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a commit is on its way."""
+        return self._flight is not None
+
+    @property
+    def longest(self) -> int:
+        """How many characters the longest text has that is known to be stored."""
+        return max((_size(book.durable) for book in self._books.values()), default=0)
+
+    def take(self, partitions: Collection[int] | None = None, leaving: Collection[Item] = ()) -> Flight[W] | None:
+        """What to commit now, for these partitions or for all; None when there is nothing new, or no room for it.
+
+        What was on its way before is given up, and said again.
+
+        Args:
+            leaving: messages to commit as done, which the ledger is told of only when that has succeeded.
+        """
+        dirty = self._ledger.dirty
+        if self._flight is not None:
+            dirty |= self._flight.maps.keys() & self._books.keys()
+        asked = set(self._books if partitions is None else partitions) & self._books.keys()
+        touched = {item.partition for item in leaving}
+        maps: dict[int, CommitMap] = {}
+        for partition in sorted(asked & (dirty | touched)):
+            dirty.discard(partition)
+            book = self._books[partition]
+            claim = self._claim(book, partition, leaving)
+            if claim is not None:
+                book.sequence += 1
+                book.attempts += 1
+                maps[partition] = replace(claim, sequence=book.sequence)
+        if not maps:
+            return None
+        self.sent += 1
+        books = {partition: self._books[partition] for partition in maps}
+        self._flight = Flight(maps, {partition: book.attempts for partition, book in books.items()}, books)
+        return self._flight
+
+    def _claim(self, book: _Book[W], partition: int, leaving: Collection[Item]) -> CommitMap | None:
+        claim = replace(
+            self._ledger.claim(partition, leaving),
+            topic_tag=book.tag,
+            partitions=book.partitions,
+            sequence=book.durable.sequence,
+        ).shortened(self._ledger.limit)
+        if claim == book.durable and book.stored >= book.wanted:
+            self._tell(book, book.attempts + 1)
+            return None
+        if claim.covers(book.durable):
+            return claim
+        # The limit has sunk, and a map that was shortened to it would take back what one that is stored has promised
+        # (G11). More has to be settled first: so let nobody wait before that for a count to be stored.
+        self._ready += [waiter for offset, _, waiter in book.waiters if offset == _STATE]
+        book.waiters = [waiting for waiting in book.waiters if waiting[0] != _STATE]
+        return None
+
+    def landed(self, flight: Flight[W], answers: Mapping[int, Answer] | Answer) -> None:
+        """An answer came, for all partitions of a commit or for each of them; perhaps late, perhaps once more."""
+        if flight is self._flight:
+            self._flight = None
+        too_large = 0
+        for partition, commit_map in flight.maps.items():
+            book, number = flight.books[partition], flight.numbers[partition]
+            answer = answers if isinstance(answers, Answer) else answers.get(partition, Answer.UNKNOWN)
+            if answer is Answer.TOO_LARGE:
+                too_large = max(too_large, _size(commit_map))
+            if self._books.get(partition) is not book or number == book.stored:
+                continue  # it went away meanwhile, and perhaps came back; or this is known
+            if number < book.attempts:  # given up: nobody knows which of the two the group has in the end
+                if number < book.stored:
+                    self._want(partition, book)
+            elif answer is Answer.STORED:
+                book.durable, book.stored = commit_map, number
+                self._tell(book, number)
+            else:
+                self._ledger.dirty.add(partition)
+        if too_large:
+            self._shorten(too_large)
+
+    def _shorten(self, refused: int) -> None:
+        """The broker refuses texts of that size: halve the limit, but not below what it has stored before."""
+        stored = self.longest
+        limit = max(refused // 2, stored if stored < refused else 0, _SHORTEST_TEXT)
+        self._ledger.limit = min(limit, self._ledger.limit)
+
+    def _tell(self, book: _Book[W], number: int) -> None:
+        """What this claim says is stored."""
+        waiters, book.waiters = book.waiters, []
+        for waiting in waiters:
+            offset, after, waiter = waiting
+            if number >= after and (offset == _STATE or book.durable.done(offset)):
+                self._ready.append(waiter)
+            else:
+                book.waiters.append(waiting)
+
+    # ---------------------------------------------------------------- what is durable
+
+    def last(self, partition: int) -> CommitMap:
+        """What the group is known to hold of an assigned partition."""
+        return self._books[partition].durable
+
+    def wait_done(self, partition: int, offset: int, waiter: W) -> None:
+        """Have the waiter told when the group holds that this message is done."""
+        book = self._books[partition]
+        if book.durable.done(offset):
+            self._ready.append(waiter)
+        else:
+            book.waiters.append((offset, 0, waiter))
+            self._ledger.dirty.add(partition)
+
+    def wait_stored(self, partition: int, waiter: W) -> None:
+        """Have the waiter told when the group holds the state of now, with delivery counts; or has no room for it."""
+        book = self._books[partition]
+        book.waiters.append((_STATE, book.attempts + 1, waiter))
+        self._ledger.dirty.add(partition)
+
+    def take_ready(self) -> list[W]:
+        """Those whose wait is over, each once. Ask after every other call."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether somebody waits for a commit."""
+        return any(book.waiters for book in self._books.values())
+
+
+def _size(commit_map: CommitMap) -> int:
+    return len(commit_map.encode(_NO_LIMIT))

@@ -1,0 +1,300 @@
+"""One partition's part of the ledger: what waits, what is in work, and what of it is done.
+
+Its steps follow what the ledger has decided: which message is next, and that a settlement is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.counters import LedgerCounters
+from lvq_kafka.core.handout import HandOut
+from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
+from lvq_kafka.core.outstanding import Item, Outstanding
+from lvq_kafka.core.room import Gate, Room
+from lvq_kafka.errors import StateError
+
+__all__ = ["Partition"]
+
+_ON_ACQUIRE, _ON_SUPERSEDE, _ON_REVOKE = (
+    TRANSITIONS[Event.ACQUIRE],
+    TRANSITIONS[Event.SUPERSEDE],
+    TRANSITIONS[Event.REVOKE],
+)
+_AVAILABLE = State.AVAILABLE
+_NEWEST_IN_WORK = frozenset({State.ACQUIRED, State.LEAVING})
+_MOST_COUNTED = (1 << 14) - 1  # as many deliveries as `Room` reckons with
+
+
+class Partition:
+    """A partition that is assigned.
+
+    Args:
+        start: the offset that reading starts at.
+        target: the offset up to which it has to be read before anything of it is handed out.
+        line: where its messages stand that may be handed out, with those of all other partitions.
+        slots: gives the next place in the queue.
+    """
+
+    __slots__ = (
+        "_attempted", "_count_deliveries", "_counters", "_counts", "_delivered", "_in_place", "_line", "_number",
+        "_reach", "_slots", "_withheld", "gate", "held", "open", "outstanding", "target", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        loaded: CommitMap,
+        start: int,
+        target: int,
+        *,
+        line: HandOut[Item],
+        slots: Iterator[int],
+        counters: LedgerCounters,
+        in_place: bool,
+        count_deliveries: bool,
+    ) -> None:
+        self._number = number
+        self._line = line
+        self._slots = slots
+        self._counters = counters
+        self._in_place = in_place
+        self._count_deliveries = count_deliveries
+        self.outstanding = Outstanding(loaded, start)
+        """All that a commit must not pass. Not the stale ones: they are dead, whatever their holders do."""
+        self.target = target
+        self.open = start >= target
+        """Whether its messages may be handed out: it has been read up to the target, and is not withheld."""
+        self._withheld = False
+        self.waiting: dict[bytes | int, Item] = {}
+        """By lane, the message that is available, now or after a delay."""
+        self.held: dict[bytes | int, Item] = {}
+        """By lane, the message in work."""
+        self.gate = Gate()
+        self._counts = loaded.counts
+        # One past the highest offset that was ever handed out.
+        self._delivered = max(loaded.delivered or 0, max(loaded.counts, default=-1) + 1)
+        self._reach = max(self._delivered, loaded.end)  # beyond it nothing was handed out, by anybody
+        self._attempted: dict[int, Item] = {}  # by offset, what was handed out before, where that is counted durably
+
+    # ---------------------------------------------------------------- reading
+
+    def take(
+        self,
+        offsets: Iterable[int],
+        keys: Iterable[bytes | None],
+        values: Iterable[bytes | None],
+        timestamps: Iterable[int],
+        headers: Iterable[Sequence[tuple[str, bytes | None]] | None],
+    ) -> None:
+        """Take in the next records, given by column.
+
+        Raises:
+            StateError: an offset has been read already. The records before it count.
+        """
+        outstanding, waiting, held, line, slots = self.outstanding, self.waiting, self.held, self._line, self._slots
+        number, is_open, in_place, gate = self._number, self.open, self._in_place, self.gate
+        delivered, position, next_done = self._delivered, outstanding.position, outstanding.next_done
+        loaded, loaded_end = outstanding.loaded, outstanding.loaded.end
+        read = replaced = deleted = 0
+        try:
+            for offset, key, value, timestamp, header in zip(offsets, keys, values, timestamps, headers):
+                if offset < position:
+                    raise StateError(
+                        f"Offset {offset} of partition {number} was read before: the next one is {position}."
+                    )
+                position = offset + 1
+                if offset >= next_done:
+                    next_done = outstanding.pass_over(offset)
+                lane = offset if key is None else key
+                ready = is_open
+                if lane in held:
+                    self._supersede_held(held[lane])
+                    ready = False
+                old = waiting.get(lane)
+                done = offset < loaded_end and loaded.done(offset)
+                if value is None or done:
+                    if old is not None:
+                        self._discard(old)
+                        deleted += value is None
+                        replaced += value is not None
+                    continue
+                read += 1
+                if old is None:
+                    item = Item(number, offset, timestamp, key, value, header, next(slots))
+                    outstanding.append(item)
+                    waiting[lane] = item
+                elif old.deliveries:
+                    item = Item(number, offset, timestamp, key, value, header, old.slot if in_place else next(slots))
+                    self._discard(old)
+                    outstanding.append(item)
+                    waiting[lane] = item
+                    replaced += 1
+                else:
+                    # Nobody has a handle of it, so it can be the newer message: half the work of another one.
+                    item = old
+                    outstanding.renew(item, offset)
+                    item.timestamp, item.value, item.headers, item.redelivered = timestamp, value, header, False
+                    replaced += 1
+                    if in_place:
+                        ready = False  # it stands where it is to stand
+                    else:
+                        if ready:
+                            self._withdraw(item)
+                        item.slot = next(slots)
+                if offset < delivered:
+                    self._recall(item)
+                if ready:
+                    (gate or line).add(item)
+        finally:
+            outstanding.position = position
+            self._counters.read += read
+            self._counters.replaced += replaced
+            self._counters.deleted += deleted
+
+    def _recall(self, item: Item) -> None:
+        """What the group had committed about earlier deliveries of a message."""
+        item.redelivered = True
+        item.deliveries = self._counts.get(item.offset, 0)
+        if item.deliveries and self._count_deliveries:
+            self._attempted[item.offset] = item
+
+    def _discard(self, item: Item) -> None:
+        """A waiting message is superseded."""
+        item.state = _ON_SUPERSEDE[item.state]
+        del self.waiting[item.lane]
+        self.outstanding.remove(item, acked=False)
+        self._attempted.pop(item.offset, None)
+        self._withdraw(item)
+
+    def _supersede_held(self, item: Item) -> None:
+        if item.state in _NEWEST_IN_WORK:
+            self.outstanding.remove(item, acked=False)
+            self._attempted.pop(item.offset, None)
+        item.state = _ON_SUPERSEDE[item.state]
+
+    def advance(self, position: int) -> bool:
+        """It has been read up to there; whether that is further than before."""
+        moved = position > self.outstanding.position
+        if moved:
+            self.outstanding.position = position
+            if position > self.outstanding.next_done:
+                self.outstanding.pass_over(position - 1)
+        if not self.open and not self._withheld and self.outstanding.position >= self.target:
+            self.open = True
+            for item in sorted(self.waiting.values(), key=attrgetter("slot")):
+                self.offer(item)
+        return moved
+
+    # ---------------------------------------------------------------- handing out
+
+    def offer(self, item: Item) -> None:
+        """The lane of a waiting message is free: let it be handed out, unless it is delayed or its partition not open."""
+        if self.open and item.state is _AVAILABLE:
+            (self.gate or self._line).add(item)
+
+    def _withdraw(self, item: Item) -> None:
+        self._line.remove(item)
+        self.gate.remove(item)
+
+    def next_gated(self, room: Room) -> Item | None:
+        """Take out of the gate the message at the base, which needs no room, or the next one if there is some."""
+        first, gate = self.outstanding.first, self.gate
+        if first is not None and gate.get(first.slot) is first:
+            return gate.pop(first.slot)
+        if gate and self.has_room(next(iter(gate.values())), room):
+            return gate.popitem(last=False)[1]
+        return None
+
+    def has_room(self, item: Item, room: Room) -> bool:
+        """Whether the commit map has room for the acks of all that is in work, and of this one."""
+        outstanding = self.outstanding
+        # Every run but the last ends at or before the highest message that was ever handed out.
+        return room.fits(
+            outstanding.splits + len(self.held) + 1,
+            max(self._reach, item.offset + 1) - outstanding.base,
+            len(self._attempted) + 1 if self._count_deliveries else 0,
+        )
+
+    def hold(self, item: Item) -> None:
+        """A waiting message is handed out."""
+        lane = item.lane
+        del self.waiting[lane]
+        self.held[lane] = item
+        item.state = _ON_ACQUIRE[item.state]
+        if item.deliveries:
+            item.redelivered = True
+        item.deliveries += 1
+        if item.offset >= self._delivered:
+            self._delivered = item.offset + 1
+            self._reach = max(self._reach, self._delivered)
+        if self._count_deliveries:
+            self._attempted[item.offset] = item
+
+    # ---------------------------------------------------------------- settling
+
+    def remove(self, item: Item, after: State) -> None:
+        """A message in work is done with, and is in this state now."""
+        if item.state in _NEWEST_IN_WORK:
+            self.outstanding.remove(item, acked=True)
+            if self._count_deliveries:
+                del self._attempted[item.offset]
+        item.state = after
+        self._unlock(item)
+
+    def give_back(self, item: Item, after: State, delayed: bool) -> Item | None:
+        """Take a message from its holder, whose handle is in this state now; returns a new one if it waits again."""
+        twin = None
+        if item.state in _NEWEST_IN_WORK:
+            twin = item.again()
+            self.outstanding.replace(item, twin)
+            if self._count_deliveries:
+                self._attempted[item.offset] = twin
+            self.waiting[item.lane] = twin
+            if delayed:
+                twin.state = State.DELAYED
+        item.state = after
+        self._unlock(item)
+        return twin
+
+    def _unlock(self, item: Item) -> None:
+        """Let what waits for the lane go ahead."""
+        lane = item.lane
+        del self.held[lane]
+        if lane in self.waiting:
+            self.offer(self.waiting[lane])
+
+    # ---------------------------------------------------------------- going
+
+    def withhold(self) -> None:
+        """Hand out nothing more, because it is about to go. Holders can still settle."""
+        self._withheld = True
+        if self.open:
+            self.open = False
+            for item in self.waiting.values():
+                self._withdraw(item)
+
+    def revoke(self) -> list[Item]:
+        """It is gone. Returns the messages that were in work."""
+        lost = list(self.held.values())
+        for item in (*self.waiting.values(), *lost):
+            item.state = _ON_REVOKE[item.state]
+        self.outstanding.clear()
+        return lost
+
+    # ---------------------------------------------------------------- committing
+
+    def claim(self, leaving: Collection[Item]) -> CommitMap:
+        """What the group may commit now; ``leaving``, some of the messages, count as acked."""
+        mine = {item for item in leaving if item.partition == self._number and item.state is State.LEAVING}
+        base, runs = self.outstanding.claim(mine)
+        counts: dict[int, int] = {}
+        if self._count_deliveries:
+            unread = max(base, self.outstanding.position)
+            counts = {offset: count for offset, count in self._counts.items() if offset >= unread}
+            for offset, item in self._attempted.items():
+                if item not in mine:
+                    counts[offset] = min(item.deliveries, _MOST_COUNTED)
+        return CommitMap(base, runs, delivered=self._delivered if self._delivered > base else None, counts=counts)

@@ -1,0 +1,74 @@
+"""A ledger with one partition, for stories that are told step by step."""
+
+from __future__ import annotations
+
+import copy
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.fold import Order
+from lvq_kafka.core.ledger import Item, Ledger
+
+__all__ = ["Queue", "facts"]
+
+
+class Queue:
+    """A ledger with a partition 0 that is caught up; records get the next offset, values are text.
+
+    Args:
+        loaded: what the group had committed; the log begins at its base.
+    """
+
+    def __init__(
+        self,
+        *records: tuple[str, str | None],
+        order: Order = "tail",
+        limit: int = 4095,
+        count_deliveries: bool = False,
+        loaded: CommitMap | None = None,
+    ) -> None:
+        loaded = CommitMap(0) if loaded is None else loaded
+        self.ledger = Ledger(order=order, limit=limit, count_deliveries=count_deliveries)
+        self.ledger.assign(0, loaded, loaded.base + len(records))
+        self.next = loaded.base
+        self.send(*records)
+
+    def send(self, *records: tuple[str, str | None]) -> None:
+        for key, value in records:
+            self.ledger.offer(0, self.next, key.encode(), None if value is None else value.encode())
+            self.next += 1
+        self.ledger.advance({0: self.next})
+
+    def take(self, locked_until: float | None = None) -> Item:
+        item = self.ledger.acquire(locked_until)
+        assert item is not None
+        return item
+
+    def drain(self) -> list[str]:
+        """Take and ack all that comes."""
+        taken = []
+        while (item := self.ledger.acquire()) is not None:
+            taken.append(item.value.decode())
+            self.ledger.ack(item)
+        return taken
+
+    @property
+    def base(self) -> int:
+        return self.ledger.base(0)
+
+    @property
+    def runs(self) -> tuple[int, ...]:
+        return self.ledger.claim(0).runs
+
+
+def facts(ledger: Ledger) -> object:
+    """All that can be seen of a ledger, order included."""
+    twin = copy.deepcopy(ledger)
+    held = sorted((item.partition, item.offset, item.state, item.deliveries) for item in twin.held())
+    claims = [twin.claim(partition) for partition in twin.positions]
+    seen = (claims, twin.positions, twin.catching_up, twin.available, twin.gated, twin.in_work, twin.outstanding, held)
+    counters = copy.copy(twin.counters)
+    upcoming = []
+    twin.wake(1e9)
+    while (item := twin.acquire()) is not None:
+        upcoming.append((item.partition, item.offset, item.value, item.deliveries, item.redelivered))
+    return (*seen, counters, upcoming)

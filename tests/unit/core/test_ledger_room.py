@@ -1,0 +1,272 @@
+"""I9: every ack finds its place in the commit map, because what could make it too long is not handed out (yet)."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.fold import Order
+from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.room import Room
+from tests.unit.core.queues import Queue
+
+FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 << 63) - 1}
+
+
+def longest_after(ledger: Ledger, acked: set[Item]) -> int:
+    """Characters of the map of partition 0, were these acked, with the longest frame there is."""
+    base, runs = ledger._partitions[0].outstanding.claim(acked)
+    claim = ledger.claim(0)
+    gone = {item.offset for item in acked}
+    counts = {offset: count for offset, count in claim.counts.items() if offset not in gone}
+    mark = None if claim.delivered is None else max(base, claim.delivered)
+    return len(replace(CommitMap(base, runs, delivered=mark, counts=counts), **FRAME).encode(1 << 30))
+
+
+def assert_room(ledger: Ledger, limit: int, seed: int) -> None:
+    newest = [item for item in ledger.held() if item.state in (State.ACQUIRED, State.LEAVING)]
+    newest.sort(key=lambda item: item.offset)
+    rng = random.Random(seed)
+    for acked in (newest, newest[::2], newest[1::2], [item for item in newest if rng.random() < 0.5]):
+        assert longest_after(ledger, set(acked)) <= limit
+
+
+def assert_nothing_is_stranded(ledger: Ledger) -> None:
+    """Called when nothing is handed out: whatever waits has a reason to."""
+    for part in ledger._partitions.values():
+        for item in part.waiting.values():
+            if item.state is State.DELAYED or item.lane in part.held:
+                continue
+            assert part.gate.get(item.slot) is item
+            assert item is not part.outstanding.first, "the one at the base can always be handed out"
+            assert item is not next(iter(part.gate.values())) or not part.has_room(item, ledger._room)
+        assert all(item in part.waiting.values() for item in part.gate.values())
+
+
+WHICH = st.integers(0, 1000)
+STEPS = st.one_of(
+    st.tuples(st.just("send"), st.integers(1, 12)),
+    st.tuples(st.just("acquire"), st.integers(1, 8)),
+    *[
+        st.tuples(st.just(step), WHICH)
+        for step in ("ack", "ack", "ack", "release", "delay", "supersede", "leave", "wake", "skip")
+    ],
+)
+
+
+@given(
+    limit=st.sampled_from([64, 90, 95, 100, 130, 200]),
+    order=st.sampled_from(["tail", "in-place"]),
+    counted=st.booleans(),
+    steps=st.lists(STEPS, min_size=50, max_size=80),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=100)
+def test_whatever_is_acked_in_whatever_order_the_map_never_exceeds_its_limit(
+    limit: int, order: Order, counted: bool, steps: list[tuple[str, int]], seed: int
+) -> None:
+    queue = Queue(order=order, limit=limit, count_deliveries=counted)
+    ledger, rng, now = queue.ledger, random.Random(seed), 0.0
+    for step, number in steps:
+        held = sorted(ledger.held(), key=lambda item: item.offset)
+        free = [item for item in held if item.state in (State.ACQUIRED, State.STALE)]
+        item = free[number % len(free)] if free else None
+        if step == "send":
+            for _ in range(number):
+                queue.next += rng.choice([0, 0, 0, 1, 100])
+                queue.send((str(rng.randrange(60)), rng.choice(["v", "v", "v", None])))
+        elif step == "skip":
+            queue.next += rng.choice([0, 1, 200, 1 << 40])
+            ledger.advance({0: queue.next})
+        elif step == "wake":
+            now += 1
+            ledger.wake(now)
+        elif step == "acquire":
+            for _ in range(number):
+                if ledger.acquire() is None:
+                    assert_nothing_is_stranded(ledger)
+        elif item is None:
+            continue
+        elif step == "ack":
+            ledger.ack(item)
+        elif step == "release":
+            ledger.release(item)
+        elif step == "delay":
+            ledger.release(item, now + 2)
+        elif step == "supersede" and item.key is not None:
+            queue.send((item.key.decode(), "newer"))
+        elif step == "leave":
+            ledger.leave(item)
+            assert_room(ledger, limit, seed)
+            rng.choice([ledger.commit, ledger.give_back])(item)
+        assert_room(ledger, limit, seed)
+    ledger.wake(1e9)
+    for item in list(ledger.held()):
+        ledger.ack(item)
+        assert_room(ledger, limit, seed)
+    queue.drain()
+    assert_nothing_is_stranded(ledger)
+    assert (ledger.outstanding, ledger.gated, ledger.in_work) == (0, 0, 0), "I10: something was never handed out"
+    assert queue.base == queue.next
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_messages_go_on_beside_delayed_ones_until_the_map_is_full(counted: bool) -> None:
+    queue = Queue(*((str(number), "v") for number in range(4000)), count_deliveries=counted)
+    ledger = queue.ledger
+    while (item := ledger.acquire()) is not None:
+        if item.offset % 2:
+            ledger.ack(item)  # each is one more run
+        else:
+            ledger.release(item, 9.0)
+    assert ledger.gated > 1000
+    assert_nothing_is_stranded(ledger)
+    runs = len(ledger.claim(0).runs)
+    assert (800 < runs < 1500) if counted else (2500 < runs < 3000)  # a byte each, and three or four for a count
+    ledger.wake(9.0)
+    acked = ledger.counters.acked
+    assert len(queue.drain()) == 4000 - acked
+
+
+def full(*more: tuple[str, str | None], order: Order = "tail") -> tuple[Queue, Item]:
+    """A queue whose map has no room, with the message at the base in work; and that message."""
+    queue = Queue(("a", "a"), ("b", "b"), ("c", "c"), *more, limit=64, order=order)
+    return queue, queue.take()
+
+
+def test_without_room_only_the_message_at_the_base_is_handed_out() -> None:
+    queue, first = full()
+    assert queue.ledger.acquire() is None
+    assert queue.ledger.gated == 2
+    queue.ledger.release(first)
+    assert queue.take().value == b"a"
+    assert queue.ledger.acquire() is None
+
+
+def test_what_was_held_back_comes_in_its_order() -> None:
+    queue, first = full(("d", "d"))
+    assert queue.ledger.acquire() is None
+    queue.ledger.ack(first)
+    assert queue.drain() == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize("end", ["ack", "release"])
+def test_room_that_a_superseded_message_leaves_is_used(end: str) -> None:
+    queue = Queue(*((str(number), "v") for number in range(60)), limit=130)
+    ledger = queue.ledger
+    held = []
+    while (item := ledger.acquire()) is not None:
+        held.append(item)
+    assert ledger.gated
+    for item in held[1:]:
+        assert item.key is not None
+        queue.send((item.key.decode(), "newer"))
+        assert item.state is State.STALE
+    assert ledger.acquire() is None
+    for item in held[1:]:
+        getattr(ledger, end)(item)
+    assert ledger.acquire() is not None
+
+
+def test_what_is_held_back_is_superseded_like_anything_that_waits() -> None:
+    queue, first = full()
+    assert queue.ledger.acquire() is None
+    queue.send(("b", "b2"), ("c", None))
+    assert queue.ledger.gated == 1
+    queue.ledger.ack(first)
+    assert queue.drain() == ["b2"]
+
+
+def test_with_in_place_order_a_value_that_is_held_back_is_replaced_in_its_place() -> None:
+    queue, first = full(("d", "d"), order="in-place")
+    assert queue.ledger.acquire() is None
+    queue.send(("b", "b2"))
+    assert queue.ledger.gated == 3
+    queue.ledger.limit = 4095
+    assert [queue.take().value for _ in range(3)] == [b"b2", b"c", b"d"]
+    queue.ledger.ack(first)
+
+
+def test_a_message_that_comes_back_goes_before_those_that_are_held_back() -> None:
+    queue = Queue(*((str(number), "v") for number in range(60)), limit=130)
+    ledger = queue.ledger
+    held = []
+    while (item := ledger.acquire()) is not None:
+        held.append(item)
+    assert len(held) >= 2
+    ledger.release(held[-1])
+    again = queue.take()
+    assert again.offset == held[-1].offset
+
+
+def test_a_partition_without_room_does_not_hold_up_the_others() -> None:
+    queue, _ = full()
+    queue.ledger.assign(1, CommitMap(0), 0)
+    queue.ledger.offer(1, 0, b"x", b"x")
+    assert queue.take().value == b"x"
+    assert queue.ledger.acquire() is None
+
+
+def test_what_is_held_back_goes_with_its_partition() -> None:
+    queue, first = full()
+    assert queue.ledger.acquire() is None
+    queue.ledger.withhold([0])
+    assert queue.ledger.gated == 0
+    queue.ledger.ack(first)
+    assert queue.ledger.acquire() is None
+    queue.ledger.revoke([0])
+    assert queue.ledger.acquire() is None
+
+
+def test_where_the_limit_sinks_messages_go_on_one_by_one_from_the_base() -> None:
+    queue = Queue(*((str(number), str(number)) for number in range(100)))
+    items = [queue.take() for _ in range(90)]
+    for item in items[1::2]:
+        queue.ledger.ack(item)
+    queue.ledger.limit = 64
+    assert queue.ledger.acquire() is None
+    for item in items[::2]:
+        queue.ledger.ack(item)
+    assert queue.drain() == [str(number) for number in range(90, 100)]
+
+
+@pytest.mark.parametrize("order", ["tail", "in-place"])
+def test_holding_back_a_large_backlog_takes_constant_time_per_message(order: Order) -> None:
+    rng = random.Random(3)
+    records = [(str(rng.randrange(20_000)), "v") for _ in range(60_000)]
+    queue = Queue(*records, order=order, limit=200)
+    began = time.process_time()
+    acked = 0
+    delayed: Sequence[int] = range(0, 1000, 7)
+    while (item := queue.ledger.acquire()) is not None:
+        if acked in delayed and item.deliveries == 1:
+            queue.ledger.release(item, 1.0)
+            queue.ledger.wake(2.0)
+        else:
+            queue.ledger.ack(item)
+        acked += 1
+    assert queue.ledger.outstanding == 0
+    assert time.process_time() - began < 10, "one pass over what waits for each message takes a minute"
+
+
+@given(
+    runs=st.lists(st.integers(1, 1 << 22), min_size=2, max_size=200),
+    offsets=st.lists(st.floats(0, 0.99), max_size=100),
+    count=st.integers(1, (1 << 14) - 1),
+)
+def test_what_fits_does_fit(runs: list[int], offsets: list[float], count: int) -> None:
+    runs = runs[: len(runs) // 2 * 2]
+    span, base = sum(runs), 1 << 40
+    counts = {base + int(span * at): count for at in offsets}
+    commit_map = CommitMap(base, tuple(runs), delivered=(1 << 63) - 1, counts=counts, **FRAME)
+    size = len(commit_map.encode(1 << 30))
+    assert not Room(size + 20).fits(len(runs) // 2, span, len(counts)), "there is no room for what may come"
+    assert Room(2 * size + 100).fits(len(runs) // 2, span, len(counts)) or size < 600

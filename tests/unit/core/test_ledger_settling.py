@@ -1,0 +1,394 @@
+"""Stories of the ledger: delays, the time of holders, messages that leave, and what is remembered over a restart."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from lvq_kafka.core.alarms import Alarms
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.errors import AlreadySettled, LockLost
+from tests.unit.core.queues import Queue
+
+# --- a release with a delay -----------------------------------------------------------------------------------------
+
+
+def test_a_message_released_with_a_delay_comes_back_into_its_place_when_that_is_over() -> None:
+    queue = Queue(("a", "a1"), ("b", "b1"), ("c", "c1"))
+    queue.ledger.release(queue.take(), 10.0)
+    assert (queue.ledger.available, queue.ledger.next_wake) == (3, 10.0)
+    assert queue.take().value == b"b1"
+    queue.ledger.wake(9.9)
+    assert queue.ledger.next_wake == 10.0
+    queue.ledger.wake(10.0)
+    assert queue.ledger.next_wake is None
+    again = queue.take()
+    assert (again.value, again.deliveries, again.redelivered) == (b"a1", 2, True)
+    assert queue.drain() == ["c1"]
+
+
+def test_a_delayed_message_holds_the_base_and_keeps_its_lane_free() -> None:
+    queue = Queue(("a", "a1"), ("b", "b1"))
+    queue.ledger.release(queue.take(), 10.0)
+    assert queue.drain() == ["b1"]
+    assert queue.ledger.claim(0) == CommitMap(0, (1, 1), delivered=2)
+
+
+@pytest.mark.parametrize(("record", "left"), [(("a", "a2"), ["a2"]), (("a", None), [])])
+def test_a_newer_record_replaces_a_delayed_message_and_waits_for_no_delay(
+    record: tuple[str, str | None], left: list[str]
+) -> None:
+    queue = Queue(("a", "a1"))
+    queue.ledger.release(queue.take(), 10.0)
+    queue.send(record)
+    assert queue.drain() == left
+    queue.ledger.wake(20.0)
+    assert queue.drain() == []
+    assert queue.ledger.counters.replaced + queue.ledger.counters.deleted == 1
+
+
+def test_with_in_place_order_the_value_that_replaces_a_delayed_one_has_its_place() -> None:
+    queue = Queue(("a", "a1"), ("b", "b1"), order="in-place")
+    queue.ledger.release(queue.take(), 10.0)
+    queue.send(("a", "a2"))
+    assert queue.drain() == ["a2", "b1"]
+
+
+def test_a_delay_ends_without_effect_in_a_partition_that_is_about_to_go() -> None:
+    queue = Queue(("a", "a1"))
+    queue.ledger.release(queue.take(), 10.0)
+    queue.ledger.withhold([0])
+    queue.ledger.wake(10.0)
+    assert queue.ledger.acquire() is None
+    queue.ledger.revoke([0])
+    queue.ledger.wake(20.0)
+    assert queue.ledger.next_wake is None
+
+
+# --- the holder's time ----------------------------------------------------------------------------------------------
+
+
+def test_a_holder_whose_time_is_over_has_lost_the_message_and_it_comes_again() -> None:
+    queue = Queue(("a", "a1"))
+    held = queue.take(locked_until=5.0)
+    queue.ledger.wake(4.9)
+    assert held.state is State.ACQUIRED
+    queue.ledger.wake(5.0)
+    assert (held.state, queue.ledger.in_work, queue.base) == (State.LOST, 0, 0)
+    again = queue.take()
+    assert (again.value, again.deliveries) == (b"a1", 2)
+    with pytest.raises(LockLost, match="the time to settle it was over"):
+        queue.ledger.ack(held)
+    queue.ledger.ack(again)
+
+
+def test_when_the_holder_of_a_superseded_value_runs_out_of_time_the_newer_one_goes_ahead() -> None:
+    queue = Queue(("a", "a1"))
+    held = queue.take(locked_until=5.0)
+    queue.send(("a", "a2"))
+    assert queue.ledger.acquire() is None
+    queue.ledger.wake(5.0)
+    assert held.state is State.LOST
+    assert queue.drain() == ["a2"]
+
+
+def test_a_holder_can_have_more_time_or_less() -> None:
+    queue = Queue(("a", "a1"), ("b", "b1"))
+    longer, shorter = queue.take(locked_until=5.0), queue.take(locked_until=50.0)
+    queue.ledger.extend(longer, 20.0)
+    queue.ledger.extend(shorter, 6.0)
+    queue.ledger.wake(10.0)
+    assert (longer.state, shorter.state) == (State.ACQUIRED, State.LOST)
+    with pytest.raises(LockLost):
+        queue.ledger.extend(shorter, 30.0)
+    queue.ledger.wake(20.0)
+    assert longer.state is State.LOST
+    assert queue.ledger.counters.timed_out == 2
+
+
+def test_a_holder_without_a_time_can_be_given_one() -> None:
+    queue = Queue(("a", "a1"))
+    held = queue.take()
+    assert queue.ledger.next_wake is None
+    queue.ledger.extend(held, 5.0)
+    queue.ledger.wake(5.0)
+    assert held.state is State.LOST
+
+
+def test_time_does_not_take_away_what_its_holder_is_done_with() -> None:
+    queue = Queue(("a", "a1"))
+    held = queue.take(locked_until=5.0)
+    queue.ledger.leave(held)
+    queue.ledger.wake(9.0)
+    assert held.state is State.LEAVING
+    queue.ledger.commit(held)
+
+
+def test_nothing_is_due_for_what_was_settled_in_time() -> None:
+    queue = Queue(("a", "a"), ("b", "b"), ("c", "c"))
+    first, second, third = (queue.take(locked_until=5.0 + number) for number in range(3))
+    queue.ledger.ack(first)
+    queue.ledger.release(second)
+    queue.ledger.reject(third)
+    assert queue.ledger.next_wake is None
+
+
+def test_alarms_are_kept_for_no_more_than_twice_of_what_is_in_work() -> None:
+    queue = Queue()
+    kept = [queue.ledger._alarms]
+    longest = 0
+    queue.send(("slow", "x"))
+    slow = queue.take(locked_until=1e9)
+    for number in range(5000):
+        queue.send(("a", str(number)))
+        item = queue.take(locked_until=1e6 + number)
+        queue.ledger.extend(slow, 1e9 + number)
+        if number % 2:
+            queue.ledger.release(item, 1e6 + number)
+        else:
+            queue.ledger.ack(item)
+        longest = max(longest, *map(len, kept))
+    assert longest <= 600
+    assert queue.ledger.next_wake == 1e6 + 4999
+
+
+def test_alarms_go_off_in_the_order_of_their_times() -> None:
+    alarms, times = Alarms(), list(range(2000))
+    random.Random(4).shuffle(times)
+    items = [Item(0, offset, 0, None, b"", None, 0) for offset in times]
+    for item in items:
+        item.state = State.DELAYED
+        alarms.set(item, item.offset - 0.5)
+        alarms.set(item, float(item.offset))
+    assert [item.offset for item in alarms.take(999.0)] == list(range(1000))
+    assert alarms.next == 1000.0
+    assert [item.offset for item in alarms.take(1e6)] == list(range(1000, 2000))
+    assert len(alarms) == 0
+
+
+# --- messages that leave --------------------------------------------------------------------------------------------
+
+
+def test_a_message_that_leaves_is_done_when_its_transaction_commits() -> None:
+    queue = Queue(("a", "a"), ("b", "b"), ("c", "c"))
+    items = [queue.take() for _ in range(3)]
+    for item in items:
+        queue.ledger.leave(item)
+    assert (queue.base, queue.ledger.in_work) == (0, 3)
+    assert queue.ledger.claim(0, items[1:]) == CommitMap(0, (1, 2), delivered=3)
+    assert queue.ledger.claim(0, items) == CommitMap(3)
+    assert queue.ledger.claim(0) == CommitMap(0, delivered=3), "a plain commit claims what a transaction may take back"
+    for item in items:
+        queue.ledger.commit(item)
+    assert queue.ledger.claim(0) == CommitMap(3)
+    assert queue.ledger.counters.acked == 3
+
+
+def test_a_message_that_leaves_comes_back_when_its_transaction_aborts() -> None:
+    queue = Queue(("a", "a"), ("b", "b"))
+    item = queue.take()
+    queue.ledger.leave(item)
+    queue.ledger.give_back(item)
+    again = queue.take()
+    assert (again.offset, again.deliveries, again.redelivered) == (0, 2, True)
+    queue.ledger.leave(again)
+    queue.ledger.give_back(again, 9.0)
+    assert queue.drain() == ["b"]
+    queue.ledger.wake(9.0)
+    assert queue.drain() == ["a"]
+    with pytest.raises(AlreadySettled):
+        queue.ledger.commit(item)
+
+
+@pytest.mark.parametrize("end", ["commit", "bury", "give_back"])
+def test_a_newer_value_waits_until_the_one_that_leaves_has_left(end: str) -> None:
+    queue = Queue(("a", "a1"))
+    item = queue.take()
+    queue.ledger.leave(item)
+    queue.send(("a", "a2"))
+    assert queue.ledger.acquire() is None
+    assert queue.ledger.claim(0, [item]) == queue.ledger.claim(0) == CommitMap(1)
+    getattr(queue.ledger, end)(item)
+    assert queue.drain() == ["a2"]
+
+
+def test_a_dead_letter_counts_as_a_reject_when_it_is_stored() -> None:
+    queue = Queue(("a", "a"))
+    item = queue.take()
+    queue.ledger.leave(item)
+    assert queue.ledger.counters.rejected == 0
+    queue.ledger.bury(item)
+    assert (queue.ledger.counters.rejected, queue.base) == (1, 1)
+
+
+def test_what_leaves_is_lost_with_its_partition() -> None:
+    queue = Queue(("a", "a"))
+    item = queue.take()
+    queue.ledger.leave(item)
+    assert list(queue.ledger.held()) == [item]
+    assert queue.ledger.revoke([0]) == [item]
+    for settle in (queue.ledger.commit, queue.ledger.bury, queue.ledger.give_back):
+        with pytest.raises(LockLost):
+            settle(item)
+
+
+def test_a_claim_counts_only_what_leaves_from_its_own_partition() -> None:
+    ledger = Ledger()
+    items = []
+    for partition in (0, 1):
+        ledger.assign(partition, CommitMap(0), 0)
+        ledger.offer(partition, 0, b"a", b"a")
+        items.append(ledger.acquire())
+    one, other = items
+    assert one is not None
+    assert other is not None
+    ledger.leave(one)
+    assert ledger.claim(0, [one, other]) == CommitMap(1)
+    assert ledger.claim(1, [one, other]) == CommitMap(0, delivered=1), "the other one was not left"
+
+
+# --- acks in any order, and a restart -------------------------------------------------------------------------------
+
+
+def test_acks_in_any_order_find_their_place_in_the_claim() -> None:
+    queue = Queue(*((str(number), "v") for number in range(8)))
+    items = [queue.take() for _ in range(8)]
+    for number in (2, 3, 5, 7):
+        queue.ledger.ack(items[number])
+    assert queue.ledger.claim(0) == CommitMap(0, (2, 2, 1, 1, 1, 1), delivered=8)
+    for number in (0, 1, 4, 6):
+        queue.ledger.ack(items[number])
+    assert queue.ledger.claim(0) == CommitMap(8)
+
+
+def test_what_was_done_is_not_handed_out_again_and_still_supersedes_what_lies_before() -> None:
+    loaded = CommitMap(0, (2, 2), delivered=4)
+    queue = Queue(("a", "a1"), ("b", "b1"), ("a", "a2"), ("c", "c1"), ("d", "d1"), loaded=loaded)
+    assert queue.ledger.counters.read == 3
+    assert (queue.base, queue.runs) == (1, (1, 2)), "the superseded a1 is done, too"
+    assert queue.drain() == ["b1", "d1"]
+
+
+def test_nothing_is_handed_out_before_the_map_is_read_to_its_end() -> None:
+    ledger = Ledger()
+    ledger.assign(0, CommitMap(0, (1, 4)), target=2)
+    ledger.offer(0, 0, b"a", b"a1")
+    ledger.advance({0: 4})
+    assert ledger.catching_up == {0: 5}
+    assert ledger.acquire() is None, "its newest value may be done already"
+    assert ledger.claim(0) == CommitMap(0, (1, 4))
+    ledger.advance({0: 5})
+    assert ledger.acquire() is not None
+
+
+def test_where_the_log_begins_later_reading_does_too_and_what_is_gone_is_done() -> None:
+    ledger = Ledger()
+    ledger.assign(0, CommitMap(0, (1, 1, 4, 2)), target=0, start=4)
+    assert ledger.positions == {0: 4}
+    assert ledger.claim(0) == CommitMap(4, (2, 2))
+    ledger.revoke([0])
+    ledger.assign(0, CommitMap(7), target=9, start=2)
+    assert ledger.positions == {0: 7}, "what is committed is read again only from the commit on"
+
+
+def test_a_claim_says_no_less_than_the_one_before_when_done_records_are_gone_from_the_log() -> None:
+    loaded = CommitMap(0, (1, 2, 1, 2))
+    ledger = Ledger()
+    ledger.assign(0, loaded, target=8)
+    ledger.offer(0, 0, b"a", b"a")
+    ledger.offer(0, 3, b"b", b"b")
+    assert ledger.claim(0).covers(loaded)
+    ledger.offer(0, 7, b"c", b"c")
+    ledger.advance({0: 8})
+    assert ledger.claim(0) == CommitMap(0, (1, 2, 1, 3))
+
+
+def test_what_the_group_handed_out_before_says_so() -> None:
+    loaded = CommitMap(0, delivered=2)
+    queue = Queue(("a", "a"), ("b", "b"), ("c", "c"), loaded=loaded)
+    taken = [queue.take() for _ in range(3)]
+    assert [item.redelivered for item in taken] == [True, True, False]
+    assert [item.deliveries for item in taken] == [1, 1, 1]
+    assert queue.ledger.claim(0).delivered == 3
+    queue.send(("a", "a2"), ("a", "a3"))
+    queue.ledger.ack(taken[0])
+    assert not queue.take().redelivered, "a newer value was not handed out before"
+
+
+def test_a_value_that_takes_over_the_place_of_one_that_was_delivered_before_the_restart_is_new() -> None:
+    queue = Queue(("a", "a1"), loaded=CommitMap(0, delivered=1))
+    queue.send(("a", "a2"))
+    assert not queue.take().redelivered
+
+
+def test_the_mark_of_what_was_handed_out_stays_when_nothing_is_handed_out() -> None:
+    queue = Queue(("a", "a"), loaded=CommitMap(0, delivered=9))
+    assert queue.ledger.claim(0) == CommitMap(0, delivered=9)
+
+
+def restarted(queue: Queue, *records: tuple[str, str | None]) -> Queue:
+    """The next consumer, after a crash, with the whole log from the beginning."""
+    text = queue.ledger.claim(0).encode()
+    return Queue(*records, count_deliveries=True, loaded=CommitMap.decode(queue.base, text))
+
+
+def test_counts_of_deliveries_outlive_a_restart() -> None:
+    records = [("a", "a"), ("b", "b"), ("c", "c"), ("d", "d")]
+    queue = Queue(*records, count_deliveries=True)
+    first, second = queue.take(), queue.take()
+    queue.ledger.release(second)
+    second = queue.take()
+    third = queue.take()
+    queue.ledger.ack(third)
+    assert queue.ledger.claim(0) == CommitMap(0, (2, 1), delivered=3, counts={0: 1, 1: 2})
+    assert first.deliveries == 1
+
+    queue = restarted(queue, *records)
+    assert queue.ledger.claim(0).counts == {0: 1, 1: 2}
+    taken = [queue.take() for _ in range(3)]
+    assert [(item.offset, item.deliveries, item.redelivered) for item in taken] == [
+        (0, 2, True),
+        (1, 3, True),
+        (3, 1, False),
+    ]
+    queue.ledger.ack(taken[0])
+    queue.send(("b", "b2"))
+    assert queue.ledger.claim(0).counts == {3: 1}
+    assert queue.base == 3
+
+
+def test_counts_that_are_not_read_yet_are_not_forgotten() -> None:
+    ledger = Ledger(count_deliveries=True)
+    ledger.assign(0, CommitMap(0, (1, 1, 3, 1), counts={0: 1, 2: 5, 3: 6}), target=6)
+    assert ledger.claim(0).counts == {0: 1, 2: 5, 3: 6}
+    ledger.offer(0, 0, b"a", b"a")
+    ledger.offer(0, 2, b"b", b"b")
+    assert ledger.claim(0).counts == {0: 1, 2: 5, 3: 6}
+    ledger.offer(0, 4, b"c", b"c")
+    assert ledger.claim(0).counts == {0: 1, 2: 5}, "the record at 3 is gone"
+
+
+def test_counts_of_what_is_done_are_left_out_even_if_somebody_wrote_them() -> None:
+    ledger = Ledger(count_deliveries=True)
+    ledger.assign(0, CommitMap(0, (2, 2), counts={0: 1, 3: 7}), target=0)
+    ledger.advance({0: 2})
+    assert ledger.claim(0) == CommitMap(4)
+
+
+def test_counts_are_part_of_what_is_committed_only_if_so_asked() -> None:
+    queue = Queue(("a", "a"), loaded=CommitMap(0, counts={0: 3}))
+    assert queue.ledger.claim(0).counts == {}
+    item = queue.take()
+    assert (item.deliveries, item.redelivered) == (4, True)
+
+
+def test_what_leaves_needs_no_count() -> None:
+    queue = Queue(("a", "a"), ("b", "b"), count_deliveries=True)
+    first, second = queue.take(), queue.take()
+    queue.ledger.leave(second)
+    assert queue.ledger.claim(0, [second]).counts == {0: 1}
+    queue.ledger.leave(first)
+    assert queue.ledger.claim(0, [first, second]) == CommitMap(2)
