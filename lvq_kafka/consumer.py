@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
-from typing import Generic, Self
+from typing import Any, Generic, Self
 
+from lvq_kafka.acquiring import Acquiring
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
+from lvq_kafka.consumer_stats import ConsumerStats
 from lvq_kafka.consuming import Consuming
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.custody import Custody
+from lvq_kafka.dead_letters import DeadLetters
 from lvq_kafka.delivery import Delivery
-from lvq_kafka.errors import Closed, ConfigError, DecodeError, LockLost
-from lvq_kafka.holdings import ConsumerStats, Holdings
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.groups import OnForeignCommits
+from lvq_kafka.holdings import Limits
+from lvq_kafka.inspection import Inspection
 from lvq_kafka.ports import Log
+from lvq_kafka.producer import Producer
+from lvq_kafka.settling import Settling
+from lvq_kafka.transaction import Transaction
+from lvq_kafka.workers import Handler, Workers
 
 __all__ = ["Consumer", "ConsumerStats"]
 
@@ -24,11 +34,15 @@ class Consumer(Generic[V]):
 
     Messages come as deliveries: exclusive (G9), of each key only the newest value and only one at a time (G13), in
     queue order per partition, and none before the consumer knows what lies behind it in the log (G12). A delivery that
-    is not acknowledged comes again, here or elsewhere (G10)::
+    is not acknowledged comes again, here or elsewhere (G10). Deliveries can be settled in any order::
 
         for delivery in consumer:
             with delivery:                # a clean exit acks, an exception releases
                 work(delivery.value)
+
+        async for delivery in consumer: ...        # the same in asyncio, without a thread per message
+
+        consumer.run(handle, workers=8)            # the same by a callback, in threads
 
     A message is chosen at the moment it is acquired, so none grows old in a buffer: what waits is replaced by newer
     values. What is held in memory is the newest value of each key that waits in the assigned partitions, and every
@@ -38,7 +52,7 @@ class Consumer(Generic[V]):
     another partitioner, may be handed out once for each. Views and browsers tell the one that counts (R14).
 
     Thread-safe: several threads may acquire from one consumer. It joins the group when it is made, from a thread of
-    its own, and leaves when it is closed.
+    its own, and leaves when it is closed. Slow handlers never cost the membership.
 
     Args:
         log: where the queue lies.
@@ -47,12 +61,30 @@ class Consumer(Generic[V]):
         undecodable: a value that the codec cannot read raises when it is asked for, is rejected and skipped, or is
             given as bytes.
         max_in_work: how many messages may be held at a time, over all threads; `acquire` waits beyond that.
-        commit_interval: seconds over which acks are gathered into one commit.
+        prefetch: how many messages an iteration takes at a time. One that is replaced before its turn comes is passed
+            over, so each is the newest of its key when it comes, whatever the number. With more than 1 an iteration
+            keeps messages from other threads of this consumer, and saves time where ``durable_counts`` costs a commit
+            for each taking.
+        lock_timeout: seconds to settle a delivery in, after which it is released, and the handle is no good any more;
+            None for as long as the membership lasts. `Delivery.extend` asks for more.
+        max_deliveries: how often a message is handed out; one more time, and it is rejected instead. Without
+            ``durable_counts`` each consumer counts by itself.
+        dead_letters: the topic that rejected messages go to, with the headers of `lvq_kafka.dead_letters`; None
+            removes them. A dead letter is stored before its message counts as done. If it cannot be, the message is
+            available again a second later.
+        durable_counts: commit how often each message was delivered before it is handed out, so that one which kills
+            its handler is counted, too. Costs a commit for each taking: use `acquire_many`, ``prefetch`` or several
+            workers.
+        commit_interval: seconds over which acks are gathered into one commit; none is gathered when somebody waits.
         revoke_grace: seconds that holders get to finish when the group moves a partition to another consumer.
+        on_foreign_commits: what to do where something else has committed with the queue's group: ``"refuse"`` raises,
+            ``"ignore"`` goes by the offsets alone, by which messages may come again.
 
     Raises:
         QueueNotDeclared: the queue's group holds no position: never declared, expired or deleted (R17).
-        TopicNotFound: the topic does not exist.
+        CommitMapRefused: something else has committed with the queue's group.
+        TopicNotFound: the topic, or that of the dead letters, does not exist.
+        TopicRecreated: the topic was created anew since the queue was declared or consumed.
         ConfigError: an option is out of range.
         TransportError: the cluster cannot be reached or refuses.
     """
@@ -65,20 +97,45 @@ class Consumer(Generic[V]):
         *,
         undecodable: Undecodable = "raise",
         max_in_work: int = 1000,
+        prefetch: int = 1,
+        lock_timeout: float | None = None,
+        max_deliveries: int | None = None,
+        dead_letters: str | None = None,
+        durable_counts: bool = False,
         commit_interval: float = 0.2,
         revoke_grace: float = 1.0,
+        on_foreign_commits: OnForeignCommits = "refuse",
     ) -> None:
         check_undecodable(undecodable)
-        _check_options(max_in_work, commit_interval, revoke_grace)
-        self._name = definition.name
-        self._codec = codec
-        self._undecodable = undecodable
-        self._skipped = 0
-        self._holdings = Holdings(definition, max_in_work)
+        _at_least_one(max_in_work=max_in_work, prefetch=prefetch, max_deliveries=max_deliveries)
+        _seconds(commit_interval=commit_interval, revoke_grace=revoke_grace)
+        if lock_timeout is not None and not lock_timeout > 0:
+            raise ConfigError(f"lock_timeout={lock_timeout!r} is not positive.", options=["lock_timeout"])
+        if on_foreign_commits not in ("refuse", "ignore"):
+            raise ConfigError(
+                f"on_foreign_commits={on_foreign_commits!r} is neither refuse nor ignore.",
+                options=["on_foreign_commits"],
+            )
+        self.name = definition.name
+        self.topic = definition.topic
+        self._holdings = Custody(definition, Limits(max_in_work, lock_timeout, max_deliveries, durable_counts))
+        inspection = Inspection(log, definition, on_foreign_commits)
+        self._dead_letters = DeadLetters(log, dead_letters, self._holdings)
+        self._settling = Settling(self._holdings, self._dead_letters)
+        self._acquiring = Acquiring(
+            self._holdings, self._dead_letters, codec, undecodable=undecodable, prefetch=prefetch
+        )
         self._consuming = Consuming(
-            log, definition, self._holdings, commit_interval=commit_interval, revoke_grace=revoke_grace
+            definition.name,
+            lambda listener: log.member(definition.group, definition.topic, listener),
+            self._holdings,
+            inspection,
+            commit_interval=commit_interval,
+            revoke_grace=revoke_grace,
         )
         self._consuming.start()
+
+    # ---------------------------------------------------------------- taking messages
 
     def acquire(self, timeout: float | None = None) -> Delivery[V] | None:
         """Take the next message; wait for one for ``timeout`` seconds, or as long as it takes.
@@ -90,14 +147,24 @@ class Consumer(Generic[V]):
             LVQError: the consumer has stopped because of this error (`QueueNotDeclared`, `TopicNotFound`, `DataLoss`,
                 `KeyMismatch`, `TransportError` …), or of another one (`ReaderFailed`, with its cause).
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            taken = self._holdings.acquire(None if deadline is None else max(0.0, deadline - time.monotonic()))
-            if taken is None:
-                return None
-            delivery = Delivery(self._holdings, *taken, self._codec, raw_on_error=self._undecodable == "raw")
-            if self._undecodable != "skip" or self._readable(delivery):
-                return delivery
+        taken = self.acquire_many(1, timeout)
+        return taken[0] if taken else None
+
+    def acquire_many(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
+        """Take up to so many messages that are there; wait for the first as `acquire` does.
+
+        Returns an empty list when none came in time. Raises what `acquire` raises.
+        """
+        return self._acquiring.acquire(most, timeout, self._settling)
+
+    async def acquire_async(self, timeout: float | None = None) -> Delivery[V] | None:
+        """As `acquire`, in asyncio: waits without a thread. When it is cancelled, nothing is held."""
+        taken = await self.acquire_many_async(1, timeout)
+        return taken[0] if taken else None
+
+    async def acquire_many_async(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
+        """As `acquire_many`, in asyncio: waits without a thread. When it is cancelled, nothing is held."""
+        return await self._acquiring.acquire_async(most, timeout, self._settling)
 
     def __iter__(self) -> Iterator[Delivery[V]]:
         """The messages as they come, without an end, until the consumer is closed.
@@ -105,41 +172,100 @@ class Consumer(Generic[V]):
         Raises:
             LVQError: as `acquire`.
         """
-        while True:
-            try:
-                delivery = self.acquire()
-            except Closed:
-                return
-            if delivery is not None:
-                yield delivery
+        return self._acquiring.iterate(self._settling)
 
-    def _readable(self, delivery: Delivery[V]) -> bool:
-        try:
-            delivery.value  # noqa: B018  # decodes
-        except DecodeError as error:
-            self._skipped += 1
-            with suppress(LockLost):  # then whoever has the partition now skips it
-                delivery.reject(str(error))
-            return False
-        return True
+    def __aiter__(self) -> AsyncIterator[Delivery[V]]:
+        """As iterating, in asyncio."""
+        return self._acquiring.iterate_async(self._settling)
+
+    def run(self, handler: Handler[V], *, workers: int = 1, retry_delay: float = 1.0) -> None:
+        """Hand messages to a callback, from so many threads, until the consumer is closed elsewhere.
+
+        What the handler leaves unsettled is acked when it returns. When it raises, that goes to the log, and the
+        message is released; or rejected with the error as the reason, when that was the last of ``max_deliveries``.
+
+        On Ctrl-C it waits until the handlers have finished what they are at, and raises `KeyboardInterrupt`.
+
+        Args:
+            retry_delay: seconds after which a message whose handler raised is handed out again.
+
+        Raises:
+            LVQError: the consumer has stopped because of this error.
+        """
+        Workers(
+            self, handler, workers=workers, retry_delay=retry_delay, attempts=self._holdings.limits.max_deliveries
+        ).run()
+
+    def transaction(self, producer: Producer[Any], *, timeout: float | None = None) -> Transaction[V]:
+        """A transaction, for a ``with`` block: what is acked in it and what the producer sends commit as one.
+
+        ::
+
+            with consumer.transaction(producer) as tx:
+                for delivery in tx.acquire_many(100, timeout=1.0):
+                    producer.put(delivery.key, work(delivery.value))
+                    delivery.ack()
+
+        An exception aborts it, and the messages come again. A consumer has one transaction at a time; while it
+        commits, other acks wait.
+
+        Args:
+            producer: a transactional one, of the same cluster, with no transaction open.
+            timeout: seconds for each step of the commit; by default 60.
+
+        Raises (at the end of the block, the transaction being aborted):
+            LockLost: a message went to another consumer meanwhile, or may have, or its ``lock_timeout`` was over.
+            DeliveryFailed: the producer could not send something.
+            TransportError: it could not be committed; ``code`` is ``"_FENCED"`` when a newer producer with the same
+                transactional id has taken over.
+
+        Raises (when it is not known whether it has committed):
+            OutcomeUnknown: consumer and producer are of no use any more. The group decides when it is known.
+        """
+        return Transaction(
+            self._acquiring,
+            self._holdings,
+            self._dead_letters,
+            producer,
+            lambda: self._consuming.member,
+            timeout=timeout,
+        )
+
+    # ---------------------------------------------------------------- state and life
+
+    def pause(self) -> None:
+        """Hand out nothing for now. What waits goes on to be replaced by newer values, and held messages stay held."""
+        self._holdings.pause(True)
+
+    def resume(self) -> None:
+        """Hand out again."""
+        self._holdings.pause(False)
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is paused."""
+        return self._holdings.paused
 
     @property
     def stats(self) -> ConsumerStats:
         """What this consumer has and has done."""
-        return self._holdings.stats()
+        return self._holdings.stats
 
     @property
     def skipped(self) -> int:
         """How many messages were skipped because their values could not be read."""
-        return self._skipped
+        return self._acquiring.skipped
 
     def close(self, timeout: float = 10.0) -> None:
         """Commit what is done and leave the group. Messages that are held are lost to their holders at once.
 
         Let workers finish first. Returns after ``timeout`` seconds at the latest, then with a warning in the log; safe
-        to call more than once.
+        to call more than once, and from any thread.
         """
-        self._consuming.close(timeout)
+        deadline = time.monotonic() + timeout
+        self._holdings.close()
+        self._dead_letters.close(timeout / 2)
+        self._consuming.close(max(0.0, deadline - time.monotonic()))
 
     def __enter__(self) -> Self:
         return self
@@ -149,19 +275,25 @@ class Consumer(Generic[V]):
     ) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
     def __repr__(self) -> str:
-        return f"<Consumer of {self._name}>"
+        return f"<Consumer of {self.name}>"
 
 
-def _check_options(max_in_work: int, commit_interval: float, revoke_grace: float) -> None:
-    for option, value, ok in (
-        ("max_in_work", max_in_work, max_in_work >= 1),
-        ("commit_interval", commit_interval, 0 <= commit_interval <= 60),
-        ("revoke_grace", revoke_grace, 0 <= revoke_grace <= 60),
-    ):
-        if not ok:
-            raise ConfigError(
-                f"{option}={value!r} is out of range.",
-                options=[option],
-                hint="At least 1." if option == "max_in_work" else "0 to 60 seconds.",
-            )
+def _at_least_one(**options: int | None) -> None:
+    for option, value in options.items():
+        if value is not None and value < 1:
+            raise ConfigError(f"{option}={value!r} is out of range.", options=[option], hint="At least 1.")
+
+
+def _seconds(**options: float) -> None:
+    for option, value in options.items():
+        if not 0 <= value <= 60:
+            raise ConfigError(f"{option}={value!r} is out of range.", options=[option], hint="0 to 60 seconds.")

@@ -3,52 +3,61 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, Protocol, Self
 
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.outstanding import Item
 from lvq_kafka.core.records import Headers, Position, header_value
-from lvq_kafka.errors import LockLost
+from lvq_kafka.errors import LockLost, StateError
+from lvq_kafka.settlement import Durability, Settlement
 
 __all__ = ["Delivery", "Holder"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
+_IN_HANDS = frozenset({State.ACQUIRED, State.STALE})
+
 
 class Holder(Protocol):
-    """Where a delivery is settled."""
+    """Where a delivery is settled: its consumer, or a transaction of it."""
 
     topic: str
 
-    def ack(self, item: Item) -> None:
+    defers: bool
+    """Whether an ack takes effect at the end of something else, so that it cannot be waited for before."""
+
+    @property
+    def holdings(self) -> Durability:
+        """What knows all messages of the consumer."""
+
+    def ack(self, item: Item, life: int) -> Settlement:
         """See `Delivery.ack`."""
 
-    def release(self, item: Item) -> None:
+    def release(self, item: Item, delay: float) -> None:
         """See `Delivery.release`."""
 
-    def reject(self, item: Item, reason: str) -> None:
+    def reject(self, item: Item, life: int, reason: str) -> Settlement:
         """See `Delivery.reject`."""
 
-    def wait_durable(self, item: Item, life: int, timeout: float | None) -> None:
-        """See `Delivery.ack`."""
+    def extend(self, item: Item, seconds: float | None) -> None:
+        """See `Delivery.extend`."""
 
 
 class Delivery(Generic[V]):
     """A message that this consumer holds, and nobody else, until it is settled.
 
-    As a context manager it settles itself: a clean exit acks, an exception releases. If the lock was lost meanwhile
-    that only goes to the log, since somebody else gets the message; the explicit calls raise.
+    As a context manager it settles itself where that was not done: a clean exit acks, an exception releases. If the
+    lock was lost meanwhile that only goes to the log, since somebody else gets the message; explicit calls raise.
 
     Any thread may settle a delivery.
     """
 
     __slots__ = ("_codec", "_holder", "_item", "_life", "_raw_on_error", "_value")
 
-    def __init__(self, holder: Holder, item: Item, life: int, codec: Codec[V], *, raw_on_error: bool = False) -> None:
+    def __init__(self, holder: Holder, item: Item, life: int, codec: Codec[V], raw_on_error: bool) -> None:
         self._holder = holder
         self._item = item
         self._life = life
@@ -103,16 +112,17 @@ class Delivery(Generic[V]):
 
     @property
     def delivery_count(self) -> int:
-        """How often this consumer has handed the message out, this time included.
+        """How often the message has been handed out, this time included, as far as this consumer knows.
 
-        Counted in memory, from the moment when the consumer was assigned the partition.
+        Counted from the moment when the consumer was assigned the partition; with ``durable_counts`` over all consumers
+        of the queue, through crashes.
         """
         return self._item.deliveries
 
     @property
     def redelivered(self) -> bool:
-        """Whether this consumer has handed it out before. A delivery by another one before a crash is not known."""
-        return self._item.deliveries > 1
+        """Whether it was handed out before, or may have been: by another consumer that has not settled it."""
+        return self._item.redelivered
 
     @property
     def state(self) -> State:
@@ -122,43 +132,78 @@ class Delivery(Generic[V]):
     @property
     def settled(self) -> bool:
         """Whether it is out of this holder's hands: acked, released, rejected, or its lock lost."""
-        return self._item.state not in (State.ACQUIRED, State.STALE)
+        return self._item.state not in _IN_HANDS
 
-    def ack(self, *, wait: bool = False, timeout: float | None = None) -> None:
+    def ack(self, *, wait: bool = False, timeout: float | None = None) -> Settlement:
         """Done: remove the message from the queue. A newer value of its key is not touched (R6).
 
-        Acks are gathered and committed a few times a second; until then a crash brings the message again (G10). With
-        ``wait`` the call returns when the ack is durable: the message will not be handed out again, by anybody (G11).
-        What a group keeps is one offset per partition below which all is done, so an ack is durable only when
-        everything before it in the partition is done too. Do not wait on a later message while holding an earlier one.
+        Acks are gathered and committed a few times a second, in any order; until then a crash brings the message again
+        (G10). With ``wait`` the call returns when the ack is durable: the message will not be handed out again, by
+        anybody (G11). Else what is returned can be waited for, later or with ``await``.
+
+        In a transaction the ack takes effect when that commits, and is durable then; so there is no waiting for it
+        inside.
 
         Raises:
             AlreadySettled: it was acked, released or rejected before.
-            LockLost: the partition went to another consumer; before the ack, or with ``wait`` before it was durable.
-            TimeoutError: not durable within ``timeout`` seconds. The ack stands, and may become durable later.
+            LockLost: the partition went to another consumer, or ``lock_timeout`` was over; with ``wait`` also when
+                that happened before it was durable.
+            StateError: with ``wait`` in a transaction.
+            OutcomeUnknown: not durable within ``timeout`` seconds. The ack stands, and may become durable later.
             ReaderFailed: the consumer stopped because of an error, before the ack was durable.
         """
-        self._holder.ack(self._item)
+        if wait and self._holder.defers:
+            raise StateError(
+                "An ack in a transaction is durable when the transaction has committed.", hint="Ack without wait=True."
+            )
+        settlement = self._holder.ack(self._item, self._life)
         if wait:
-            self._holder.wait_durable(self._item, self._life, timeout)
+            settlement.result(timeout)
+        return settlement
 
-    def release(self) -> None:
-        """Give the message back: it can be acquired again at once, unless a newer value or a delete has come (R6).
+    def release(self, *, delay: float = 0.0) -> None:
+        """Give the message back: it can be acquired again, unless a newer value or a delete has come (R6).
 
-        Raises:
-            AlreadySettled: it was acked, released or rejected before.
-            LockLost: the partition went to another consumer.
-        """
-        self._holder.release(self._item)
-
-    def reject(self, reason: str = "") -> None:
-        """The message cannot be processed: remove it from the queue. The reason goes to the log.
+        Args:
+            delay: seconds after which it can be. A newer value of its key does not wait for that.
 
         Raises:
             AlreadySettled: it was acked, released or rejected before.
-            LockLost: the partition went to another consumer.
+            LockLost: the partition went to another consumer, or ``lock_timeout`` was over.
         """
-        self._holder.reject(self._item, reason)
+        self._holder.release(self._item, delay)
+
+    def reject(self, reason: str = "") -> Settlement:
+        """The message cannot be processed: remove it from the queue, to the dead letter topic if there is one.
+
+        Its dead letter is stored before the message counts as done; if that fails, it becomes available again.
+
+        Args:
+            reason: goes to the log, and into the dead letter.
+
+        Raises:
+            AlreadySettled: it was acked, released or rejected before.
+            LockLost: the partition went to another consumer, or ``lock_timeout`` was over.
+        """
+        return self._holder.reject(self._item, self._life, reason)
+
+    def extend(self, seconds: float | None = None) -> None:
+        """Ask for more time: the lock ends so many seconds from now, by default ``lock_timeout``.
+
+        Without ``lock_timeout`` a lock lasts as long as the membership, and there is nothing to do.
+
+        Raises:
+            AlreadySettled: it was acked, released or rejected before.
+            LockLost: the partition went to another consumer, or the time was over.
+        """
+        self._holder.extend(self._item, seconds)
+
+    def into(self, holder: Holder) -> Self:
+        """The same delivery, settled by somebody else; see `lvq_kafka.transaction.Transaction.enlist`."""
+        if holder.holdings is not self._holder.holdings:
+            raise StateError("The delivery is another consumer's.", hint="A transaction is about one consumer.")
+        self._holder = holder
+        return self
 
     def __enter__(self) -> Self:
         return self
@@ -169,14 +214,16 @@ class Delivery(Generic[V]):
         if self._item.state is State.LOST:
             self._report_lost()
         elif not self.settled:
-            settle: Callable[[Item], None] = self._holder.ack if kind is None else self._holder.release
             try:
-                settle(self._item)
+                if kind is None:
+                    self.ack()
+                else:
+                    self.release()
             except LockLost:
                 self._report_lost()
 
     def _report_lost(self) -> None:
-        logger.warning("%s was handled, but its partition went to another consumer, which may handle it again", self)
+        logger.warning("%s was handled, but its lock was lost meanwhile; it may be handled again", self)
 
     def __repr__(self) -> str:
         return f"<Delivery {self.key!r} at {self.position}, {self._item.state}>"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Condition
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
@@ -14,7 +16,7 @@ from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.errors import kafka_error
 from lvq_kafka.kafka.groups import commit_of
 from lvq_kafka.kafka.reader import FETCH_DEFAULTS, READ_RULES, MessagePump
-from lvq_kafka.ports import Commit, GroupListener
+from lvq_kafka.ports import Answered, Commit, GroupListener
 from lvq_kafka.retrying import patiently
 
 __all__ = ["KafkaMember"]
@@ -31,6 +33,8 @@ _CLASSIC_DEFAULTS: Mapping[str, PropertyValue] = {
 }
 _COMMITTED_TIMEOUT = 5.0  # seconds for one question
 _PATIENCE = 30.0  # seconds over all attempts
+_VISIT = 1.0  # seconds that a poll may be put off, so that another thread can ask the client something
+_UNANSWERED = 16  # commits whose answer, should it come late, is still of interest
 
 
 class KafkaMember:
@@ -50,8 +54,12 @@ class KafkaMember:
         self._owned: set[int] = set()
         self._waiting: set[int] = set()  # the group's, and not owned yet: they could not be begun with
         self._failure: Exception | None = None
+        self._unanswered: list[tuple[Mapping[int, Commit], Answered]] = []
+        self._door = Condition()
+        self._visitors = 0  # threads that want to ask the client something while it is polled
+        self._known_as: tuple[object, str] | None = None  # who this member is, while it cannot be asked
         self._health = Health(config.bootstrap_servers)
-        owned: dict[str, Any] = {**READ_RULES, "group.id": group}
+        owned: dict[str, Any] = {**READ_RULES, "group.id": group, "on_commit": self._on_commit}
         defaults = dict(_DEFAULTS)
         if config.for_consumer().get("group.protocol", "classic") == "classic":
             owned["partition.assignment.strategy"] = "cooperative-sticky"
@@ -68,6 +76,9 @@ class KafkaMember:
     def poll(self, timeout: float) -> Fetch:
         """See `lvq_kafka.ports.GroupMember.poll`."""
         consumer = self._open()
+        if self._visitors:
+            with self._door:
+                self._door.wait_for(lambda: not self._visitors, _VISIT)
         if self._waiting:
             self._begin_at_last(consumer)
         try:
@@ -84,7 +95,7 @@ class KafkaMember:
 
     def commit(self, commits: Mapping[int, Commit]) -> None:
         """See `lvq_kafka.ports.GroupMember.commit`."""
-        offsets = self._positions(commits)
+        offsets = self._positions(commits, self._open().memberid() or "")
         stored = self._asking(
             f"commit for group {self._group!r}", lambda client: client.commit(offsets=offsets, asynchronous=False)
         )
@@ -92,21 +103,46 @@ class KafkaMember:
             if partition.error is not None:
                 raise self._explain(partition.error, f"commit for group {self._group!r}")
 
+    def commit_async(self, commits: Mapping[int, Commit], answered: Answered) -> None:
+        """See `lvq_kafka.ports.GroupMember.commit_async`."""
+        offsets = self._positions(commits, self._open().memberid() or "")
+        self._unanswered = [*self._unanswered[-_UNANSWERED:], (dict(commits), answered)]
+        self._asking(
+            f"commit for group {self._group!r}", lambda client: client.commit(offsets=offsets, asynchronous=True)
+        )
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """An answer. The client does not say to what, but repeats what was asked."""
+        asked = {partition.partition: commit_of(partition) for partition in partitions}
+        found = [number for number, (commits, _) in enumerate(self._unanswered) if commits == asked]
+        if found:
+            _, answered = self._unanswered[found[0]]
+            del self._unanswered[: found[0] + 1]
+            errors = {partition.partition: partition.error or error for partition in partitions}
+            outcome = {number: None if error is None else self._commit_error(error) for number, error in errors.items()}
+            self._guard(lambda: answered(outcome))
+
+    def _commit_error(self, error: KafkaError) -> TransportError:
+        explained = self._explain(error, f"commit for group {self._group!r}")
+        if isinstance(explained, TransportError):
+            return explained
+        return TransportError(str(explained), code=error.name(), retriable=error.retriable())
+
     def transaction_offsets(self, commits: Mapping[int, Commit]) -> tuple[list[TopicPartition], object]:
         """What a producer needs to make these commits part of its transaction: positions and this member's identity.
+
+        Any thread may ask, while another one polls.
 
         Raises:
             TransportError: a partition is not assigned. The broker would take the commit all the same.
         """
-        return self._positions(commits), self._open().consumer_group_metadata()
-
-    def pause(self, partitions: Sequence[int]) -> None:
-        """See `lvq_kafka.ports.GroupMember.pause`."""
-        self._asking("pause", lambda client: client.pause(self._topic_partitions(partitions)))
-
-    def resume(self, partitions: Sequence[int]) -> None:
-        """See `lvq_kafka.ports.GroupMember.resume`."""
-        self._asking("resume", lambda client: client.resume(self._topic_partitions(partitions)))
+        known_as = self._known_as
+        if known_as is None:
+            with self._visit() as consumer:
+                known_as = _identity(consumer)
+        metadata, member_id = known_as
+        # Only now: if a rebalance came in between, the group refuses what this member was before it.
+        return self._positions(commits, member_id), metadata
 
     def close(self) -> None:
         """See `lvq_kafka.ports.GroupMember.close`."""
@@ -125,7 +161,13 @@ class KafkaMember:
         self._guard(lambda: self._assign(consumer, [partition.partition for partition in partitions]))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._guard(lambda: self._revoke({partition.partition for partition in partitions}))
+        # The listener may wait for a transaction, which has to be told who this member is; but the client lets nobody
+        # in before this returns.
+        self._known_as = _identity(consumer)
+        try:
+            self._guard(lambda: self._revoke({partition.partition for partition in partitions}))
+        finally:
+            self._known_as = None
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._guard(lambda: self._lose({partition.partition for partition in partitions}))
@@ -198,9 +240,27 @@ class KafkaMember:
 
     # ------------------------------------------------------------ inside
 
-    def _positions(self, commits: Mapping[int, Commit]) -> list[TopicPartition]:
+    @contextmanager
+    def _visit(self) -> Iterator[Consumer]:
+        """Ask the client something while another thread polls.
+
+        The client lets in one thread at a time, and not in the order in which they come: one that polls on and on is
+        always first. So it has to stand back for a moment.
+        """
+        with self._door:
+            self._visitors += 1
+        try:
+            yield self._open()
+        except RuntimeError as error:  # the client's word for it
+            raise self._closed() from error
+        finally:
+            with self._door:
+                self._visitors -= 1
+                self._door.notify_all()
+
+    def _positions(self, commits: Mapping[int, Commit], member_id: str) -> list[TopicPartition]:
         foreign = sorted(set(commits) - self._owned)
-        if foreign or not self._open().memberid():
+        if foreign or not member_id:
             raise TransportError(
                 f"This member of group {self._group!r} does not hold partition {', '.join(map(str, foreign))} "
                 f"of topic {self._topic!r} and cannot commit for it."
@@ -229,5 +289,17 @@ class KafkaMember:
 
     def _open(self) -> Consumer:
         if self._consumer is None:
-            raise Closed(f"This member of group {self._group!r} is closed.")
+            raise self._closed()
         return self._consumer
+
+    def _closed(self) -> Closed:
+        return Closed(f"This member of group {self._group!r} is closed.")
+
+
+def _identity(consumer: Consumer) -> tuple[object, str]:
+    """Who the group takes this member for, for producers; and its id, which is empty once the group has put it out.
+
+    Asked in this order, since one that was put out is not a member again before it polls: a producer that commits for
+    no member at all would not be refused.
+    """
+    return consumer.consumer_group_metadata(), consumer.memberid() or ""

@@ -9,6 +9,7 @@ from lvq_kafka.core.records import Position, Record
 from lvq_kafka.errors import StateError, TransportError
 from lvq_kafka.ports import GroupMember
 from lvq_kafka.testing.memory_cluster import Cluster
+from lvq_kafka.testing.memory_group import METADATA_LIMIT
 from lvq_kafka.testing.memory_member import MemoryMember
 
 __all__ = ["Controls"]
@@ -21,10 +22,18 @@ class Controls:
         clock: the time in seconds since the epoch, for record timestamps. Blocking calls always wait in real time.
         brokers: the number of brokers, which bounds the replication factor.
         fetch_limit: the most records that one poll returns.
+        metadata_limit: the most characters that the metadata of a commit may have.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.time, brokers: int = 1, fetch_limit: int = 100_000) -> None:
-        self._cluster = Cluster(clock, brokers, fetch_limit)
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        brokers: int = 1,
+        fetch_limit: int = 100_000,
+        metadata_limit: int = METADATA_LIMIT,
+    ) -> None:
+        self._cluster = Cluster(clock, brokers, fetch_limit, metadata_limit)
 
     def records(self, topic: str) -> list[Record]:
         """All committed records that lie in the topic now, by partition and offset: superseded ones and deletes too."""
@@ -120,6 +129,18 @@ class Controls:
         with self._cluster.changed:
             self._cluster.plan(operation, error, times)
             self._cluster.changed.notify_all()
+
+    def lose_answers(self, operation: str, times: int = 1) -> None:
+        """Let the next ``times`` calls of an operation do what they are to do, and lose the answer.
+
+        The operation is ``"commit"`` of group members, where `commit_async` is never answered and `commit` raises, or
+        ``"commit_transaction"``. What is raised is a `BrokerUnavailable` with the code ``_TIMED_OUT``.
+
+        Raises:
+            ConfigError: it is another operation.
+        """
+        with self._cluster.changed:
+            self._cluster.lose_answers(operation, times)
 
     def disconnect(self) -> None:
         """Begin an outage: every call raises `BrokerUnavailable` (retriable), readers and members too.

@@ -11,7 +11,7 @@ from lvq_kafka.ports import Commit
 __all__ = ["METADATA_LIMIT", "Group", "Seat"]
 
 METADATA_LIMIT = 4095
-"""The longest commit metadata, in UTF-16 units, which is how a broker counts ``offset.metadata.max.bytes`` (4096).
+"""The longest commit metadata by default, in UTF-16 units, as a broker counts ``offset.metadata.max.bytes`` (4096).
 
 One less than that, because the Kafka client sends the terminating zero along.
 """
@@ -34,8 +34,9 @@ class Seat:
 class Group:
     """A consumer group. Guarded by the cluster's lock."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, metadata_limit: int = METADATA_LIMIT) -> None:
         self.name = name
+        self._metadata_limit = metadata_limit
         self.seats: list[Seat] = []
         self._commits: dict[tuple[str, int], Commit] = {}
         # By the producer whose transaction is open; None where a plain commit has overtaken it.
@@ -55,7 +56,8 @@ class Group:
         Raises:
             TransportError: a metadata text is too long. As on a broker, the other partitions' commits are stored.
         """
-        too_long = {p for p, commit in commits.items() if len(commit.metadata.encode("utf-16-le")) > 2 * METADATA_LIMIT}
+        limit = 2 * self._metadata_limit
+        too_long = {p for p, commit in commits.items() if len(commit.metadata.encode("utf-16-le")) > limit}
         stored = {(topic, partition): commit for partition, commit in commits.items() if partition not in too_long}
         if producer is None:
             self._commits.update(stored)
@@ -66,7 +68,7 @@ class Group:
         if too_long:
             raise TransportError(
                 f"The commit metadata of group {self.name!r} for partition {sorted(too_long)} of {topic!r} "
-                f"is longer than {METADATA_LIMIT} characters.",
+                f"is longer than {self._metadata_limit} characters.",
                 code="OFFSET_METADATA_TOO_LARGE",
             )
 

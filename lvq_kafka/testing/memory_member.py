@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import Closed, TransportError
-from lvq_kafka.ports import Commit, GroupListener
-from lvq_kafka.testing.memory_cluster import Cluster
+from lvq_kafka.ports import Answered, Commit, GroupListener
+from lvq_kafka.testing.memory_cluster import Cluster, no_answer
 from lvq_kafka.testing.memory_reader import MemoryReader
 
 __all__ = ["MemoryMember"]
@@ -28,6 +28,7 @@ class MemoryMember:
         self._listener = listener
         self._reader = MemoryReader(cluster, topic, {})
         self._held: set[int] = set()  # what the listener knows that it holds
+        self._answers: list[Callable[[], None]] = []
         self._closed = False
         with cluster.changed:
             self.group = cluster.group(group)
@@ -37,6 +38,11 @@ class MemoryMember:
         """See `GroupMember.poll`."""
         deadline = time.monotonic() + timeout
         fetch = None
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            answer()
+        if answers:
+            deadline = time.monotonic()
         while fetch is None:
             self._reconcile()
             with self._cluster.changed:
@@ -51,6 +57,23 @@ class MemoryMember:
         with self._cluster.changed:
             self._cluster.enter("commit")
             self.store(commits)
+            if not self._cluster.answers("commit"):
+                raise no_answer("commit")
+
+    def commit_async(self, commits: Mapping[int, Commit], answered: Answered) -> None:
+        """See `GroupMember.commit_async`. It is stored at once, and told by the next poll."""
+        outcome: dict[int, TransportError | None] = dict.fromkeys(commits)
+        with self._cluster.changed:
+            if not self._held.issuperset(commits):
+                self.store(commits)  # raises
+            try:
+                self._cluster.enter("commit")
+                self.store(commits)
+            except TransportError as error:
+                outcome = dict.fromkeys(commits, error)
+            if not self._cluster.answers("commit"):
+                return
+        self._answers.append(lambda: answered(outcome))
 
     def store(self, commits: Mapping[int, Commit], producer: int | None = None) -> None:
         """Keep commits of this member, holding the lock; with a producer as part of its open transaction."""
@@ -73,16 +96,6 @@ class MemoryMember:
             self.seat.expelled = True
             self.group.leave(self.seat, self._partition_count())
             self._cluster.changed.notify_all()
-
-    def pause(self, partitions: Sequence[int]) -> None:
-        """See `GroupMember.pause`."""
-        with self._cluster.changed:
-            self._reader.pause(partitions)
-
-    def resume(self, partitions: Sequence[int]) -> None:
-        """See `GroupMember.resume`."""
-        with self._cluster.changed:
-            self._reader.resume(partitions)
 
     def close(self) -> None:
         """See `GroupMember.close`."""

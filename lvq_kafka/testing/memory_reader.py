@@ -24,7 +24,6 @@ class MemoryReader:
         self._topic = topic
         self._positions = dict(positions)
         self._reported: dict[int, int] = {}
-        self._paused: set[int] = set()
         self._outage = 0  # the last outage that the caller was told of
         self._closed = False
 
@@ -48,15 +47,6 @@ class MemoryReader:
         for partition in partitions:
             self._positions.pop(partition, None)
             self._reported.pop(partition, None)
-            self._paused.discard(partition)
-
-    def pause(self, partitions: Iterable[int]) -> None:
-        """Leave these partitions out."""
-        self._paused.update(partitions)
-
-    def resume(self, partitions: Iterable[int]) -> None:
-        """Read them again."""
-        self._paused.difference_update(partitions)
 
     def close(self) -> None:
         """See `LogReader.close`."""
@@ -88,8 +78,6 @@ class MemoryReader:
         self._cluster.topic(self._topic)
         for partition, position in self._positions.items():
             log = self._cluster.partition(self._topic, partition)
-            if partition in self._paused:
-                continue
             found, position = log.read(position, self._cluster.fetch_limit - len(records))
             records += found
             if self._reported.get(partition) != position and (found or position == log.stable):

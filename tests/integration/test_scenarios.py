@@ -5,7 +5,6 @@ Left out are those that need no cluster at all, or do to it what no broker can b
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -16,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 pytest.register_assert_rewrite("tests.scenarios.harness")
 
 from lvq_kafka.kafka import KafkaLog  # noqa: E402  # the harness must not be imported before this
-from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker  # noqa: E402
+from lvq_kafka.testing.brokers import ProvidedBroker  # noqa: E402
 from lvq_kafka.testing.compaction import force_compaction  # noqa: E402
 from tests.scenarios import (  # noqa: E402
     test_browsing,
@@ -24,8 +23,10 @@ from tests.scenarios import (  # noqa: E402
     test_conflation,
     test_consuming,
     test_keys,
+    test_management,
     test_non_destructive,
     test_restart,
+    test_transactions,
 )
 from tests.scenarios.harness import Cluster, Declare, Queue, declaring  # noqa: E402
 
@@ -35,8 +36,10 @@ ON_A_BROKER = (
     test_conflation,
     test_consuming,
     test_keys,
+    test_management,
     test_non_destructive,
     test_restart,
+    test_transactions,
 )
 NOT_ON_A_BROKER = {
     test_keys.test_s025_a_queue_without_the_name_of_its_key_header_is_refused,
@@ -78,17 +81,10 @@ class OnKafka:
         self.log = KafkaLog(self._broker.bootstrap_servers)
 
 
-@pytest.fixture(scope="module")
-def restartable_broker() -> Iterator[ProvidedBroker]:
-    """A broker of this module's own, since other tests use the session's."""
-    with provide_broker("docker" if os.environ.get("LVQ_TEST_BROKER") == "docker" else "embedded") as broker:
-        yield broker
-
-
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, lvq_broker: ProvidedBroker) -> Iterator[Cluster]:
-    restarts = request.function.__module__ == test_restart.__name__
-    cluster = OnKafka(request.getfixturevalue("restartable_broker") if restarts else lvq_broker)
+    restarts = request.function.__module__ in {test_restart.__name__, test_transactions.__name__}
+    cluster = OnKafka(request.getfixturevalue("private_broker") if restarts else lvq_broker)
     yield cluster
     cluster.log.close()
 

@@ -55,12 +55,19 @@ S074   test_non_destructive.py  R13: the readers are browsers
 S075   test_non_destructive.py  R13: the readers are browsers
 S076   test_non_destructive.py  R13: the readers are browsers
 S077   test_non_destructive.py  R13: refused (as CPP; ART, BJ downgrade in silence)
+S079   test_transactions.py     G13: newer values wait while a transaction has the older ones
+S080   test_transactions.py
 S083   test_browsing.py
 S085   test_browsing.py         G5: a browser's dump ends and says what is hidden; a view waits
+S086   test_transactions.py     There is no two-phase commit: an open transaction that is stored stands for it
+S087   test_transactions.py     G13: the transaction has the first value only (in ART all six)
 S088   test_restart.py
 S090   test_restart.py
 S091   test_restart.py          G14: there are no transient messages
 S094   test_restart.py          G1, G8: a view that comes back is built anew; one that was cut off goes on
+S108   test_management.py
+S109   test_management.py       R7: a message is named by its key
+S111   test_management.py
 S113   test_consuming.py
 S155   test_compacted_log.py    R9: null deletes, empty is a value
 S156   test_compacted_log.py

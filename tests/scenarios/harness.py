@@ -22,6 +22,7 @@ from lvq_kafka.delivery import Delivery
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.ports import Log
 from lvq_kafka.producer import Producer
+from lvq_kafka.transaction import Transaction
 from lvq_kafka.view import View
 from tests.contract.harness import Faults, settled
 from tests.waiting import eventually
@@ -94,6 +95,11 @@ class Queue:
         self.cluster.restart()
         self.queue = LastValueQueue.open(self.name, value=TEXT, log=self.cluster.log)
         self._producer = self._keep(self.queue.producer())
+
+    def restart_broker(self) -> None:
+        """The broker restarts, and whoever has something open goes on when it is back."""
+        self.cluster.restart()
+        self.queue = LastValueQueue.open(self.name, value=TEXT, log=self.cluster.log)
 
     def _keep(self, opened: C) -> C:
         self._opened.append(opened)
@@ -179,11 +185,20 @@ class Taking:
         self.consumer = consumer
         self._queue = queue
 
-    def take(self) -> Delivery[str]:
-        """Receive one and hold it."""
-        delivery = self.consumer.acquire(PATIENCE)
+    def take(self, tx: Transaction[str] | None = None) -> Delivery[str]:
+        """Receive one and hold it; in a transaction, if one is given."""
+        delivery = (tx or self.consumer).acquire(PATIENCE)
         assert delivery is not None, f"no message came: {self.consumer.stats}"
         return delivery
+
+    @contextmanager
+    def transaction(self, *, abort: bool = False) -> Iterator[Transaction[str]]:
+        """A transaction over what is taken in it."""
+        producer = self._queue.queue.producer(transactional_id=f"{self._queue.name}-{uuid.uuid4().hex}")
+        with producer, suppress(_Abort), self.consumer.transaction(producer, timeout=PATIENCE) as tx:
+            yield tx
+            if abort:
+                raise _Abort
 
     def take_and_ack(self, count: int) -> list[str]:
         """Receive so many, each acked before the next."""
@@ -235,10 +250,10 @@ class Taking:
         holdings = self.consumer._holdings
         with holdings._changed:
             ledger = holdings._ledger
-            line: Any = ledger._hand_out
+            line: Any = ledger._line
             tables = [line._line, line._returned, line._returned_order]
             for partition in ledger._partitions.values():
-                tables += [partition.outstanding, partition.waiting, partition.held]
+                tables += [list(partition.outstanding), partition.waiting, partition.held]
             return sum(map(len, tables))
 
     def close(self) -> None:

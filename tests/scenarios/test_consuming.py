@@ -150,7 +150,7 @@ def test_s068_a_reader_that_waited_first_does_not_take_the_key_away_from_the_nex
 
 
 def test_s069_a_read_of_a_non_destructive_queue_leaves_its_count(declare: Declare) -> None:
-    """R13: the reader is a browser. To delete all messages is, for now, to delete every key."""
+    """R13: the reader is a browser, and to delete all messages is to delete every key."""
     q = declare(non_destructive=True)
     b = q.browse()
     q.send("A=M1")
@@ -191,6 +191,7 @@ def test_s113_a_queue_can_be_looked_at_while_it_is_at_work(q: Queue) -> None:
                 assert view.get(entry.key, "0") >= "0"
             assert len(view.snapshot()) <= 1
             assert c.consumer.stats.in_work <= 1
+            assert 0 <= q.queue.stats().depth <= 1
         return looks
 
     with ThreadPoolExecutor() as threads:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
@@ -19,6 +21,7 @@ from lvq_kafka.cli.output import count as counted
 from lvq_kafka.cli.rows import Format, is_unread, value_row
 from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.consumer import Consumer
+from lvq_kafka.core.lifecycle import State
 from lvq_kafka.delivery import Delivery
 from lvq_kafka.errors import LockLost
 
@@ -30,6 +33,8 @@ Handle = Callable[[Delivery[Any]], bool]
 """Handles a message and says whether it is done with; the message is settled by then."""
 
 _RETRY_PAUSE = 1.0  # seconds between two attempts at a message
+_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # what a command ends with that Ctrl-C has ended, as it ends us
+_LOOK = 0.5  # seconds; how long one who waits for a message takes to see that another one has failed
 
 
 @command(
@@ -38,6 +43,7 @@ _RETRY_PAUSE = 1.0  # seconds between two attempts at a message
         "lvq consume prices",
         "lvq consume prices --count 1 --timeout 5",
         "lvq consume orders --exec './handle.sh \"$LVQ_KEY\"'",
+        "lvq consume orders --exec ./handle.sh --workers 8 --on-failure retry --max-deliveries 5 --dead-letters bad",
     ],
 )
 @click.argument("queue")
@@ -54,7 +60,30 @@ _RETRY_PAUSE = 1.0  # seconds between two attempts at a message
     type=click.Choice(["stop", "retry", "reject"]),
     default="stop",
     show_default=True,
-    help="When COMMAND fails: end; try again, with a newer value if there is one; or remove the message.",
+    help="When COMMAND fails: end; try again, with a newer value if there is one; or reject the message.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How many COMMANDs may run at a time; of a key never more than one.",
+)
+@click.option(
+    "--max-deliveries",
+    type=click.IntRange(min=1),
+    help="Reject a message that was delivered so often, over all runs and consumers.  [default: never]",
+)
+@click.option(
+    "--dead-letters",
+    metavar="TOPIC",
+    help="Where rejected messages go, with what became of them in headers.  [default: nowhere]",
+)
+@click.option(
+    "--lock-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Hand a message on that was not dealt with for so long.  [default: never]",
 )
 @format_option
 def consume(
@@ -65,21 +94,33 @@ def consume(
     timeout: float | None,
     run: str | None,
     on_failure: OnFailure,
+    workers: int,
+    max_deliveries: int | None,
+    dead_letters: str | None,
+    lock_timeout: float | None,
     form: Format,
 ) -> None:
     """Take messages, and remove them.
 
     Goes on until Ctrl-C, and shares the queue with its other consumers. A message is removed when it has been written
     to stdout, or when COMMAND has ended with 0. COMMAND gets the value on stdin, and LVQ_KEY, LVQ_POSITION,
-    LVQ_TIMESTAMP and LVQ_HEADERS (JSON) in its environment. Any message that was not removed comes again, here or at
-    another consumer.
+    LVQ_TIMESTAMP, LVQ_DELIVERY_COUNT and LVQ_HEADERS (JSON) in its environment. Any message that was not removed
+    comes again, here or at another consumer. One that was rejected goes to the dead letter topic, if there is one.
 
     Ends with 1 when fewer than --count messages, or without it none at all, came before --timeout.
     """
+    if run is None and workers > 1:
+        raise click.UsageError("--workers goes with --exec.")
     opened = session.open(QueueChoice(queue), form)
-    handle = _Printer(session.out, form, opened.key_header) if run is None else _Runner(run, on_failure)
-    with opened.consumer(undecodable="raw") as consumer:
-        done = _consume(consumer, handle, count, timeout)
+    handle = _Printer(session.out, form, opened.key_header) if run is None else _Runner(run, on_failure, max_deliveries)
+    with opened.consumer(
+        undecodable="raw",
+        max_deliveries=max_deliveries,
+        durable_counts=max_deliveries is not None,
+        dead_letters=dead_letters,
+        lock_timeout=lock_timeout,
+    ) as consumer:
+        done = _Team(consumer, handle, count, timeout).work(workers)
     if isinstance(handle, _Printer):
         complain_of_unread(handle.unread, form)
     session.out.note(f"{counted(done, 'message')} consumed")
@@ -87,14 +128,74 @@ def consume(
         raise Complaint(f"no {'further ' if done else ''}message came within {timeout:g} s.", NOTHING)
 
 
-def _consume(consumer: Consumer[Any], handle: Handle, count: int | None, timeout: float | None) -> int:
-    done = 0
-    while count is None or done < count:
-        delivery = consumer.acquire(timeout)
-        if delivery is None:
-            break
-        done += handle(delivery)
-    return done
+class _Team:
+    """Those who take messages and handle them, each in a thread; one alone does it here."""
+
+    def __init__(self, consumer: Consumer[Any], handle: Handle, count: int | None, timeout: float | None) -> None:
+        self._consumer = consumer
+        self._handle = handle
+        self._count = count
+        self._timeout = timeout
+        self._begun = self._done = 0
+        self._lock = threading.Lock()
+        self._failure: BaseException | None = None
+        self._stop = threading.Event()
+
+    def work(self, workers: int) -> int:
+        """Work until there is enough or nothing comes any more; returns how many messages are done with."""
+        if workers == 1:
+            self._work()
+            return self._done
+        threads = [threading.Thread(target=self._work_along, daemon=True) for _ in range(workers)]
+        try:
+            for thread in threads:
+                thread.start()
+            _join(threads)
+        finally:  # interrupted: let commands that run end
+            self._stop.set()
+            _join(threads)
+        if self._failure is not None:
+            raise self._failure
+        return self._done
+
+    def _work_along(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001  # it goes to whoever waits
+            self._failure = self._failure or error
+            self._stop.set()
+
+    def _work(self) -> None:
+        while not self._stop.is_set() and self._begin():
+            delivery = self._acquire()
+            done = delivery is not None and self._handle(delivery)
+            with self._lock:
+                self._done += done
+                self._begun -= not done
+            if delivery is None:
+                return
+
+    def _begin(self) -> bool:
+        with self._lock:
+            enough = self._count is not None and self._begun >= self._count
+            self._begun += not enough
+            return not enough
+
+    def _acquire(self) -> Delivery[Any] | None:
+        """The next message, if it comes in time and before another one has failed."""
+        deadline = float("inf") if self._timeout is None else time.monotonic() + self._timeout
+        while not self._stop.is_set():
+            left = max(0.0, deadline - time.monotonic())
+            delivery = self._consumer.acquire(min(left, _LOOK))
+            if delivery is not None or left <= _LOOK:
+                return delivery
+        return None
+
+
+def _join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        if thread.ident is not None:
+            thread.join()
 
 
 class _Printer:
@@ -121,27 +222,38 @@ class _Printer:
 class _Runner:
     """Runs a command for each message, and acks it when that ends with 0."""
 
-    def __init__(self, command: str, on_failure: OnFailure) -> None:
+    def __init__(self, command: str, on_failure: OnFailure, max_deliveries: int | None) -> None:
         self._command = command
         self._on_failure = on_failure
+        self._max_deliveries = max_deliveries
 
     def __call__(self, delivery: Delivery[Any]) -> bool:
         with delivery:
             status = self._run(delivery)
-            if status == 0:
-                return True
+            if status in _INTERRUPTED:
+                raise KeyboardInterrupt
             what = f"the command ended with {status} for {printable(delivery.key)} at {delivery.position}"
-            if self._on_failure == "reject":
-                with suppress(LockLost):  # then another consumer has it, and will reject it
-                    delivery.reject(what)  # the library warns of it
-                return True
-            with suppress(LockLost):
-                delivery.release()
+            rejected = status != 0 and self._give_up(delivery, what)
+        if status == 0:
+            return delivery.state is not State.LOST  # else another consumer, or worker, has it
         if self._on_failure == "stop":
-            raise Complaint(f"{what}; the message is still in the queue.", COMMAND_FAILED)
-        tell(f"{what}; it is tried again", warning=True)
-        threading.Event().wait(_RETRY_PAUSE)
-        return False
+            now = "was rejected, after its last delivery" if rejected else "is still in the queue"
+            raise Complaint(f"{what}; the message {now}.", COMMAND_FAILED)
+        if not rejected:
+            tell(f"{what}; it is tried again", warning=True)
+            threading.Event().wait(_RETRY_PAUSE)
+        return rejected
+
+    def _give_up(self, delivery: Delivery[Any], what: str) -> bool:
+        """Reject the message, or let it come again; whether it was rejected."""
+        last = self._max_deliveries is not None and delivery.delivery_count >= self._max_deliveries
+        rejected = last or self._on_failure == "reject"
+        with suppress(LockLost):  # then another consumer has it, and will see to it
+            if rejected:
+                delivery.reject(what)  # the library warns of it
+            else:
+                delivery.release()
+        return rejected
 
     def _run(self, delivery: Delivery[Any]) -> int:
         headers = {name: None if data is None else data.decode("utf-8", "replace") for name, data in delivery.headers}
@@ -149,6 +261,7 @@ class _Runner:
             "LVQ_KEY": delivery.key.replace("\0", "\\0"),  # an environment cannot hold it
             "LVQ_POSITION": str(delivery.position),
             "LVQ_TIMESTAMP": f"{delivery.timestamp:.3f}",
+            "LVQ_DELIVERY_COUNT": str(delivery.delivery_count),
             "LVQ_HEADERS": json.dumps(headers),
         }
         return subprocess.run(

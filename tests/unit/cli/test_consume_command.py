@@ -111,3 +111,111 @@ def test_what_cannot_be_consumed_is_refused(prices: Run, memory_log: MemoryLog) 
     ran = prices("consume", "prices", "--timeout", "0")
     assert ran.code == 4
     assert "lvq.prices" in ran.stderr
+
+
+# ---------------------------------------------------------------- several at a time
+
+
+def test_several_commands_run_at_a_time(prices: Run, tmp_path: Path) -> None:
+    """Each waits for the other, so that neither would end alone."""
+    command = f"touch {tmp_path}/$LVQ_KEY; for i in $(seq 200); do [ -e {tmp_path}/IBM ] && [ -e {tmp_path}/MSFT ] && exit 0; sleep 0.05; done; exit 1"  # noqa: E501
+    assert prices("consume", "prices", "--count", "2", "--workers", "2", "--exec", command).code == 0
+    assert left(prices) == []
+
+
+def test_several_workers_take_no_more_than_asked(prices: Run, tmp_path: Path) -> None:
+    for number in range(8):
+        prices("put", "prices", f"k{number}", "x")
+    file = tmp_path / "got"
+    ran = prices("consume", "prices", "-n", "5", "--workers", "4", "--exec", f'echo "$LVQ_KEY" >> {file}')
+    assert ran.code == 0
+    taken = file.read_text().split()
+    assert len(taken) == 5
+    assert sorted(taken + left(prices)) == sorted(["IBM", "MSFT", *(f"k{number}" for number in range(8))])
+
+
+def test_several_workers_end_when_nothing_comes(prices: Run) -> None:
+    ran = prices("consume", "prices", "--workers", "3", "--exec", "true", "--timeout", "0.2")
+    assert (ran.code, left(prices)) == (0, [])
+    ran = prices("consume", "prices", "--workers", "3", "--exec", "true", "--timeout", "0.2", "--count", "1")
+    assert ran.code == 1
+
+
+def test_a_command_that_fails_stops_the_other_workers_too(prices: Run) -> None:
+    ran = prices("consume", "prices", "--workers", "4", "--exec", 'test "$LVQ_KEY" = IBM')
+    assert ran.code == 6
+    assert "MSFT at prices/0/1; the message is still in the queue" in ran.stderr
+    assert "MSFT" in left(prices)
+
+
+def test_a_command_that_ctrl_c_has_ended_ends_the_run_and_leaves_its_message(prices: Run) -> None:
+    for workers in ("1", "3"):
+        for command in ("kill -INT $$", "exit 130"):
+            ran = prices("consume", "prices", "--workers", workers, "--on-failure", "reject", "--exec", command)
+            assert ran.code == 130
+            assert left(prices) == ["IBM", "MSFT"]
+
+
+def test_workers_without_a_command_are_refused(prices: Run) -> None:
+    ran = prices("consume", "prices", "--workers", "2")
+    assert ran.code == 2
+    assert "--workers goes with --exec" in ran.stderr
+
+
+# ---------------------------------------------------------------- what cannot be handled
+
+
+def test_rejected_messages_go_to_the_dead_letters(prices: Run, memory_log: MemoryLog) -> None:
+    memory_log.create_topic("bad", partitions=1, config={})
+    ran = prices("consume", "prices", "-n", "2", "--exec", "exit 3", "--on-failure", "reject", "--dead-letters", "bad")
+    assert ran.code == 0
+    first, second = memory_log.records("bad")
+    assert (first.key, second.key) == (b"IBM", b"MSFT")
+    headers = dict(first.headers)
+    assert headers["lvq-dlq-source"] == b"prices/0/0"
+    assert headers["lvq-dlq-reason"] == b"the command ended with 3 for IBM at prices/0/0"
+    assert left(prices) == []
+
+
+def test_a_missing_dead_letter_topic_is_said(prices: Run) -> None:
+    ran = prices("consume", "prices", "--dead-letters", "nowhere")
+    assert ran.code == 4
+    assert "nowhere" in ran.stderr
+
+
+def test_a_message_is_tried_as_often_as_said_and_then_rejected(
+    prices: Run, memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("lvq_kafka.cli.commands.consume._RETRY_PAUSE", 0.01)
+    memory_log.create_topic("bad", partitions=1, config={})
+    file = tmp_path / "got"
+    command = f'echo "$LVQ_KEY $LVQ_DELIVERY_COUNT" >> {file}; test "$LVQ_KEY" = MSFT'
+    ran = prices(
+        "consume", "prices", "-n", "2", "--exec", command,
+        "--on-failure", "retry", "--max-deliveries", "3", "--dead-letters", "bad",
+    )  # fmt: skip
+    assert ran.code == 0
+    tried = file.read_text().splitlines()
+    assert [line for line in tried if line.startswith("IBM")] == ["IBM 1", "IBM 2", "IBM 3"]
+    (dead,) = memory_log.records("bad")
+    assert dict(dead.headers)["lvq-dlq-count"] == b"3"
+    assert left(prices) == []
+
+
+def test_deliveries_are_counted_over_runs(prices: Run) -> None:
+    arguments = ("consume", "prices", "--exec", "exit 1", "--max-deliveries", "2")
+    assert "IBM at prices/0/0; the message is still in the queue" in prices(*arguments).stderr
+    assert "IBM at prices/0/0; the message was rejected, after its last delivery" in prices(*arguments).stderr
+    assert left(prices) == ["MSFT"]
+
+
+def test_a_message_whose_lock_times_out_is_handed_on(prices: Run, tmp_path: Path) -> None:
+    """The first command waits for the second, which has the same message."""
+    file = tmp_path / "got"
+    command = f'echo "$LVQ_KEY $LVQ_DELIVERY_COUNT" >> {file}; while [ "$(wc -l < {file})" -lt 2 ]; do sleep 0.05; done'
+    prices("delete", "prices", "MSFT")
+    ran = prices("consume", "prices", "-n", "2", "--workers", "2", "--lock-timeout", "0.5", "--timeout", "1.5",
+                 "--exec", command)  # fmt: skip
+    assert file.read_text().splitlines() == ["IBM 1", "IBM 2"]
+    assert ran.code == 1, "one message was consumed, however often it was handed out"
+    assert left(prices) == []

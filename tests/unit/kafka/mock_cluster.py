@@ -1,21 +1,39 @@
 """librdkafka's own mock cluster, driven through the library in the client's wheel: a Kafka with faults to order.
 
-It knows produce, fetch, groups and transactions, and neither compaction nor topic settings.
+It knows produce, fetch, groups of both protocols, and plain commits. It does not know compaction, topic settings, open
+transactions (their records are visible at once), offsets in transactions, a limit for the text of a commit, errors for
+single partitions of a commit, nor that an old generation may not join again unasked.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 
-__all__ = ["PRODUCE", "MockCluster"]
+__all__ = [
+    "CONSUMER_GROUP_HEARTBEAT",
+    "HEARTBEAT",
+    "JOIN_GROUP",
+    "LEAVE_GROUP",
+    "OFFSET_COMMIT",
+    "OFFSET_FETCH",
+    "PRODUCE",
+    "MockCluster",
+]
 
 PRODUCE = 0
-"""The API key of produce requests."""
+"""The API key of produce requests; and so on."""
+OFFSET_COMMIT = 8
+OFFSET_FETCH = 9
+JOIN_GROUP = 11
+HEARTBEAT = 12
+LEAVE_GROUP = 13
+CONSUMER_GROUP_HEARTBEAT = 68
 
 
 def _library() -> ctypes.CDLL:
@@ -43,7 +61,16 @@ _destroy = _function("rd_kafka_destroy", None, _pointer)
 _cluster_new = _function("rd_kafka_mock_cluster_new", _pointer, _pointer, _int)
 _cluster_destroy = _function("rd_kafka_mock_cluster_destroy", None, _pointer)
 _bootstraps = _function("rd_kafka_mock_cluster_bootstraps", _text, _pointer)
+_set_controller = _function("rd_kafka_mock_set_controller_id", None, _pointer, ctypes.c_int32)
+_set_join_delay = _function("rd_kafka_mock_group_initial_rebalance_delay_ms", None, _pointer, ctypes.c_int32)
+_set_heartbeats = _function("rd_kafka_mock_set_group_consumer_heartbeat_interval_ms", None, _pointer, _int)
+_set_session = _function("rd_kafka_mock_set_group_consumer_session_timeout_ms", None, _pointer, _int)
 _topic_create = _function("rd_kafka_mock_topic_create", _int, _pointer, _text, _int, _int)
+_topic_delete = _function("rd_kafka_mock_topic_delete", _int, _pointer, _text)
+_delete_records = _function(
+    "rd_kafka_mock_partition_delete_records", _int, _pointer, _text, ctypes.c_int32, ctypes.c_int64
+)
+_coordinator_set = _function("rd_kafka_mock_coordinator_set", _int, _pointer, _text, _text, ctypes.c_int32)
 _push_errors = _function(
     "rd_kafka_mock_push_request_errors_array",
     None,
@@ -52,37 +79,98 @@ _push_errors = _function(
     ctypes.c_size_t,
     ctypes.POINTER(_int),
 )
+_clear_errors = _function("rd_kafka_mock_clear_request_errors", None, _pointer, ctypes.c_int16)
+_push_delays = _function(  # what follows is variadic: pairs of an error and a delay
+    "rd_kafka_mock_broker_push_request_error_rtts",
+    _int,
+    _pointer,
+    ctypes.c_int32,
+    ctypes.c_int16,
+    ctypes.c_size_t,
+)
 _set_rtt = _function("rd_kafka_mock_broker_set_rtt", _int, _pointer, ctypes.c_int32, _int)
 _set_down = _function("rd_kafka_mock_broker_set_down", _int, _pointer, ctypes.c_int32)
 _set_up = _function("rd_kafka_mock_broker_set_up", _int, _pointer, ctypes.c_int32)
+_start_tracking = _function("rd_kafka_mock_start_request_tracking", None, _pointer)
+_requests = _function("rd_kafka_mock_get_requests", _pointer, _pointer, ctypes.POINTER(ctypes.c_size_t))
+_requests_destroy = _function("rd_kafka_mock_request_destroy_array", None, _pointer, ctypes.c_size_t)
+_request_api = _function("rd_kafka_mock_request_api_key", ctypes.c_int16, _pointer)
 
 
 class MockCluster:
-    """One mock broker in this process."""
+    """Mock brokers in this process: number 1, which is the controller, and others where more than one is wanted."""
 
-    def __init__(self) -> None:
+    def __init__(self, brokers: int = 1) -> None:
         message = ctypes.create_string_buffer(512)
         conf = _conf_new()
         _conf_set(conf, b"log_level", b"0", message, 512)
         self._client = _new(0, conf, message, 512)  # the cluster lives in a producer
-        self._cluster = _cluster_new(self._client, 1)
+        self._cluster = _cluster_new(self._client, brokers)
+        self._brokers = range(1, brokers + 1)
+        _set_controller(self._cluster, 1)  # without one, questions to an admin client are never answered
+        _set_join_delay(self._cluster, 0)
+        _set_heartbeats(self._cluster, 100)
+        self._seen: int | None = None  # requests that have been counted
+        self._counts: Counter[int] = Counter()
         self.bootstrap_servers: str = _bootstraps(self._cluster).decode()
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
-        assert _topic_create(self._cluster, name.encode(), partitions, 1) == 0
+        assert _topic_create(self._cluster, name.encode(), partitions, len(self._brokers)) == 0
+
+    def delete_topic(self, name: str) -> None:
+        assert _topic_delete(self._cluster, name.encode()) == 0
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        assert _delete_records(self._cluster, topic.encode(), partition, before) == 0
+
+    def move_group(self, group: str, broker: int) -> None:
+        """Make this broker the group's coordinator."""
+        assert _coordinator_set(self._cluster, b"group", group.encode(), broker) == 0
+
+    def set_session(self, milliseconds: int) -> None:
+        """How long a silent member of the new protocol counts, in groups yet to come."""
+        _set_session(self._cluster, milliseconds)
 
     def fail_next(self, api: int, *codes: int) -> None:
-        """The next requests of this kind are answered with these errors, one each; nothing is stored."""
+        """The next requests of this kind are answered with these errors, one each; nothing is stored.
+
+        The client's own error ``_TRANSPORT`` closes the connection instead.
+        """
         _push_errors(self._cluster, api, len(codes), (_int * len(codes))(*codes))
 
+    def fail_no_more(self, api: int) -> None:
+        """Forget the errors that are left."""
+        _clear_errors(self._cluster, api)
+
+    def delay_next(self, api: int, seconds: float) -> None:
+        """The next request of this kind to broker 1 is done at once, and answered so much later."""
+        assert _push_delays(self._cluster, 1, api, 1, _int(0), _int(round(seconds * 1000))) == 0
+
+    def requests(self, api: int) -> int:
+        """How many requests of this kind have come since this was asked for the first time."""
+        if self._seen is None:
+            self._seen = 0
+            _start_tracking(self._cluster)
+        count = ctypes.c_size_t()
+        array = _requests(self._cluster, ctypes.byref(count))
+        if array:
+            pointers = ctypes.cast(array, ctypes.POINTER(ctypes.c_void_p))
+            self._counts.update(_request_api(pointers[number]) for number in range(self._seen, count.value))
+            self._seen = count.value
+            _requests_destroy(array, count)
+        return self._counts[api]
+
     def set_latency(self, milliseconds: int) -> None:
-        _set_rtt(self._cluster, 1, milliseconds)
+        for broker in self._brokers:
+            _set_rtt(self._cluster, broker, milliseconds)
 
-    def down(self) -> None:
-        _set_down(self._cluster, 1)
+    def down(self, *brokers: int) -> None:
+        for broker in brokers or self._brokers:
+            _set_down(self._cluster, broker)
 
-    def up(self) -> None:
-        _set_up(self._cluster, 1)
+    def up(self, *brokers: int) -> None:
+        for broker in brokers or self._brokers:
+            _set_up(self._cluster, broker)
 
     def close(self) -> None:
         _cluster_destroy(self._cluster)

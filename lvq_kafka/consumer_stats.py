@@ -1,0 +1,78 @@
+"""What a consumer has, and what it has done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from lvq_kafka.core.commits import Commits
+from lvq_kafka.core.ledger import Ledger
+
+__all__ = ["ConsumerStats"]
+
+
+@dataclass(slots=True)
+class ConsumerStats:
+    """What a consumer has, and what it has done since it was opened. Counts are messages and never negative."""
+
+    partitions: tuple[int, ...] = ()
+    """The partitions it is assigned now."""
+    catching_up: tuple[int, ...] = ()
+    """Those it must still read to their end before it hands out anything of them (G12)."""
+    available: int = 0
+    """Messages that wait."""
+    gated: int = 0
+    """Of these, those that wait for lower ones of their partition to be settled, since the commit map is full."""
+    in_work: int = 0
+    """Messages that are held, or on their way to a holder."""
+    read: int = 0
+    replaced: int = 0
+    """Values that were replaced while they waited, by a newer one of their key."""
+    deleted: int = 0
+    """Values that were deleted while they waited."""
+    delivered: int = 0
+    redelivered: int = 0
+    """Deliveries of messages that were, or may have been, delivered before."""
+    acked: int = 0
+    released: int = 0
+    rejected: int = 0
+    timed_out: int = 0
+    """Deliveries that were not settled within ``lock_timeout``."""
+    lost: int = 0
+    """Deliveries whose partition went away before they were settled."""
+    mismatched: int = 0
+    """Records whose key header and record key disagree (R16)."""
+    commits: int = 0
+    commit_text: int = 0
+    """Characters of the longest commit text; 4095 is the most that fits."""
+    trouble: str = ""
+    """Why the cluster cannot be reached, or commits fail, just now; empty when all is well."""
+
+    @classmethod
+    def of(
+        cls, ledger: Ledger, commits: Commits[Any], partitions: Iterable[int], *, mismatched: int, trouble: str
+    ) -> Self:
+        """Read them off."""
+        counters = ledger.counters
+        return cls(
+            partitions=tuple(sorted(partitions)),
+            catching_up=tuple(sorted(ledger.catching_up)),
+            available=ledger.available,
+            gated=ledger.gated,
+            in_work=ledger.in_work,
+            read=counters.read,
+            replaced=counters.replaced,
+            deleted=counters.deleted,
+            delivered=counters.delivered,
+            redelivered=counters.redelivered,
+            acked=counters.acked,
+            released=counters.released,
+            rejected=counters.rejected,
+            timed_out=counters.timed_out,
+            lost=counters.lost,
+            mismatched=mismatched,
+            commits=commits.sent,
+            commit_text=commits.longest,
+            trouble=trouble,
+        )

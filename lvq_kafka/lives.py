@@ -1,0 +1,52 @@
+"""The assignments of a consumer: handles are good for one of them, and each leaves behind what it had committed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.outstanding import Item
+
+__all__ = ["Lives", "Taken"]
+
+Taken = tuple[Item, int]
+"""A message, and the number of the assignment that it was handed out under."""
+
+_REMEMBERED = 256  # assignments that have ended and whose last commit is still known
+
+
+class Lives:
+    """Numbers the assignments of partitions. It has no lock of its own."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._present: dict[int, int] = {}  # by partition
+        self._last: dict[int, CommitMap] = {}  # by number
+
+    def begin(self, partition: int) -> None:
+        """A partition was assigned."""
+        self._present[partition] = next(self._numbers)
+
+    def end(self, partition: int, last: CommitMap) -> None:
+        """It is gone, and this is what the group is known to hold."""
+        self._last[self._present.pop(partition)] = last
+        while len(self._last) > _REMEMBERED:
+            del self._last[next(iter(self._last))]
+
+    def of(self, item: Item) -> Taken:
+        """A message of a partition that is assigned, with the number of the assignment."""
+        return item, self._present[item.partition]
+
+    def lasts(self, partition: int, life: int) -> bool:
+        """Whether that assignment has not ended."""
+        return self._present.get(partition) == life
+
+    def committed(self, offset: int, life: int) -> bool:
+        """Whether the group holds that the message is done, as far as was known when that assignment ended."""
+        last = self._last.get(life)
+        return last is not None and last.done(offset)
+
+    def __iter__(self) -> Iterator[int]:
+        """The partitions that are assigned."""
+        return iter(self._present)

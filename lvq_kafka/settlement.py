@@ -1,0 +1,75 @@
+"""The outcome of an ack: a future that resolves when the ack is durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from typing import Protocol
+
+from lvq_kafka.core.outstanding import Item
+from lvq_kafka.errors import OutcomeUnknown
+
+__all__ = ["Durability", "Settlement"]
+
+
+class Durability(Protocol):
+    """Who knows what is durable."""
+
+    def when_durable(self, item: Item, life: int) -> Future[None]:
+        """A future that resolves when the group holds that this message is done.
+
+        It fails with `LockLost` when the partition went away before, and with `ReaderFailed` when the consumer stopped.
+        """
+
+
+class Settlement:
+    """What `Delivery.ack` and `Delivery.reject` return. Nobody has to look at it.
+
+    It can be waited for, by `result` or by ``await``, from any thread or event loop, also when the consumer is closed.
+    """
+
+    __slots__ = ("_durability", "_future", "_item", "_life")
+
+    def __init__(self, durability: Durability, item: Item, life: int) -> None:
+        self._durability = durability
+        self._item = item
+        self._life = life
+        self._future: Future[None] | None = None  # nobody has asked yet
+
+    def future(self) -> Future[None]:
+        """The same as a future, for `concurrent.futures.wait` and the like. Asking for it makes the commit urgent.
+
+        It cannot be cancelled: the ack stands.
+        """
+        if self._future is None:
+            self._future = self._durability.when_durable(self._item, self._life)
+        return self._future
+
+    def done(self) -> bool:
+        """Whether it is durable, or known not to become so any more. Makes the commit urgent, too."""
+        return self.future().done()
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait until it is durable: the message will not be handed out again, by anybody (G11).
+
+        Raises:
+            LockLost: the partition went to another consumer before; the message may come again.
+            OutcomeUnknown: not durable within ``timeout`` seconds. It may become so later.
+            ReaderFailed: the consumer stopped because of an error before.
+        """
+        try:
+            self.future().result(timeout)
+        except TimeoutError:
+            item = self._item
+            raise OutcomeUnknown(
+                f"Not durable within {timeout:g} s: the ack of offset {item.offset} of partition {item.partition}.",
+                hint="It stands, and may become durable later. See whether the brokers can be reached.",
+            ) from None
+
+    def add_done_callback(self, callback: Callable[[Future[None]], object]) -> None:
+        """Call back when it is decided, at once if it is. Runs mostly on the consumer's own thread: be short."""
+        self.future().add_done_callback(callback)
+
+    def __await__(self) -> Generator[object, None, None]:
+        return asyncio.wrap_future(self.future()).__await__()

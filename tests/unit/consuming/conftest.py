@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite("tests.unit.consuming.world")
+
+from tests.unit.consuming.world import World, make_world  # noqa: E402  # must not be imported before this
+
+
+@pytest.fixture
+def world() -> World:
+    """A queue on one partition."""
+    return make_world()

@@ -1,0 +1,238 @@
+"""Acquiring by threads: one or many at a time, ahead, in which order, and when nothing is handed out."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from itertools import islice
+
+import pytest
+
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.errors import Closed, ConfigError
+from tests.unit.consuming.world import (
+    World,
+    consuming,
+    drain,
+    has_read_all,
+    in_thread,
+    make_world,
+    nothing_comes,
+    take,
+    values_of,
+)
+from tests.waiting import eventually
+
+
+def test_acquire_many_takes_what_is_there_and_no_more_than_asked(world: World) -> None:
+    world.send(*((f"k{number}", str(number)) for number in range(5)))
+    with consuming(world) as consumer:
+        assert values_of(consumer.acquire_many(3, 10)) == ["0", "1", "2"]
+        assert values_of(consumer.acquire_many(10, 10)) == ["3", "4"]
+        assert consumer.acquire_many(10, 0.02) == []
+
+
+def test_acquire_many_returns_with_the_first_that_comes(world: World) -> None:
+    with consuming(world) as consumer, in_thread(lambda: values_of(consumer.acquire_many(10))) as outcome:
+        eventually(lambda: consumer._holdings._takers.wanted == 10)
+        world.send(("a", "a"))
+    assert outcome == [["a"]]
+
+
+def test_acquire_many_stays_within_max_in_work(world: World) -> None:
+    world.send(*((f"k{number}", str(number)) for number in range(5)))
+    with consuming(world, max_in_work=3) as consumer:
+        held = consumer.acquire_many(10, 10)
+        assert values_of(held) == ["0", "1", "2"]
+        assert consumer.acquire_many(10, 0.02) == []
+        held[1].ack()
+        held[2].release()
+        assert values_of(consumer.acquire_many(10, 10)) == ["2", "3"]
+
+
+@pytest.mark.parametrize("most", [0, -1])
+def test_a_number_that_is_none_is_refused(world: World, most: int) -> None:
+    with consuming(world) as consumer, pytest.raises(ConfigError, match="most"):
+        consumer.acquire_many(most)
+
+
+def test_acquire_with_no_time_looks_once(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world) as consumer:
+        has_read_all(world, consumer)
+        assert consumer.acquire(0) is not None
+        assert (consumer.acquire(0), consumer.acquire(-1)) == (None, None)
+
+
+def test_waiting_threads_get_one_message_each(world: World) -> None:
+    with consuming(world) as consumer, ExitStack() as threads:
+        outcomes = [threads.enter_context(in_thread(lambda: take(consumer).value)) for _ in range(8)]
+        eventually(lambda: consumer._holdings._takers.wanted == 8)
+        world.send(*((f"k{number}", str(number)) for number in range(8)))
+        threads.close()
+        assert sorted(str(value) for (value,) in outcomes) == [str(number) for number in range(8)]
+
+
+def test_a_message_wakes_the_one_who_has_waited_for_longest(world: World) -> None:
+    with consuming(world) as consumer:
+        with in_thread(lambda: take(consumer).value) as first:
+            eventually(lambda: consumer._holdings._takers.wanted == 1)
+            with in_thread(lambda: consumer.acquire(0.5)) as second:
+                eventually(lambda: consumer._holdings._takers.wanted == 2)
+                world.send(("a", "a"))
+        assert (first, second) == (["a"], [None])
+
+
+def test_one_who_gives_up_does_not_swallow_what_woke_them(world: World) -> None:
+    """Beside one that comes and goes, another waits; no message is left lying meanwhile."""
+    with consuming(world) as consumer:
+        for number in range(100):
+            with in_thread(lambda: take(consumer)) as outcome, in_thread(lambda: consumer.acquire(0)) as other:
+                world.send((f"k{number}", str(number)), (f"l{number}", str(number)))
+            assert outcome[0] is not None
+            if other == [None]:
+                take(consumer).ack()
+        assert nothing_comes(consumer)
+
+
+# ---------------------------------------------------------------- iterating ahead
+
+
+def test_prefetch_hands_messages_over_in_order(world: World) -> None:
+    world.send(*((f"k{number}", str(number)) for number in range(7)))
+    with consuming(world, prefetch=3) as consumer:
+        values = []
+        for delivery in consumer:
+            with delivery:
+                values.append(delivery.value)
+            if len(values) == 7:
+                break
+        assert values == [str(number) for number in range(7)]
+        assert consumer.stats.acked == 7
+
+
+def test_what_was_taken_ahead_and_replaced_is_passed_over_and_the_newer_value_comes(world: World) -> None:
+    world.send(("a", "a1"), ("b", "b1"), ("c", "c1"), ("d", "d1"))
+    with consuming(world, prefetch=4) as consumer:
+        has_read_all(world, consumer)
+        stream = iter(consumer)
+        first = next(stream)
+        world.send(("b", "b2"), ("c", None))
+        has_read_all(world, consumer)
+        first.ack()
+        second = next(stream)
+        assert (second.value, second.state) == ("d1", State.ACQUIRED)
+        second.ack()
+        third = next(stream)
+        assert (first.value, third.value) == ("a1", "b2")
+
+
+def test_a_key_that_never_rests_comes_all_the_same(world: World) -> None:
+    """The first of those that were taken together is always handed over, so each taking brings one at least."""
+    world.send(("a", "a1"))
+    with consuming(world, prefetch=10) as consumer:
+        stream = iter(consumer)
+        seen = []
+        for number in range(2, 6):
+            delivery = next(stream)
+            world.send(("a", f"a{number}"))
+            has_read_all(world, consumer)
+            assert delivery.state is State.STALE
+            delivery.ack()
+            seen.append(delivery.value)
+        assert seen == ["a1", "a2", "a3", "a4"]
+
+
+def test_what_was_taken_ahead_and_lost_is_passed_over() -> None:
+    world = make_world(partitions=2)
+    world.send(("a", "a"), ("b", "b"), ("c", "c"), partition=0)
+    world.send(("d", "d"), ("e", "e"), ("f", "f"), partition=1)
+    with consuming(world, prefetch=6) as one:
+        has_read_all(world, one)
+        stream = iter(one)
+        seen = [next(stream)]
+        with consuming(world) as two:
+            eventually(lambda: len(one.stats.partitions) == len(two.stats.partitions) == 1)
+            (kept,) = one.stats.partitions
+            mine = ["a", "b", "c"] if kept == 0 else ["d", "e", "f"]
+            rest = [value for value in mine if value != seen[0].value]
+            assert values_of(list(islice(stream, len(rest)))) == rest
+
+
+def test_a_loop_that_ends_early_gives_back_what_it_took_ahead(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"), ("c", "c"))
+    with consuming(world, prefetch=3) as consumer:
+        has_read_all(world, consumer)
+        for delivery in consumer:
+            delivery.ack()
+            break
+        assert (consumer.stats.in_work, consumer.stats.available) == (0, 2)
+        assert drain(consumer, 2) == ["b", "c"]
+
+
+def test_a_loop_that_raises_gives_back_what_it_took_ahead(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"), ("c", "c"))
+    with consuming(world, prefetch=3) as consumer:
+        has_read_all(world, consumer)
+
+        def work() -> None:
+            for delivery in consumer:
+                with delivery:
+                    raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            work()
+        assert (consumer.stats.in_work, consumer.stats.available) == (0, 3)
+
+
+def test_a_loop_that_ends_when_the_consumer_was_closed_says_nothing_of_what_it_had_ahead(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"), ("c", "c"))
+    with consuming(world, prefetch=3) as consumer:
+        has_read_all(world, consumer)
+        seen = []
+        for delivery in consumer:
+            delivery.ack()
+            seen.append(delivery.value)
+            consumer.close()
+    assert seen == ["a"]
+    with consuming(world) as consumer:
+        assert drain(consumer, 2) == ["b", "c"]
+
+
+# ---------------------------------------------------------------- pause
+
+
+def test_a_paused_consumer_hands_nothing_out_and_goes_on_replacing(world: World) -> None:
+    world.send(("a", "a1"))
+    with consuming(world) as consumer:
+        held = take(consumer)
+        consumer.pause()
+        assert consumer.paused
+        world.send(("a", "a2"), ("b", "b1"), ("b", "b2"))
+        has_read_all(world, consumer)
+        assert nothing_comes(consumer)
+        assert held.state is State.STALE
+        held.ack(wait=True, timeout=10)
+        assert nothing_comes(consumer)
+        consumer.resume()
+        assert not consumer.paused
+        assert drain(consumer, 2) == ["a2", "b2"]
+
+
+def test_resume_wakes_those_who_wait(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world) as consumer, ExitStack() as threads:
+        consumer.pause()
+        outcomes = [threads.enter_context(in_thread(lambda: take(consumer).value)) for _ in range(2)]
+        eventually(lambda: consumer._holdings._takers.wanted == 2)
+        consumer.resume()
+        threads.close()
+        assert sorted(outcomes) == [["a"], ["b"]]
+
+
+def test_a_paused_consumer_can_be_closed(world: World) -> None:
+    with consuming(world) as consumer:
+        consumer.pause()
+        with in_thread(consumer.acquire) as outcome:
+            eventually(lambda: consumer._holdings._takers.wanted == 1)
+            consumer.close()
+        assert isinstance(outcome[0], Closed)

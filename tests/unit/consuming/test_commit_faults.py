@@ -1,0 +1,320 @@
+"""Commits that are refused, lost, late, too long or overwritten: they cost time or duplicates, never a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.errors import CommitMapRefused, TransportError
+from lvq_kafka.ports import Commit
+from tests.unit.consuming.world import (
+    GROUP,
+    TOPIC,
+    World,
+    consuming,
+    drain,
+    has_read_all,
+    in_thread,
+    make_world,
+    nothing_comes,
+    settled_up,
+    take,
+    values_of,
+)
+from tests.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def soon_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lvq_kafka.consuming._ANSWER", 0.05)
+
+
+def test_a_commit_whose_answer_is_lost_is_followed_by_another(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, commit_interval=60) as consumer:
+        delivery = take(consumer)
+        world.lose_answers("commit", 3)
+        delivery.ack(wait=True, timeout=10)
+        assert world.committed_offsets() == {0: 1}
+
+
+def test_nothing_is_durable_before_an_answer_says_so(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, commit_interval=60) as consumer:
+        delivery = take(consumer)
+        world.lose_answers("commit", 1000)
+        settlement = delivery.ack()
+        eventually(lambda: settlement.done() or world.committed_offsets() == {0: 1})
+        assert not settlement.done()
+        world._cluster._lost_answers.clear()
+        settlement.result(10)
+
+
+def test_the_answer_to_a_commit_that_was_given_up_is_not_believed(world: World) -> None:
+    """Another one was sent since, and nobody knows which of the two the group has in the end."""
+    world.send(("a", "a"))
+    with consuming(world, commit_interval=60) as consumer:
+        delivery = take(consumer)
+        (member,) = world.members
+        commit_async = member.commit_async
+        late: list[Callable[[], None]] = []
+
+        def answered_late(commits: Any, answered: Any) -> None:
+            commit_async(commits, lambda outcome: late.append(lambda: answered(outcome)))
+
+        member.commit_async = answered_late  # type: ignore[method-assign]
+        settlement = delivery.ack()
+        assert not settlement.done()
+        eventually(lambda: len(late) > 2)
+        late[0]()
+        assert not settlement.done()
+        member.commit_async = commit_async  # type: ignore[method-assign]
+        settlement.result(10)
+
+
+def test_there_is_one_commit_on_its_way_at_a_time(world: World) -> None:
+    world.send(*((f"k{number}", "x") for number in range(300)))
+    with consuming(world, commit_interval=0.0) as consumer:
+        (member,) = eventually(lambda: world.members)
+        commit_async, flying, most = member.commit_async, [], []
+
+        def watched(commits: Any, answered: Any) -> None:
+            flying.append(commits)
+            most.append(len(flying))
+
+            def landed(outcome: Any) -> None:
+                flying.remove(commits)
+                answered(outcome)
+
+            commit_async(commits, landed)
+
+        member.commit_async = watched  # type: ignore[method-assign]
+        for _ in range(300):
+            take(consumer).ack().done()
+        settled_up(world, consumer)
+    assert set(most) == {1}
+
+
+@pytest.mark.parametrize(
+    "code", ["REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "NOT_COORDINATOR", "_TIMED_OUT"]
+)
+def test_a_commit_that_is_refused_for_now_ends_no_lock_and_is_sent_again(world: World, code: str) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world) as consumer:
+        first, second = take(consumer), take(consumer)
+        world.fail_next("commit", TransportError("no", code=code), times=2)
+        first.ack(wait=True, timeout=10)
+        second.ack(wait=True, timeout=10)
+        assert world.committed_offsets() == {0: 2}
+
+
+def test_a_commit_that_is_refused_again_and_again_is_not_sent_hundreds_of_times_a_second(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, commit_interval=0.0) as consumer:
+        delivery = take(consumer)
+        before = consumer.stats.commits
+        world.fail_next("commit", TransportError("no", code="REBALANCE_IN_PROGRESS", retriable=True), times=1000)
+        settlement = delivery.ack()
+        assert not settlement.done()
+        assert nothing_comes(consumer)
+        assert consumer.acquire(0.3) is None
+        assert consumer.stats.commits - before < 10
+        assert "no" in consumer.stats.trouble
+        world._cluster._failures.clear()
+        settlement.result(10)
+        assert consumer.stats.trouble == ""
+
+
+def test_one_partition_of_a_commit_may_fail_alone() -> None:
+    world = make_world(partitions=2)
+    world.send(("a", "a"), partition=0)
+    world.send(("b", "b"), partition=1)
+    with consuming(world, commit_interval=60) as consumer:
+        first, second = sorted((take(consumer), take(consumer)), key=lambda one: one.position.partition)
+        (member,) = world.members
+        commit_async = member.commit_async
+
+        def refuse_one(commits: Any, answered: Any) -> None:
+            member.commit_async = commit_async  # type: ignore[method-assign]
+            error = TransportError("no", code="NOT_COORDINATOR", retriable=True)
+            commit_async(commits, lambda outcome: answered({**outcome, 1: error}))
+
+        member.commit_async = refuse_one  # type: ignore[method-assign]
+        first.ack()
+        second.ack(wait=True, timeout=10)
+        assert world.committed_offsets() == {0: 1, 1: 1}
+
+
+# ---------------------------------------------------------------- how long a text may be
+
+
+def test_a_text_that_is_too_long_is_halved_until_it_fits_and_every_ack_becomes_durable() -> None:
+    world = make_world(metadata_limit=90)
+    world.send(*((f"k{number}", str(number)) for number in range(200)))
+    chaos = Random(3)
+    with consuming(world, commit_interval=60) as consumer:
+        has_read_all(world, consumer)
+        deliveries = consumer.acquire_many(200, 10)
+        chaos.shuffle(deliveries)
+        for delivery in deliveries[:100]:
+            delivery.ack()
+        deliveries[100].ack().done()
+        eventually(lambda: consumer._holdings._ledger.limit <= 90)
+        eventually(lambda: 0 < len(world.committed(GROUP, TOPIC)[0].metadata) <= 90)
+        rest = [delivery.ack() for delivery in deliveries[101:]]
+        for settlement in rest:
+            settlement.result(10)
+        assert world.committed_offsets() == {0: 200}
+
+
+def test_where_the_text_has_no_room_only_the_lowest_messages_are_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world(metadata_limit=90)
+    world.send(*((f"k{number}", str(number)) for number in range(300)))
+    with consuming(world) as consumer:
+        has_read_all(world, consumer)
+        consumer._holdings._ledger.limit = 90
+        held = consumer.acquire_many(300, 10)
+        assert len(held) < 300
+        assert consumer.stats.gated + consumer.stats.available > 0
+        seen = 0
+        while seen < 300:
+            for delivery in reversed(held):
+                delivery.ack()
+                seen += 1
+            held = consumer.acquire_many(300, 1) if seen < 300 else []
+        settled_up(world, consumer)
+        assert consumer.stats.commit_text <= 90
+
+
+def test_what_a_shortened_text_leaves_out_is_not_called_durable_and_comes_again() -> None:
+    world = make_world(metadata_limit=80)
+    world.send(*((f"k{number}", str(number)) for number in range(200)))
+    chaos = Random(5)
+    with consuming(world, commit_interval=60) as consumer:
+        has_read_all(world, consumer)
+        deliveries = consumer.acquire_many(200, 10)
+        acked = [one for one in deliveries if chaos.random() < 0.5]
+        settlements = {one.position.offset: one.ack() for one in acked}
+        eventually(lambda: settlements[min(settlements)].done())
+        eventually(lambda: 0 < len(world.committed(GROUP, TOPIC)[0].metadata) <= 80 and world.committed_map().runs)
+    stored = world.committed_map()
+    forgotten = [offset for offset in settlements if not stored.done(offset)]
+    assert forgotten
+    for offset, settlement in settlements.items():
+        if stored.done(offset):
+            settlement.result(0)
+        else:
+            assert settlement.future().exception(0) is not None
+    with consuming(world) as consumer:
+        has_read_all(world, consumer)
+        again = {delivery.position.offset for delivery in consumer.acquire_many(200, 10)}
+    assert again == set(range(200)) - {offset for offset in range(200) if stored.done(offset)}
+
+
+# ---------------------------------------------------------------- what others have written
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("hello", "foreign"), ("lvq9.AAAA", "newer"), ("lvq1.AAAAAAAAAAAAAAAAAAAAAAAAAAAA", "corrupt")],
+)
+def test_a_commit_of_something_else_is_refused_and_said(world: World, text: str, reason: str) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    world.commit(GROUP, TOPIC, {0: Commit(1, text)})
+    with pytest.raises(CommitMapRefused) as caught, consuming(world):
+        pass
+    assert (caught.value.reason, caught.value.partition) == (reason, 0)
+    assert world.committed(GROUP, TOPIC) == {0: Commit(1, text)}, "it is left alone"
+
+
+def test_a_commit_of_something_else_can_be_ignored_and_goes_by_its_offset(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    world.commit(GROUP, TOPIC, {0: Commit(1, "hello")})
+    with consuming(world, on_foreign_commits="ignore") as consumer:
+        assert drain(consumer, 1) == ["b"]
+    assert world.committed_map().base == 2, "ours again"
+
+
+def test_a_policy_for_foreign_commits_is_one_of_two(world: World) -> None:
+    with pytest.raises(ValueError, match="neither refuse nor ignore"), consuming(world, on_foreign_commits="guess"):
+        pass
+
+
+def test_a_foreign_commit_that_comes_before_an_assignment_stops_the_consumer(world: World) -> None:
+    with consuming(world) as consumer:
+        settled_up(world, consumer)
+        world._cluster.groups[GROUP].store(TOPIC, {0: Commit(0, "hello")})
+        world.expel(world.members[0])
+        with pytest.raises(CommitMapRefused):
+            take(consumer)
+
+
+def test_an_older_commit_that_was_written_over_ours_is_put_right(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("lvq_kafka.inspection._LOOK", 0.01)
+    monkeypatch.setattr("lvq_kafka.inspection._REREAD", 0.01)
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world) as consumer:
+        old = world.committed(GROUP, TOPIC)
+        take(consumer).ack(wait=True, timeout=10)
+        world._cluster.groups[GROUP].store(TOPIC, old)
+        eventually(lambda: world.committed_offsets() == {0: 1})
+        assert "was written over that of queue q, partition 0" in caplog.text
+        assert values_of([take(consumer)]) == ["b"]
+
+
+def test_a_commit_without_a_text_is_that_of_the_first_version(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    world.commit(GROUP, TOPIC, {0: Commit(1)})
+    with consuming(world) as consumer:
+        assert drain(consumer, 1) == ["b"]
+        eventually(lambda: any(world.committed_map().topic_tag))
+
+
+# ---------------------------------------------------------------- redelivered
+
+
+def test_the_redelivered_mark_goes_across_a_restart(world: World) -> None:
+    world.send(*((key, key) for key in "abcd"))
+    with consuming(world) as consumer:
+        first, second = take(consumer), take(consumer)
+        second.ack()
+        assert not first.redelivered
+    with consuming(world) as consumer:
+        marks = [(delivery.value, delivery.redelivered) for delivery in consumer.acquire_many(4, 10)]
+    assert marks == [("a", True), ("c", False), ("d", False)]
+
+
+def test_a_value_that_came_after_the_restart_is_not_redelivered(world: World) -> None:
+    world.send(("a", "a1"))
+    with consuming(world) as consumer:
+        take(consumer)
+    world.send(("a", "a2"))
+    with consuming(world) as consumer:
+        delivery = take(consumer)
+        assert (delivery.value, delivery.redelivered) == ("a2", False)
+
+
+def test_every_text_is_one_that_can_be_read_back(world: World) -> None:
+    """Random settlements, and what the group holds at any moment."""
+    world.send(*((f"k{number % 40}", str(number)) for number in range(400)))
+    chaos = Random(11)
+
+    def work() -> None:
+        for delivery in consumer:
+            if chaos.random() < 0.3:
+                delivery.release()
+            else:
+                delivery.ack()
+
+    with consuming(world, commit_interval=0.0) as consumer, in_thread(work):
+        while world.committed_offsets() != {0: 400}:
+            commit = world.committed(GROUP, TOPIC)[0]
+            said = CommitMap.decode(commit.offset, commit.metadata)
+            assert said.base <= said.end <= 400
+        consumer.close()

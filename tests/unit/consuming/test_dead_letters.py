@@ -1,0 +1,324 @@
+"""Messages that cannot be processed: to the dead letter topic first, then out of the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from lvq_kafka.codecs import JSON
+from lvq_kafka.consumer import Consumer
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    ConfigError,
+    DeliveryFailed,
+    LockLost,
+    TopicNotFound,
+    TransportError,
+)
+from tests.unit.consuming.world import (
+    TOPIC,
+    World,
+    consuming,
+    drain,
+    has_read_all,
+    in_thread,
+    make_world,
+    nothing_comes,
+    settled_up,
+    take,
+)
+from tests.waiting import eventually
+
+DEAD = "dead"
+
+
+@pytest.fixture
+def world() -> World:
+    world = make_world()
+    world.create_topic(DEAD, partitions=1, config={})
+    return world
+
+
+@pytest.fixture(autouse=True)
+def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lvq_kafka.dead_letters._AGAIN", 0.02)
+
+
+def test_a_rejected_message_goes_to_the_dead_letters_as_it_was_with_what_is_to_know(world: World) -> None:
+    world.write(TOPIC, b"IBM", b"118", [("ticker", b"IBM"), ("note", None)])
+    with consuming(world, dead_letters=DEAD) as consumer:
+        take(consumer).reject("no such exchange: é").result(10)
+    (dead,) = world.records(DEAD)
+    assert (dead.key, dead.value) == (b"IBM", b"118")
+    assert dead.headers == (
+        ("ticker", b"IBM"),
+        ("note", None),
+        ("lvq-dlq-source", b"prices/0/0"),
+        ("lvq-dlq-count", b"1"),
+        ("lvq-dlq-reason", "no such exchange: é".encode()),
+    )
+    assert world.committed_offsets() == {0: 1}
+
+
+def test_a_message_that_was_delivered_too_often_says_how_often(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world, dead_letters=DEAD, max_deliveries=3) as consumer:
+        for number in range(3):
+            delivery = take(consumer)
+            assert (delivery.value, delivery.delivery_count) == ("a", number + 1)
+            delivery.release()
+        assert drain(consumer, 1) == ["b"]
+        settled_up(world, consumer)
+        assert (consumer.stats.rejected, consumer.stats.in_work) == (1, 0)
+    (dead,) = world.records(DEAD)
+    assert dict(dead.headers) == {
+        "lvq-dlq-source": b"prices/0/0",
+        "lvq-dlq-count": b"3",
+        "lvq-dlq-reason": b"delivered 3 times and never acknowledged",
+    }
+
+
+def test_without_a_topic_a_message_that_was_delivered_too_often_is_removed_and_the_next_comes_at_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.send(*((f"k{number}", str(number)) for number in range(5)))
+    with consuming(world, max_deliveries=1, max_in_work=5) as consumer:
+        for delivery in consumer.acquire_many(4, 10):
+            delivery.release()
+        last = consumer.acquire(2)
+        assert last is not None
+        assert last.value == "4"
+        last.ack()
+        settled_up(world, consumer)
+        assert consumer.stats.rejected == 4
+    assert "prices/0/0 was rejected and removed: delivered 1 times and never acknowledged" in caplog.text
+
+
+def test_a_newer_value_is_counted_anew(world: World) -> None:
+    world.send(("a", "a1"))
+    with consuming(world, dead_letters=DEAD, max_deliveries=2) as consumer:
+        take(consumer).release()
+        world.send(("a", "a2"))
+        has_read_all(world, consumer)
+        for _ in range(2):
+            delivery = take(consumer)
+            assert delivery.value == "a2"
+            delivery.release()
+        assert nothing_comes(consumer)
+    assert world.texts(DEAD) == ["a2"]
+
+
+def test_a_long_reason_is_cut_off_at_a_character(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, dead_letters=DEAD) as consumer:
+        take(consumer).reject("x" * 999 + "é" * 5000).result(10)
+    assert dict(world.records(DEAD)[0].headers)["lvq-dlq-reason"] == b"x" * 999
+
+
+def test_a_reason_that_is_no_text_for_the_wire_is_written_as_well_as_it_goes(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, dead_letters=DEAD) as consumer:
+        take(consumer).reject("bad \ud800 text").result(10)
+    assert dict(world.records(DEAD)[0].headers)["lvq-dlq-reason"] == b"bad ? text"
+
+
+# ---------------------------------------------------------------- when the dead letter cannot be stored
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        DeliveryFailed("refused", key=b"a", code="INVALID_RECORD"),
+        TransportError("no room", code="_QUEUE_FULL", retriable=True),
+    ],
+    ids=["receipt", "call"],
+)
+def test_a_message_whose_dead_letter_is_not_stored_comes_again(
+    world: World, failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.send(("a", "a"))
+    with consuming(world, dead_letters=DEAD) as consumer:
+        delivery = take(consumer)
+        world.fail_next("append", failure)
+        settlement = delivery.reject("bad")
+        assert "the dead letter of prices/0/0 could not be stored" in caplog.text
+        again = take(consumer)
+        assert (again.value, again.redelivered, again.delivery_count) == ("a", True, 2)
+        assert not settlement.done()
+        assert world.texts(DEAD) == []
+        again.reject("bad").result(10)
+        settlement.result(10)
+    assert world.texts(DEAD) == ["a"]
+
+
+def test_the_source_is_not_done_before_the_dead_letter_is_stored(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world, dead_letters=DEAD) as consumer:
+        first, second = take(consumer), take(consumer)
+        world.disconnect()
+        rejected = first.reject("bad")
+        assert (first.state, first.settled) == (State.LEAVING, True)
+        with dead_letters_held(world):
+            second.ack(wait=True, timeout=10)
+            assert world.committed_map().runs == (1, 1), "the rejected one is not done"
+            assert not rejected.done()
+            assert nothing_comes(consumer), "nobody gets it meanwhile"
+        rejected.result(10)
+        assert (world.texts(DEAD), world.committed_offsets()) == (["a"], {0: 2})
+
+
+@contextmanager
+def dead_letters_held(world: World) -> Iterator[None]:
+    """What is written waits in the client until the end of the block, though the cluster can be reached."""
+    cluster = world._cluster
+    waiting, cluster.outbox[:] = list(cluster.outbox), []
+    world.reconnect()
+    try:
+        yield
+    finally:
+        with cluster.changed:
+            cluster.outbox += waiting
+            stored = [send() for send in waiting]
+        for tell in stored:
+            tell()
+
+
+def test_a_rejection_in_an_outage_is_made_good_when_it_is_over(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, dead_letters=DEAD) as consumer:
+        delivery = take(consumer)
+        world.disconnect()
+        settlement = delivery.reject("bad")
+        world.reconnect()
+        settlement.result(10)
+    assert world.texts(DEAD) == ["a"]
+
+
+def test_a_crash_before_the_dead_letter_is_stored_brings_the_message_again(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, dead_letters=DEAD) as consumer:
+        delivery = take(consumer)
+        world.disconnect()
+        delivery.reject("bad")
+        with dead_letters_held(world):
+            world.expel(world.members[0])
+            eventually(lambda: delivery.state is State.LOST)
+            assert world.texts(DEAD) == []
+            assert drain(consumer, 1) == ["a"]
+
+
+def test_a_crash_after_the_dead_letter_and_before_the_commit_brings_it_twice_with_one_source(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, dead_letters=DEAD, commit_interval=60) as consumer:
+        take(consumer).reject("bad")
+        assert world.texts(DEAD) == ["a"]
+        world.expel(world.members[0])
+        take(consumer).reject("bad").result(10)
+    sources = {dict(record.headers)["lvq-dlq-source"] for record in world.records(DEAD)}
+    assert (world.texts(DEAD), sources) == (["a", "a"], {b"prices/0/0"})
+
+
+def test_a_dead_letter_stored_after_the_partition_has_gone_leaves_the_message_to_who_has_it(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, dead_letters=DEAD) as consumer:
+        delivery = take(consumer)
+        world.disconnect()
+        delivery.reject("bad")
+        with dead_letters_held(world):
+            world.expel(world.members[0])
+            eventually(lambda: delivery.state is State.LOST)
+        assert world.texts(DEAD) == ["a"]
+        assert drain(consumer, 1) == ["a"]
+
+
+def test_a_message_that_was_replaced_while_its_dead_letter_was_written_is_gone_either_way(world: World) -> None:
+    world.send(("a", "a1"))
+    with consuming(world, dead_letters=DEAD) as consumer:
+        delivery = take(consumer)
+        world.send(("a", "a2"))
+        has_read_all(world, consumer)
+        world.fail_next("append", DeliveryFailed("refused", key=b"a", code="INVALID_RECORD"))
+        delivery.reject("bad")
+        assert drain(consumer, 1) == ["a2"]
+
+
+def test_a_second_settlement_is_refused_while_the_dead_letter_is_on_its_way(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, dead_letters=DEAD) as consumer:
+        delivery = take(consumer)
+        world.disconnect()
+        delivery.reject("bad")
+        settle: list[Callable[[], object]] = [delivery.ack, delivery.release, delivery.reject, delivery.extend]
+        for one in settle:
+            with pytest.raises(Exception, match="leaving") as caught:
+                one()
+            assert not isinstance(caught.value, LockLost)
+        world.reconnect()
+
+
+def test_close_waits_for_dead_letters_and_commits_what_they_have_removed(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, dead_letters=DEAD, commit_interval=60) as consumer:
+        take(consumer).reject("bad")
+    assert (world.texts(DEAD), world.committed_offsets()) == (["a"], {0: 1})
+
+
+def test_close_in_an_outage_gives_up_on_dead_letters_in_time(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, dead_letters=DEAD) as consumer:
+        delivery = take(consumer)
+        world.disconnect()
+        delivery.reject("bad")
+        consumer.close(0.2)
+        world.reconnect()
+    with consuming(world, dead_letters=DEAD) as consumer:
+        assert drain(consumer, 1) == ["a"]
+
+
+# ---------------------------------------------------------------- options
+
+
+def test_a_dead_letter_topic_that_is_missing_is_said_at_once(world: World) -> None:
+    with pytest.raises(TopicNotFound, match="nowhere"), consuming(world, dead_letters="nowhere"):
+        pass
+
+
+def test_the_topic_of_the_queue_cannot_take_its_dead_letters(world: World) -> None:
+    with pytest.raises(ConfigError, match="the topic of the queue itself"), consuming(world, dead_letters=TOPIC):
+        pass
+
+
+def test_max_deliveries_is_one_at_least(world: World) -> None:
+    with pytest.raises(ConfigError, match="max_deliveries"), consuming(world, max_deliveries=0):
+        pass
+
+
+def test_values_that_cannot_be_read_go_to_the_dead_letters_too(world: World) -> None:
+    world.send(("a", "{"), ("b", "1"))
+    with consuming(world, JSON, dead_letters=DEAD, undecodable="skip") as consumer:
+        with take(consumer) as delivery:
+            assert delivery.value == 1
+        settled_up(world, consumer)
+    (dead,) = world.records(DEAD)
+    assert dead.value == b"{"
+    assert b"prices/0/0" in (dict(dead.headers)["lvq-dlq-reason"] or b"")
+
+
+def test_dead_letters_that_fail_for_a_while_are_written_in_the_end(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    away = BrokerUnavailable("away", code="_TRANSPORT", retriable=True)
+    world.fail_next("append", away, times=3)
+    with consuming(world, dead_letters=DEAD) as consumer, in_thread(lambda: reject_all_a(consumer)):
+        settled_up(world, consumer)
+        consumer.close()
+    assert world.texts(DEAD) == ["a"]
+
+
+def reject_all_a(consumer: Consumer[str]) -> None:
+    for delivery in consumer:
+        with delivery:
+            if delivery.value == "a":
+                delivery.reject("bad")

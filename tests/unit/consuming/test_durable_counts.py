@@ -1,0 +1,199 @@
+"""Delivery counts that outlive a crash: committed before the hand-out."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.errors import TransportError
+from tests.unit.consuming.world import (
+    World,
+    consuming,
+    drain,
+    has_read_all,
+    in_thread,
+    make_world,
+    nothing_comes,
+    settled_up,
+    take,
+    values_of,
+)
+from tests.waiting import eventually
+
+NOT_NOW = TransportError("not now", code="NOT_COORDINATOR", retriable=True)
+
+
+def crash(world: World) -> None:
+    """The process of the newest member is gone: nothing of it is heard any more."""
+    world.expel(world.members[-1])
+
+
+def test_the_count_is_stored_when_the_message_is_handed_out(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world, durable_counts=True, commit_interval=60) as consumer:
+        delivery = take(consumer)
+        assert (delivery.value, delivery.delivery_count, delivery.redelivered) == ("a", 1, False)
+        assert world.committed_map().counts == {0: 1}
+
+
+def test_a_message_whose_holder_died_says_how_often_it_was_handed_out(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    for number in range(1, 4):
+        with consuming(world, durable_counts=True, commit_interval=60) as consumer:
+            delivery = take(consumer)
+            assert (delivery.value, delivery.delivery_count, delivery.redelivered) == ("a", number, number > 1)
+            crash(world)
+
+
+def test_a_message_that_kills_its_handlers_ends_among_the_dead_letters(world: World) -> None:
+    world.create_topic("dead", partitions=1, config={})
+    world.send(("poison", "p"), ("b", "b"))
+    options = {"durable_counts": True, "max_deliveries": 2, "dead_letters": "dead", "commit_interval": 60}
+    for _ in range(2):
+        with consuming(world, **options) as consumer:
+            assert take(consumer).value == "p"
+            crash(world)
+    with consuming(world, **options) as consumer:
+        assert drain(consumer, 1) == ["b"]
+    (dead,) = world.records("dead")
+    assert dict(dead.headers)["lvq-dlq-count"] == b"2"
+    assert world.committed_offsets() == {0: 2}
+
+
+def test_without_durable_counts_a_crash_forgets_the_count_and_not_that_it_was_delivered(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world) as consumer:
+        take(consumer).release()
+        take(consumer)
+        eventually(lambda: world.committed_map().delivered == 1)
+        crash(world)
+    with consuming(world) as consumer:
+        first, second = take(consumer), take(consumer)
+        assert (first.delivery_count, first.redelivered) == (1, True)
+        assert (second.delivery_count, second.redelivered) == (1, False)
+
+
+def test_many_that_are_taken_together_are_counted_by_one_commit(world: World) -> None:
+    world.send(*((f"k{number}", str(number)) for number in range(200)))
+    with consuming(world, durable_counts=True, commit_interval=60) as consumer:
+        has_read_all(world, consumer)
+        before = consumer.stats.commits
+        deliveries = consumer.acquire_many(200, 10)
+        assert values_of(deliveries) == [str(number) for number in range(200)]
+        assert consumer.stats.commits - before == 1
+        for delivery in deliveries:
+            delivery.ack()
+    assert world.committed_offsets() == {0: 200}
+
+
+def test_several_who_wait_share_a_commit(world: World) -> None:
+    with consuming(world, durable_counts=True, commit_interval=60) as consumer, ExitStack() as threads:
+        outcomes = [threads.enter_context(in_thread(lambda: take(consumer).value)) for _ in range(20)]
+        eventually(lambda: consumer._holdings._takers.wanted == 20)
+        before = consumer.stats.commits
+        world.send(*((f"k{number}", str(number)) for number in range(20)))
+        threads.close()
+        assert sorted(str(value) for (value,) in outcomes) == sorted(str(number) for number in range(20))
+        assert consumer.stats.commits - before < 20
+
+
+def test_nothing_is_handed_out_while_counts_cannot_be_stored_and_nobody_waits_too_long_for_it(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, durable_counts=True) as consumer:
+        has_read_all(world, consumer)
+        world.disconnect()
+        assert consumer.acquire(0.05) is None
+        assert consumer.acquire(0.05) is None
+        world.reconnect()
+        delivery = take(consumer)
+        assert (delivery.value, delivery.delivery_count) == ("a", 1), "it was handed out once"
+
+
+def test_a_message_counted_for_one_who_left_goes_to_the_next(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, durable_counts=True) as consumer:
+        has_read_all(world, consumer)
+        assert consumer.acquire(0) is None
+        eventually(lambda: world.committed_map().counts == {0: 1})
+        delivery = consumer.acquire(0)
+        assert delivery is not None
+        assert delivery.delivery_count == 1
+
+
+def test_a_message_on_its_way_to_a_holder_does_not_hold_up_a_rebalance() -> None:
+    world = make_world(partitions=2)
+    world.send(("a", "a"), partition=0)
+    world.send(("b", "b"), partition=1)
+    with consuming(world, durable_counts=True, revoke_grace=30.0) as one:
+        has_read_all(world, one)
+        assert one.acquire_many(2, 0) == []
+        eventually(lambda: [world.committed_map(partition).counts for partition in (0, 1)] == [{0: 1}, {0: 1}])
+        with consuming(world, durable_counts=True) as two:
+            eventually(lambda: len(two.stats.partitions) == 1)
+            assert take(two).value in ("a", "b")
+            assert take(one).value in ("a", "b")
+
+
+def test_a_partition_that_goes_while_its_counts_are_stored_takes_its_messages_along(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, durable_counts=True) as consumer:
+        has_read_all(world, consumer)
+        world.fail_next("commit", NOT_NOW, times=3)
+        with in_thread(lambda: take(consumer).value) as outcome:
+            eventually(lambda: consumer.stats.in_work == 1)
+            crash(world)
+        assert outcome == ["a"]
+        assert consumer.stats.lost <= 1
+
+
+def test_the_time_to_settle_begins_when_the_message_is_handed_out(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, durable_counts=True, lock_timeout=0.6) as consumer:
+        has_read_all(world, consumer)
+        world.fail_next("commit", NOT_NOW, times=4)  # with a tenth of a second after each
+        delivery = take(consumer)
+        assert delivery.state is State.ACQUIRED
+        assert consumer.acquire(0.3) is None
+        delivery.ack(wait=True, timeout=10)
+
+
+def test_acks_take_their_counts_out_of_the_commit(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"), ("c", "c"))
+    with consuming(world, durable_counts=True) as consumer:
+        _, second, third = consumer.acquire_many(3, 10)
+        assert world.committed_map().counts == {0: 1, 1: 1, 2: 1}
+        second.ack(wait=True, timeout=10)
+        assert world.committed_map().counts == {0: 1, 2: 1}
+        third.release()
+        take(consumer)
+        assert world.committed_map().counts == {0: 1, 2: 2}
+
+
+def test_a_paused_consumer_keeps_what_is_counted(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world, durable_counts=True) as consumer:
+        has_read_all(world, consumer)
+        assert consumer.acquire(0) is None
+        consumer.pause()
+        eventually(lambda: world.committed_map().counts == {0: 1})
+        assert nothing_comes(consumer)
+        consumer.resume()
+        assert drain(consumer, 1) == ["a"]
+        settled_up(world, consumer)
+
+
+@pytest.mark.parametrize("prefetch", [1, 5])
+def test_iterating_with_durable_counts_brings_everything(world: World, prefetch: int) -> None:
+    world.send(*((f"k{number}", str(number)) for number in range(10)))
+    with consuming(world, durable_counts=True, prefetch=prefetch, commit_interval=60) as consumer:
+        has_read_all(world, consumer)
+        before, seen = consumer.stats.commits, []
+        for delivery in consumer:
+            with delivery:
+                seen.append(delivery.value)
+            if len(seen) == 10:
+                break
+        assert seen == [str(number) for number in range(10)]
+        assert consumer.stats.commits - before == 10 // prefetch

@@ -1,0 +1,250 @@
+"""Handling messages by a callback, in several threads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lvq_kafka.consumer import Consumer
+from lvq_kafka.delivery import Delivery
+from lvq_kafka.errors import ConfigError, Unauthorized
+from lvq_kafka.workers import Workers
+from tests.unit.consuming.world import World, consuming, drain, in_thread, make_world, settled_up, take
+from tests.waiting import eventually
+
+
+def stopping_after(consumer: Consumer[Any], count: int, handle: Callable[[Delivery[Any]], object]) -> Any:
+    """A handler that closes the consumer when it has been called so often."""
+    calls = Counter[str]()
+    lock = threading.Lock()
+
+    def handler(delivery: Delivery[Any]) -> None:
+        with lock:
+            calls["all"] += 1
+            last = calls["all"] == count
+        try:
+            handle(delivery)
+        finally:
+            if last:
+                threading.Thread(target=consumer.close).start()
+
+    return handler
+
+
+def test_run_hands_over_every_message_and_acks_it(world: World) -> None:
+    world.send(*((f"k{number}", str(number)) for number in range(20)))
+    seen: list[str] = []
+    with consuming(world) as consumer, in_thread(lambda: consumer.run(lambda d: seen.append(d.value))) as outcome:
+        settled_up(world, consumer)
+        consumer.close()
+    assert outcome == [None]
+    assert seen == [str(number) for number in range(20)]
+
+
+def test_run_in_several_threads_keeps_the_values_of_a_key_apart(world: World) -> None:
+    keys = [f"k{number}" for number in range(10)]
+    in_work: Counter[str] = Counter()
+    clashes: list[str] = []
+    last: dict[str, int] = {}
+    threads: set[str] = set()
+    lock = threading.Lock()
+
+    def handle(delivery: Delivery[Any]) -> None:
+        with lock:
+            in_work[delivery.key] += 1
+            if in_work[delivery.key] > 1 or int(delivery.value) <= last.get(delivery.key, -1):
+                clashes.append(delivery.key)
+            threads.add(threading.current_thread().name)
+        barrier.wait(0.002)
+        with lock:
+            in_work[delivery.key] -= 1
+            last[delivery.key] = int(delivery.value)
+
+    barrier = threading.Event()
+    with consuming(world) as consumer, in_thread(lambda: consumer.run(handle, workers=4)) as outcome:
+        for turn in range(30):
+            world.send(*((key, str(turn)) for key in keys))
+            barrier.wait(0.002)
+        settled_up(world, consumer)
+        consumer.close()
+    assert outcome == [None]
+    assert not clashes
+    assert last == dict.fromkeys(keys, 29)
+    assert len(threads) == 4
+
+
+def test_a_handler_that_raises_has_its_message_again_after_a_while(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    seen: list[tuple[str, int]] = []
+
+    def handle(delivery: Delivery[Any]) -> None:
+        seen.append((delivery.value, delivery.delivery_count))
+        if delivery.value == "a" and delivery.delivery_count < 3:
+            raise ValueError("not yet")
+
+    with consuming(world) as consumer:
+        consumer.run(stopping_after(consumer, 4, handle), retry_delay=0.02)
+    assert seen == [("a", 1), ("b", 1), ("a", 2), ("a", 3)]
+    assert caplog.text.count("could not be handled") == 2
+    assert "not yet" in caplog.text
+
+
+def test_a_newer_value_does_not_wait_for_the_retry_of_an_older_one(world: World) -> None:
+    world.send(("a", "a1"))
+    seen: list[str] = []
+
+    def handle(delivery: Delivery[Any]) -> None:
+        seen.append(delivery.value)
+        if delivery.value == "a1":
+            world.send(("a", "a2"))
+            raise ValueError("bad")
+
+    with consuming(world) as consumer:
+        consumer.run(stopping_after(consumer, 2, handle), retry_delay=3600.0)
+    assert seen == ["a1", "a2"]
+
+
+def test_a_handler_may_settle_by_itself(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"), ("c", "c"))
+    seen: list[tuple[str, int]] = []
+
+    def handle(delivery: Delivery[Any]) -> None:
+        seen.append((delivery.value, delivery.delivery_count))
+        if delivery.value == "a":
+            delivery.reject("bad")
+        elif delivery.value == "b" and delivery.delivery_count == 1:
+            delivery.release(delay=0.02)
+        else:
+            delivery.ack(wait=True, timeout=10)
+
+    with consuming(world) as consumer:
+        consumer.run(stopping_after(consumer, 4, handle))
+        stats = consumer.stats
+    assert seen == [("a", 1), ("b", 1), ("c", 1), ("b", 2)]
+    assert (stats.rejected, stats.released, stats.acked) == (1, 1, 2)
+
+
+def test_a_handler_that_settles_and_then_raises_is_logged_and_no_more(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.send(("a", "a"), ("b", "b"))
+
+    def handle(delivery: Delivery[Any]) -> None:
+        delivery.ack()
+        if delivery.value == "a":
+            raise ValueError("afterwards")
+
+    with consuming(world) as consumer:
+        consumer.run(stopping_after(consumer, 2, handle))
+    assert "afterwards" in caplog.text
+    assert world.committed_offsets() == {0: 2}
+
+
+def test_the_last_of_max_deliveries_that_fails_is_rejected_with_its_error(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    world.create_topic("dead", partitions=1, config={})
+
+    def handle(delivery: Delivery[Any]) -> None:
+        if delivery.value == "a":
+            raise ValueError("no such ticker")
+
+    with (
+        consuming(world, max_deliveries=2, dead_letters="dead") as consumer,
+        in_thread(lambda: consumer.run(handle, retry_delay=0.01)),
+    ):
+        settled_up(world, consumer)
+        consumer.close()
+    (dead,) = world.records("dead")
+    assert dict(dead.headers) == {
+        "lvq-dlq-source": b"prices/0/0",
+        "lvq-dlq-count": b"2",
+        "lvq-dlq-reason": b"ValueError: no such ticker",
+    }
+    assert world.committed_offsets() == {0: 2}
+
+
+def test_a_handler_whose_lock_was_lost_goes_on_with_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    world = make_world()
+    world.send(("a", "a"), ("b", "b"))
+    seen: list[str] = []
+
+    def handle(delivery: Delivery[Any]) -> None:
+        seen.append(delivery.value)
+        if len(seen) == 1:
+            world.expel(world.members[0])
+            eventually(lambda: delivery.settled)
+
+    with consuming(world) as consumer:
+        consumer.run(stopping_after(consumer, 3, handle))
+    assert seen == ["a", "a", "b"]
+    assert "may be handled again" in caplog.text
+
+
+def test_a_consumer_that_fails_ends_the_run_with_its_error(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world) as consumer:
+        with in_thread(lambda: consumer.run(lambda delivery: None, workers=3)) as outcome:
+            settled_up(world, consumer)
+            world.fail_next("poll", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+        assert isinstance(outcome[0], Unauthorized)
+
+
+def test_run_on_a_closed_consumer_returns_at_once(world: World) -> None:
+    with consuming(world) as consumer:
+        consumer.close()
+        consumer.run(lambda delivery: None)
+
+
+def test_an_exit_in_a_handler_ends_the_run_and_releases_its_message(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+
+    def handle(delivery: Delivery[Any]) -> None:
+        raise SystemExit(3)
+
+    with consuming(world) as consumer:
+        with pytest.raises(SystemExit) as caught:
+            consumer.run(handle)
+        assert caught.value.code == 3
+        assert drain(consumer, 2) == ["a", "b"]
+
+
+def test_ctrl_c_lets_the_handlers_finish_and_takes_no_more(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"), ("c", "c"))
+    started, may_end = threading.Barrier(3), threading.Event()
+    seen: list[str] = []
+
+    def handle(delivery: Delivery[Any]) -> None:
+        started.wait(10)
+        assert may_end.wait(10)
+        seen.append(delivery.value)
+
+    def interrupt() -> None:
+        started.wait(10)
+        os.kill(os.getpid(), signal.SIGINT)
+        eventually(team._stop.is_set)
+        may_end.set()
+
+    with consuming(world) as consumer:
+        team = Workers(consumer, handle, workers=2, retry_delay=1.0, attempts=None)
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            team.run()
+        interrupter.join()
+        assert sorted(seen) == ["a", "b"]
+        assert take(consumer).value == "c"
+        assert consumer.stats.acked == 2
+
+
+@pytest.mark.parametrize(("option", "value"), [("workers", 0), ("retry_delay", -1.0), ("retry_delay", float("nan"))])
+def test_an_option_out_of_range_is_named(world: World, option: str, value: float) -> None:
+    with consuming(world) as consumer, pytest.raises(ConfigError, match=option):
+        consumer.run(lambda delivery: None, **{option: value})

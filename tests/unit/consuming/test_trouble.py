@@ -1,0 +1,232 @@
+"""What can be wrong, and how a consumer says so."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from lvq_kafka.codecs import TEXT
+from lvq_kafka.consumer import Consumer
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.errors import (
+    Closed,
+    ConfigError,
+    DataLoss,
+    LockLost,
+    QueueNotDeclared,
+    ReaderFailed,
+    TopicNotFound,
+    TopicRecreated,
+    TransportError,
+    Unauthorized,
+)
+from lvq_kafka.groups import declare_group
+from lvq_kafka.ports import Commit
+from lvq_kafka.testing import MemoryLog
+from tests.unit.consuming.world import (
+    TOPIC,
+    World,
+    consuming,
+    drain,
+    make_world,
+    nothing_comes,
+    settled_up,
+    take,
+)
+from tests.waiting import eventually
+
+
+def test_r17_a_queue_that_was_never_declared_is_refused_at_once() -> None:
+    world = make_world(declared=False)
+    with pytest.raises(QueueNotDeclared, match=r"lvq\.q.*never declared, or its group has expired") as caught:
+        Consumer(world, QueueDefinition(name="q", topic=TOPIC, key_header=None), TEXT)
+    assert caught.value.queue == "q"
+
+
+def test_r17_partitions_that_were_added_later_are_an_error_and_not_a_silent_start(world: World) -> None:
+    with consuming(world) as consumer:
+        eventually(lambda: consumer.stats.partitions == (0,))
+        world.add_partitions(TOPIC, 2)
+        with pytest.raises(QueueNotDeclared, match="partition 1"):
+            take(consumer)
+        with pytest.raises(QueueNotDeclared):
+            take(consumer)
+
+
+def test_a_missing_topic_is_said_at_once(memory_log: MemoryLog) -> None:
+    with pytest.raises(TopicNotFound):
+        Consumer(memory_log, QueueDefinition(name="q", topic=TOPIC, key_header=None), TEXT)
+
+
+def test_a_topic_that_was_created_anew_is_an_error() -> None:
+    world = make_world()
+    with consuming(world) as consumer:
+        eventually(lambda: consumer.stats.partitions == (0,))
+        world.delete_topic(TOPIC)
+        with pytest.raises((TopicNotFound, TopicRecreated, QueueNotDeclared)):
+            take(consumer)
+
+
+def test_a_topic_created_anew_between_two_assignments_is_noticed(world: World) -> None:
+    with consuming(world) as consumer:
+        eventually(lambda: consumer.stats.partitions == (0,))
+        consumer._consuming._inspection._topic_id = "another"
+        world.expel(world.members[0])
+        with pytest.raises(TopicRecreated):
+            take(consumer)
+
+
+def test_a_commit_beyond_the_end_of_the_log_is_an_error_and_not_a_jump(world: World) -> None:
+    world.send(("a", "a"))
+    world.commit("lvq.q", TOPIC, {0: Commit(17)})
+    with consuming(world) as consumer, pytest.raises(DataLoss, match="up to 17"):
+        take(consumer)
+
+
+def test_a_commit_below_the_start_of_the_log_goes_on_at_the_start(world: World) -> None:
+    world.send(*((f"k{number}", str(number)) for number in range(10)))
+    world.delete_records(TOPIC, 0, 8)
+    with consuming(world) as consumer:
+        assert drain(consumer, 2) == ["8", "9"]
+
+
+def test_a_queue_declared_for_what_is_to_come_beside_an_open_transaction_gets_what_it_hides(world: World) -> None:
+    writer = world.writer(transactional_id="x")
+    writer.begin_transaction()
+    writer.append(TOPIC, b"a", b"hidden")
+    world.send(("b", "behind it"))
+    declare_group(world, "lvq.late", TOPIC, "latest")
+    definition = QueueDefinition(name="late", topic=TOPIC, key_header=None)
+    with consuming(world, definition=definition) as consumer:
+        assert nothing_comes(consumer)
+        writer.commit_transaction()
+        assert drain(consumer, 2) == ["hidden", "behind it"]
+
+
+def test_a_position_behind_an_open_transaction_is_no_data_loss(world: World) -> None:
+    writer = world.writer(transactional_id="x")
+    writer.begin_transaction()
+    writer.append(TOPIC, b"a", b"hidden")
+    world.commit("lvq.q", TOPIC, {0: Commit(1)})
+    with consuming(world) as consumer:
+        assert nothing_comes(consumer)
+        world.send(("b", "behind it"))
+        writer.commit_transaction()
+        assert drain(consumer, 1) == ["behind it"]
+
+
+@pytest.mark.parametrize("question", ["describe_topic", "start_offsets", "end_offsets"])
+def test_a_partition_that_came_in_an_outage_is_begun_when_it_is_over(
+    world: World, question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.inspection._PATIENCE", 0.0)
+    world.send(("a", "a1"))
+    with consuming(world) as consumer:
+        with take(consumer):
+            pass
+        settled_up(world, consumer)
+        lost = TransportError("no leader", code="LEADER_NOT_AVAILABLE", retriable=True)
+        world.fail_next(question, lost, times=3)
+        world.expel(world.members[0])
+        eventually(lambda: "no leader" in consumer.stats.trouble)
+        world.send(("a", "a2"))
+        assert drain(consumer, 1) == ["a2"]
+        assert consumer.stats.trouble == ""
+
+
+def test_an_outage_is_survived_and_said(world: World) -> None:
+    world.send(("a", "a1"))
+    with consuming(world) as consumer:
+        first = take(consumer)
+        world.disconnect()
+        eventually(lambda: consumer.stats.trouble)
+        first.ack()
+        world.reconnect()
+        world.send(("a", "a2"))
+        assert drain(consumer, 1) == ["a2"]
+        assert consumer.stats.trouble == ""
+
+
+def test_a_trouble_that_is_over_is_no_longer_told_though_nothing_comes(world: World) -> None:
+    with consuming(world) as consumer:
+        settled_up(world, consumer)
+        world.disconnect()
+        eventually(lambda: consumer.stats.trouble)
+        world.reconnect()
+        eventually(lambda: not consumer.stats.trouble)
+
+
+def test_a_topic_created_anew_during_an_outage_is_noticed_when_it_is_over(world: World) -> None:
+    with consuming(world) as consumer:
+        settled_up(world, consumer)
+        world.disconnect()
+        eventually(lambda: consumer.stats.trouble)
+        consumer._consuming._inspection._topic_id = "another"
+        world.reconnect()
+        with pytest.raises(TopicRecreated):
+            take(consumer)
+
+
+def test_a_look_that_fails_is_not_repeated_at_every_turn(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world) as consumer:
+        take(consumer)  # so that it turns often
+        world.fail_next("describe_topic", TransportError("busy", code="LEADER_NOT_AVAILABLE", retriable=True), 1000)
+        consumer._consuming._inspection.hasten()
+        eventually(lambda: "busy" in consumer.stats.trouble)
+        assert consumer.acquire(0.3) is None
+        assert len(world._cluster._failures["describe_topic"]) > 990
+
+
+def test_an_error_that_does_not_pass_stops_the_consumer_and_comes_out_of_every_call(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world) as consumer:
+        held = take(consumer)
+        world.fail_next("poll", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+        for _ in range(2):
+            with pytest.raises(Unauthorized):
+                take(consumer)
+        eventually(lambda: held.state is State.LOST)
+        with pytest.raises(LockLost):
+            held.ack()
+
+
+def test_an_error_of_another_kind_comes_out_as_reader_failed_with_its_cause(world: World) -> None:
+    with consuming(world) as consumer:
+        world.fail_next("poll", ZeroDivisionError("oops"))
+        with pytest.raises(ReaderFailed, match="oops") as caught:
+            take(consumer)
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_closed_consumer_refuses_and_can_be_closed_again(world: World) -> None:
+    with consuming(world) as consumer:
+        consumer.close()
+        with pytest.raises(Closed):
+            consumer.acquire(0)
+        assert list(consumer) == []
+        consumer.close()
+
+
+def test_close_wakes_whoever_waits_for_a_message(world: World) -> None:
+    seen: list[Any] = []
+    with consuming(world) as consumer:
+        thread = threading.Thread(target=lambda: seen.append(list(consumer)))
+        thread.start()
+        eventually(lambda: consumer.stats.partitions == (0,))
+        consumer.close()
+        thread.join(5)
+    assert seen == [[]]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_in_work": 0}, {"commit_interval": -1}, {"revoke_grace": 100}],
+    ids=lambda options: next(iter(options)),
+)
+def test_an_option_out_of_range_is_named(world: World, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        Consumer(world, QueueDefinition(name="q", topic=TOPIC, key_header=None), TEXT, **options)

@@ -1,0 +1,145 @@
+"""A declared queue on the in-memory log, its consumers, and the steps that tests take with them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lvq_kafka.codecs import TEXT, Codec
+from lvq_kafka.consumer import Consumer
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.delivery import Delivery
+from lvq_kafka.groups import declare_group
+from lvq_kafka.ports import GroupListener, GroupMember
+from lvq_kafka.producer import Producer
+from lvq_kafka.testing import MemoryLog
+from tests.waiting import eventually
+
+__all__ = [
+    "GROUP",
+    "TOPIC",
+    "World",
+    "consuming",
+    "drain",
+    "has_read_all",
+    "in_thread",
+    "make_world",
+    "nothing_comes",
+    "settled_up",
+    "take",
+    "values_of",
+]
+
+TOPIC = "prices"
+GROUP = "lvq.q"
+
+
+class World(MemoryLog):
+    """An in-memory log that remembers its group members."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.members: list[GroupMember] = []
+
+    def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
+        member = super().member(group, topic, listener)
+        self.members.append(member)
+        return member
+
+    def send(self, *records: tuple[str, str | None], partition: int | None = None) -> None:
+        for key, value in records:
+            self.write(TOPIC, key.encode(), None if value is None else value.encode(), partition=partition)
+
+    def committed_map(self, partition: int = 0) -> CommitMap:
+        commit = self.committed(GROUP, TOPIC)[partition]
+        return CommitMap.decode(commit.offset, commit.metadata)
+
+    def committed_offsets(self) -> dict[int, int]:
+        return {partition: commit.offset for partition, commit in self.committed(GROUP, TOPIC).items()}
+
+    def texts(self, topic: str) -> list[str]:
+        """The values in a topic."""
+        return [(record.value or b"").decode() for record in self.records(topic)]
+
+    def producer(self, topic: str = "out", transactional_id: str | None = "t") -> Producer[Any]:
+        """A producer of another topic, which is made when it is missing."""
+        self.create_topic(topic, partitions=1, config={})
+        return Producer(self, topic, key_header=None, value=TEXT, transactional_id=transactional_id)
+
+
+def make_world(partitions: int = 1, *, declared: bool = True, **options: Any) -> World:
+    world = World(**options)
+    world.create_topic(TOPIC, partitions=partitions, config={"cleanup.policy": "compact"})
+    if declared:
+        declare_group(world, GROUP, TOPIC)
+    return world
+
+
+@contextmanager
+def consuming(
+    world: MemoryLog,
+    codec: Codec[Any] = TEXT,
+    definition: QueueDefinition | None = None,
+    **options: Any,
+) -> Iterator[Consumer[Any]]:
+    definition = definition or QueueDefinition(name="q", topic=TOPIC, key_header=None)
+    options.setdefault("commit_interval", 0.01)
+    options.setdefault("revoke_grace", 0.0)
+    with Consumer(world, definition, codec, **options) as consumer:
+        yield consumer
+
+
+def take(consumer: Consumer[Any], timeout: float = 10.0) -> Delivery[Any]:
+    delivery = consumer.acquire(timeout)
+    assert delivery is not None, f"no message came: {consumer.stats}"
+    return delivery
+
+
+def nothing_comes(consumer: Consumer[Any]) -> bool:
+    return consumer.acquire(0.05) is None
+
+
+def drain(consumer: Consumer[Any], count: int) -> list[str]:
+    values = []
+    for _ in range(count):
+        with take(consumer) as delivery:
+            values.append(delivery.value)
+    assert nothing_comes(consumer)
+    return values
+
+
+def values_of(deliveries: list[Delivery[Any]]) -> list[str]:
+    return [delivery.value for delivery in deliveries]
+
+
+def has_read_all(world: World, consumer: Consumer[Any]) -> None:
+    """Wait until the consumer has read to the end of the log."""
+    eventually(lambda: consumer._holdings._ledger.positions == world.end_offsets(TOPIC, stable=True))
+
+
+def settled_up(world: World, consumer: Consumer[Any]) -> None:
+    """Wait until the consumer has read all, holds nothing back, and has committed it."""
+    eventually(lambda: world.committed_offsets() == world.end_offsets(TOPIC, stable=True))
+
+
+@contextmanager
+def in_thread(act: Callable[[], object]) -> Iterator[list[object]]:
+    """Do it in a thread while the block runs; what it returned or raised is in the list when the block is over."""
+    outcome: list[object] = []
+
+    def run() -> None:
+        try:
+            outcome.append(act())
+        except BaseException as error:  # noqa: BLE001  # the test looks at it
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield outcome
+    finally:
+        thread.join(20)
+        assert not thread.is_alive(), "it goes on for ever"

@@ -1,0 +1,236 @@
+"""The consumer on librdkafka's mock cluster: commits that are refused, lost, or not answered.
+
+What the mock cannot do, and what is done instead:
+
+- It knows no limit for a commit's text, and no errors for single partitions of a commit: the whole request is answered
+  with that error, and what a broker would have stored of it is stored by hand before.
+- A member of the new protocol that begins anew with its old id is not always given its partitions again (a broker does
+  that). So there it is only seen that all is lost to its holders; that the next member goes on is seen in
+  ``test_consumer_membership.py``, where the session really runs out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+import pytest
+from confluent_kafka import KafkaError
+
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.errors import LockLost
+from lvq_kafka.ports import Answered, Commit
+from tests.unit.kafka.mock_cluster import CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT
+from tests.unit.kafka.mock_queue import SHORT_SESSION, NewQueue, Verdicts, take
+from tests.waiting import eventually
+
+REFUSALS = {
+    "rebalance": KafkaError.REBALANCE_IN_PROGRESS,
+    "epoch": KafkaError.STALE_MEMBER_EPOCH,
+    "moved": KafkaError.NOT_COORDINATOR,
+    "loading": KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    "timed-out": KafkaError.REQUEST_TIMED_OUT,
+    "connection": KafkaError._TRANSPORT,
+}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("code", REFUSALS.values(), ids=REFUSALS.keys())
+def test_a_commit_that_is_refused_for_now_ends_no_lock_and_is_said_again(
+    new_queue: NewQueue, protocol: str, code: int
+) -> None:
+    queue = new_queue()
+    queue.send("a", "b")
+    consumer = queue.open(protocol)
+    first, second = take(consumer), take(consumer)
+    queue.cluster.fail_next(OFFSET_COMMIT, code, code)
+    verdicts = Verdicts(queue, first, first.ack())
+    verdicts.durable_once()
+    assert second.state is State.ACQUIRED
+    second.ack(wait=True, timeout=20)
+    assert queue.stored()[0].base == 2
+    assert (consumer.stats.delivered, consumer.stats.trouble) == (2, "")
+    verdicts.durable_once()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "code"),
+    [
+        ("classic", KafkaError.ILLEGAL_GENERATION),
+        ("classic", KafkaError.UNKNOWN_MEMBER_ID),
+        ("consumer", KafkaError.ILLEGAL_GENERATION),
+    ],
+)
+def test_a_commit_that_says_we_were_put_out_ends_all_locks_and_the_messages_come_again(
+    new_queue: NewQueue, protocol: str, code: int
+) -> None:
+    """The client takes it so, without asking anybody: it gives up all partitions and joins anew."""
+    queue = new_queue()
+    queue.send("a", "b")
+    consumer = queue.open(protocol, SHORT_SESSION if protocol == "classic" else {})
+    first, second = take(consumer), take(consumer)
+    queue.cluster.fail_next(OFFSET_COMMIT, code)
+    verdicts = Verdicts(queue, first, first.ack())
+    eventually(lambda: verdicts.told, 20)
+    [(error, stored)] = verdicts.told
+    assert isinstance(error, LockLost)
+    assert not stored
+    with pytest.raises(LockLost):
+        second.ack()
+    assert queue.stored()[0].base == 0
+    if protocol == "consumer":
+        return  # the mock may never give it partitions again
+    again = [take(consumer), take(consumer)]
+    assert [delivery.value for delivery in again] == ["a", "b"]
+    for delivery in again:
+        delivery.ack(wait=True, timeout=20)
+    assert queue.stored()[0].base == 2
+    assert len(verdicts.told) == 1
+
+
+def test_in_the_new_protocol_only_a_heartbeat_says_that_a_member_is_unknown(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send("a", "b")
+    consumer = queue.open("consumer")
+    first, second = take(consumer), take(consumer)
+    queue.cluster.fail_next(OFFSET_COMMIT, *[KafkaError.UNKNOWN_MEMBER_ID] * 1000)
+    verdicts = Verdicts(queue, first, first.ack())
+    eventually(lambda: consumer.stats.commits > 1, 20)
+    assert (verdicts.told, second.state) == ([], State.ACQUIRED)
+    queue.cluster.fail_next(CONSUMER_GROUP_HEARTBEAT, KafkaError.UNKNOWN_MEMBER_ID)
+    eventually(lambda: verdicts.told, 20)
+    [(error, stored)] = verdicts.told
+    assert isinstance(error, LockLost)
+    assert not stored
+    assert second.state is State.LOST
+    queue.cluster.fail_no_more(OFFSET_COMMIT)
+
+
+def test_a_text_that_is_too_long_is_shortened_and_every_ack_becomes_durable(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send(*(f"k{number}" for number in range(60)))
+    consumer = queue.open()
+    held = [take(consumer) for _ in range(60)]
+    limit = consumer._holdings._ledger.limit
+    queue.cluster.fail_next(OFFSET_COMMIT, KafkaError.OFFSET_METADATA_TOO_LARGE)
+    for delivery in held[1::2]:
+        last = delivery.ack()
+    verdicts = Verdicts(queue, held[-1], last)
+    eventually(lambda: consumer._holdings._ledger.limit < limit, 20)
+    for delivery in held[::2]:
+        delivery.ack()
+    verdicts.durable_once()
+    eventually(lambda: queue.stored()[0].base == 60, 20)
+
+
+def test_of_a_commit_that_is_too_long_nothing_is_believed_though_a_part_of_it_is_stored(new_queue: NewQueue) -> None:
+    """A broker stores the partitions whose texts fit, and the client reports all of them as refused."""
+    queue = new_queue(2)
+    queue.send(*(f"k{number}" for number in range(6)))
+    consumer = queue.open()
+    held = [take(consumer) for _ in range(6)]
+    first = next(delivery for delivery in held if delivery.position.partition == 0)
+    other = next(delivery for delivery in held if delivery.position.partition == 1)
+    member = queue.member()
+    commit_async = member.commit_async
+    told: list[Verdicts] = []
+    partly: list[bool] = []
+
+    def store_a_part(commits: Mapping[int, Commit], answered: Answered) -> None:
+        del member.commit_async  # type: ignore[method-assign]
+        member.commit({0: commits[0]})
+        partly.append(set(commits) == {0, 1} and queue.holds(first) and not queue.holds(other))
+        queue.cluster.fail_next(OFFSET_COMMIT, KafkaError.OFFSET_METADATA_TOO_LARGE)
+        commit_async(commits, lambda outcome: (answered(outcome), partly.append(not any(one.told for one in told)))[0])
+
+    with consumer._holdings._changed:  # so that one commit takes both
+        member.commit_async = store_a_part  # type: ignore[method-assign]
+        settlements = [first.ack(), other.ack()]
+        for delivery, settlement in zip((first, other), settlements):
+            told.append(Verdicts(queue, delivery, settlement))
+    for one in told:
+        one.durable_once()
+    assert partly == [True, True]
+    assert len(member.said) >= 3
+
+
+def test_a_commit_that_is_stored_and_not_answered_is_not_called_durable_until_the_next_is(
+    new_queue: NewQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.consuming._ANSWER", 0.3)
+    queue = new_queue()
+    queue.send("a", "b")
+    consumer = queue.open()
+    first, second = take(consumer), take(consumer)
+    queue.cluster.delay_next(OFFSET_COMMIT, 60)  # nothing else is answered on this connection before
+    verdicts = Verdicts(queue, first, first.ack())
+    eventually(lambda: queue.holds(first), 20)
+    eventually(lambda: consumer.stats.commits > 1, 20)  # the first is given up, and said again
+    others = Verdicts(queue, second, second.ack())
+    assert verdicts.told == []
+    queue.cluster.down()
+    queue.cluster.up()
+    others.durable_once()
+    verdicts.durable_once()
+    assert queue.stored()[0].base == 2
+
+
+def test_a_connection_that_breaks_with_a_commit_on_its_way_loses_no_ack(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send(*"abcdefgh")
+    consumer = queue.open(commit_interval=0.0)
+    verdicts = []
+    for _ in range(8):
+        queue.cluster.fail_next(OFFSET_COMMIT, KafkaError._TRANSPORT)
+        delivery = take(consumer)
+        verdicts.append(Verdicts(queue, delivery, delivery.ack()))
+    for one in verdicts:
+        one.durable_once()
+    assert queue.stored()[0].base == 8
+    assert consumer.stats.lost == 0
+
+
+def test_a_close_during_a_commit_is_bounded(new_queue: NewQueue, caplog: pytest.LogCaptureFixture) -> None:
+    queue = new_queue()
+    queue.send("a")
+    consumer = queue.open()
+    delivery = take(consumer)
+    queue.cluster.delay_next(OFFSET_COMMIT, 60)
+    verdicts = Verdicts(queue, delivery, delivery.ack())
+    eventually(lambda: queue.holds(delivery), 20)
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING):
+        consumer.close(0.5)
+    assert time.monotonic() - began < 5
+    assert "did not close within" in caplog.text
+    queue.cluster.down()
+    queue.cluster.up()
+    eventually(lambda: verdicts.told, 20)
+    assert verdicts.told[0][1], "it was stored all the time"
+
+
+def test_a_close_commits_what_was_acked_and_not_waited_for(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send("a", "b")
+    consumer = queue.open()
+    take(consumer).ack()
+    held = take(consumer)
+    consumer.close()
+    assert held.state is State.LOST
+    assert queue.stored()[0].base == 1
+
+
+def test_a_close_whose_commit_is_refused_calls_nothing_durable_and_the_message_comes_again(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send("a")
+    consumer = queue.open(properties=SHORT_SESSION)
+    delivery = take(consumer)
+    queue.cluster.fail_next(OFFSET_COMMIT, *[KafkaError.REBALANCE_IN_PROGRESS] * 20)
+    verdicts = Verdicts(queue, delivery, delivery.ack())
+    consumer.close()
+    [(error, stored)] = verdicts.told
+    assert isinstance(error, LockLost)
+    assert not stored
+    queue.cluster.fail_no_more(OFFSET_COMMIT)
+    assert take(queue.open(properties=SHORT_SESSION)).value == "a"

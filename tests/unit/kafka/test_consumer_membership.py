@@ -1,0 +1,155 @@
+"""The consumer on librdkafka's mock cluster: partitions that move, and members that are put out of their group.
+
+What the mock cannot do, and what is done instead: a member of the new protocol that begins anew with its id of before
+is not always told of its partitions (a broker tells it), so its session is short there, and another member goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from confluent_kafka import KafkaError
+
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.errors import LockLost
+from tests.unit.kafka.mock_cluster import (
+    CONSUMER_GROUP_HEARTBEAT,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    OFFSET_COMMIT,
+)
+from tests.unit.kafka.mock_queue import SOCIAL, NewQueue, Verdicts, take
+from tests.waiting import eventually
+
+both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+HASTY: Mapping[str, Mapping[str, int]] = {
+    "classic": {"session.timeout.ms": 2500, "max.poll.interval.ms": 2500},
+    "consumer": {"max.poll.interval.ms": 1500},
+}
+"""Who does not poll for so long is put out."""
+BEATS = {"classic": 6, "consumer": 18}
+"""So many take longer than that: the client's own clock beats twice a second, the mock asks for ten."""
+BEAT = {"classic": HEARTBEAT, "consumer": CONSUMER_GROUP_HEARTBEAT}
+
+
+@both_protocols
+def test_slow_handlers_do_not_cost_the_membership(new_queue: NewQueue, protocol: str) -> None:
+    queue = new_queue()
+    queue.send("a", "b")
+    consumer = queue.open(protocol, HASTY[protocol])
+    held = take(consumer)
+    joins, beats = queue.cluster.requests(JOIN_GROUP), queue.cluster.requests(BEAT[protocol])
+    eventually(lambda: queue.cluster.requests(BEAT[protocol]) >= beats + BEATS[protocol], 60)
+    assert held.state is State.ACQUIRED
+    assert queue.member().gone == []
+    assert queue.cluster.requests(JOIN_GROUP) == joins
+    held.ack(wait=True, timeout=20)
+    assert queue.stored()[0].base == 1
+
+
+def test_a_thread_that_stood_still_loses_all_locks_and_commits_nothing_of_them(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send("a", "b")
+    consumer = queue.open(properties=HASTY["classic"])
+    member = queue.member()
+    acked, held = take(consumer), take(consumer)
+    queue.cluster.requests(LEAVE_GROUP)
+    member.stand_still()
+    verdicts = Verdicts(queue, acked, acked.ack())
+    eventually(lambda: queue.cluster.requests(LEAVE_GROUP), 20)
+    assert verdicts.told == []
+    before = queue.cluster.requests(OFFSET_COMMIT)
+    member.go_on()
+    eventually(lambda: verdicts.told, 20)
+    [(error, stored)] = verdicts.told
+    assert isinstance(error, LockLost)
+    assert not stored
+    assert held.state is State.LOST
+    assert member.gone == [[0]]
+    again = [take(consumer), take(consumer)]
+    assert [delivery.value for delivery in again] == ["a", "b"]
+    assert queue.cluster.requests(OFFSET_COMMIT) == before
+    assert queue.stored()[0].base == 0
+    for delivery in again:
+        delivery.ack(wait=True, timeout=20)
+    assert queue.stored()[0].base == 2
+
+
+@both_protocols
+def test_what_a_member_that_was_put_out_has_acked_does_not_touch_the_work_of_the_next(
+    new_queue: NewQueue, protocol: str
+) -> None:
+    queue = new_queue()
+    queue.cluster.set_session(2000)
+    queue.send("a", "b")
+    first = queue.open(protocol, HASTY[protocol])
+    member = queue.member()
+    acked, held = take(first), take(first)
+    assert queue.cluster.requests(OFFSET_COMMIT) == 0
+    member.stand_still()
+    second = queue.open(protocol, SOCIAL[protocol])
+    theirs = take(second, 30)  # the group has put out the first: it has stood still for too long
+    assert theirs.value == "a"
+    verdicts = Verdicts(queue, acked, acked.ack())
+    member.go_on()
+    eventually(lambda: verdicts.told, 20)
+    [(error, stored)] = verdicts.told
+    assert isinstance(error, LockLost)
+    assert not stored
+    with pytest.raises(LockLost):
+        held.ack()
+    assert member.gone == [[0]]
+    assert queue.cluster.requests(OFFSET_COMMIT) == 0
+    theirs.ack(wait=True, timeout=20)
+    assert queue.stored()[0].base == 1
+
+
+@both_protocols
+def test_a_member_that_comes_takes_some_partitions_and_the_others_stay_with_their_locks(
+    new_queue: NewQueue, protocol: str
+) -> None:
+    """Eager rebalancing would take all, from everybody."""
+    queue = new_queue(2)
+    queue.send(*(f"k{number}" for number in range(6)))
+    first = queue.open(protocol, SOCIAL[protocol])
+    held = [take(first) for _ in range(6)]
+    for partition in (0, 1):
+        next(one for one in held if one.position.partition == partition).ack()
+    second = queue.open(protocol, SOCIAL[protocol])
+    eventually(lambda: len(second.stats.partitions) == len(first.stats.partitions) == 1, 30)
+    (moved,) = second.stats.partitions
+    assert queue.member().gone == [[moved]]
+    assert queue.stored()[moved].base > 0, "the commit at the revocation"
+    kept = [one for one in held if one.position.partition != moved and one.state is State.ACQUIRED]
+    assert kept
+    for delivery in kept:
+        delivery.ack(wait=True, timeout=20)
+    for delivery in held:
+        assert (delivery.state is State.LOST) == (delivery.position.partition == moved and not queue.holds(delivery))
+    rest = [one for one in held if one.state is State.LOST]
+    assert sorted(take(second).value for _ in rest) == sorted(one.value for one in rest)
+
+
+def test_a_commit_that_the_group_refuses_at_the_revocation_is_not_called_durable(new_queue: NewQueue) -> None:
+    queue = new_queue(2)
+    queue.send(*(f"k{number}" for number in range(6)))
+    first = queue.open(properties=SOCIAL["classic"])
+    held = [take(first) for _ in range(6)]
+    queue.cluster.fail_next(OFFSET_COMMIT, *[KafkaError.REBALANCE_IN_PROGRESS] * 1000)
+    verdicts = [Verdicts(queue, one, one.ack()) for one in held]
+    second = queue.open(properties=SOCIAL["classic"])
+    eventually(lambda: len(second.stats.partitions) == len(first.stats.partitions) == 1, 30)
+    (moved,) = second.stats.partitions
+    queue.cluster.fail_no_more(OFFSET_COMMIT)
+    for one, verdict in zip(held, verdicts):
+        if one.position.partition != moved:
+            verdict.durable_once()
+            continue
+        eventually(lambda verdict=verdict: verdict.told, 20)
+        assert isinstance(verdict.told[0][0], LockLost)
+    lost = [one.value for one in held if one.position.partition == moved]
+    assert lost
+    assert [take(second).value for _ in lost] == lost

@@ -1,0 +1,161 @@
+"""The consumer on librdkafka's mock cluster: groups that are not what they should be, and clusters that fail.
+
+What the mock cannot do, and what is done instead:
+
+- It names no controller by itself, without which it describes no topic: the harness names one.
+- It has no compaction, no open transactions and no retention: where a log begins later, its records were deleted.
+- Offsets of a group do not expire: a group that holds less than it should was never given more.
+"""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.errors import DataLoss, QueueNotDeclared, TopicNotFound, TopicRecreated, Unauthorized
+from lvq_kafka.ports import Commit
+from tests.unit.kafka.mock_cluster import OFFSET_FETCH
+from tests.unit.kafka.mock_queue import GROUP, SHORT_SESSION, TOPIC, NewQueue, Verdicts, take
+from tests.waiting import eventually
+
+both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+
+# ---------------------------------------------------------------- what the group holds
+
+
+def test_a_group_that_was_never_declared_is_refused(new_queue: NewQueue) -> None:
+    queue = new_queue(declared=False)
+    queue.send("a")
+    with pytest.raises(QueueNotDeclared):
+        queue.open()
+    assert queue.stored() == {}
+
+
+def test_a_group_that_holds_only_some_of_its_partitions_is_refused(new_queue: NewQueue) -> None:
+    queue = new_queue(2, declared=False)
+    queue.log.commit(GROUP, TOPIC, {0: Commit(0, CommitMap(0, partitions=2).encode())})
+    with pytest.raises(QueueNotDeclared):
+        queue.open()
+    assert list(queue.stored()) == [0]
+
+
+def test_reading_begins_where_the_log_does_when_that_is_beyond_what_is_done(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send("a", "b", "c", "d")
+    queue.cluster.delete_records(TOPIC, 0, 2)
+    consumer = queue.open()
+    delivery = take(consumer)
+    assert (delivery.value, delivery.position.offset) == ("c", 2)
+    delivery.ack(wait=True, timeout=20)
+    assert queue.stored()[0].base == 3
+
+
+def test_a_log_that_ends_before_what_is_done_is_not_read_from_somewhere_else(new_queue: NewQueue) -> None:
+    queue = new_queue(declared=False)
+    queue.send("a", "b")
+    beyond = CommitMap(100, partitions=1)
+    queue.log.commit(GROUP, TOPIC, {0: Commit(100, beyond.encode())})
+    consumer = queue.open()
+    with pytest.raises(DataLoss):
+        consumer.acquire(20)
+    assert queue.stored()[0].base == 100
+
+
+def test_errors_of_the_group_at_an_assignment_are_waited_out(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send("a")
+    passing = (
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError._TRANSPORT,
+    )
+    consumer = queue.open(properties=SHORT_SESSION)
+    take(consumer).ack(wait=True, timeout=20)
+    consumer.close()
+    queue.send("b")
+    consumer = queue.open(properties=SHORT_SESSION)
+    queue.cluster.fail_next(OFFSET_FETCH, *passing)  # the member has still to join
+    delivery = take(consumer)
+    assert delivery.value == "b"
+    delivery.ack(wait=True, timeout=20)
+
+
+def test_a_user_who_may_not_see_the_group_is_told(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.cluster.fail_next(OFFSET_FETCH, *[KafkaError.GROUP_AUTHORIZATION_FAILED] * 20)
+    with pytest.raises(Unauthorized):
+        queue.open().acquire(20)
+    queue.cluster.fail_no_more(OFFSET_FETCH)
+
+
+# ---------------------------------------------------------------- clusters that fail
+
+
+@both_protocols
+def test_while_no_broker_is_there_messages_stay_held_and_acks_wait(new_queue: NewQueue, protocol: str) -> None:
+    queue = new_queue()
+    queue.send("a", "b")
+    consumer = queue.open(protocol)
+    first, second = take(consumer), take(consumer)
+    queue.cluster.down()
+    verdicts = Verdicts(queue, first, first.ack())
+    eventually(lambda: consumer.stats.trouble, 20)
+    assert (verdicts.told, second.state) == ([], State.ACQUIRED)
+    queue.cluster.up()
+    verdicts.durable_once()
+    second.ack(wait=True, timeout=20)
+    queue.send("c")
+    assert take(consumer).value == "c"
+    assert consumer.stats.trouble == ""
+
+
+@both_protocols
+def test_a_coordinator_that_moves_ends_no_lock_and_loses_no_ack(new_queue: NewQueue, protocol: str) -> None:
+    queue = new_queue(brokers=2)
+    queue.cluster.move_group(GROUP, 1)
+    queue.send("a", "b", "c")
+    consumer = queue.open(protocol)
+    held = [take(consumer) for _ in range(3)]
+    held[0].ack(wait=True, timeout=20)
+    queue.cluster.move_group(GROUP, 2)
+    verdicts = Verdicts(queue, held[1], held[1].ack())
+    verdicts.durable_once()
+    held[2].ack(wait=True, timeout=20)
+    assert queue.stored()[0].base == 3
+    assert consumer.stats.lost == 0
+
+
+@both_protocols
+def test_a_topic_that_is_deleted_stops_the_consumer_and_says_so(new_queue: NewQueue, protocol: str) -> None:
+    queue = new_queue()
+    queue.send("a")
+    consumer = queue.open(protocol)
+    delivery = take(consumer)
+    queue.cluster.delete_topic(TOPIC)
+    with pytest.raises(TopicNotFound):
+        consumer.acquire(30)
+    eventually(lambda: delivery.settled)
+
+
+def test_a_topic_that_is_created_anew_is_not_read_on(new_queue: NewQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lvq_kafka.inspection._LOOK", 0.0)
+    queue = new_queue()
+    queue.send("a")
+    consumer = queue.open(properties=SHORT_SESSION)
+    member = queue.member()
+    take(consumer)
+    member.stand_still()
+    queue.cluster.delete_topic(TOPIC)
+    queue.cluster.create_topic(TOPIC)
+    queue.send("new")
+    member.go_on()
+    with pytest.raises((TopicRecreated, TopicNotFound)):
+        consumer.acquire(20)
+    eventually(lambda: not consumer._consuming._thread.is_alive(), 20)
+    assert consumer.stats.delivered == 1
+    with pytest.raises((TopicRecreated, QueueNotDeclared)):
+        queue.open(properties=SHORT_SESSION).acquire(20)
