@@ -59,6 +59,7 @@ class Consuming:
 
     def start(self) -> None:
         """Begin."""
+        self._commit_at = time.monotonic() + self._commit_interval
         self._thread.start()
 
     def close(self, timeout: float) -> None:

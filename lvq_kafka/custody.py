@@ -159,13 +159,9 @@ class Custody(Holdings):
     def wait_finished(self, partitions: Collection[int], timeout: float) -> bool:
         """Wait until nothing of these is held, or nobody shall wait for it any more; False when time is up."""
         with self._lock:
-            return self._wait_for(lambda: self._finished(partitions), timeout)
-
-    def _finished(self, partitions: Collection[int]) -> bool:
-        if self._closed or self.failed:
-            return True
-        ends = self._transaction in (_Transaction.NEXT, _Transaction.COMMITTING)
-        return not ends and not any(self._ledger.held(partitions))
+            return self._wait_for(
+                lambda: self._closed or self.failed or not any(self._ledger.held(partitions)), timeout
+            )
 
     def forget(self, partitions: Collection[int]) -> None:
         """End the assignment of these partitions, and with it the locks on their messages."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Generic
 
 from lvq_kafka.codecs import V
+from lvq_kafka.crew import Crew
 from lvq_kafka.errors import AlreadySettled, Closed, ConfigError, LockLost
 
 if TYPE_CHECKING:
@@ -42,12 +42,7 @@ class Workers(Generic[V]):
         self._handler = handler
         self._retry_delay = retry_delay
         self._attempts = attempts
-        self._stop = Event()
-        self._failure: BaseException | None = None
-        self._threads = [
-            Thread(target=self._work, name=f"lvq-work-{consumer.name}-{number}", daemon=True)
-            for number in range(workers)
-        ]
+        self._crew = Crew(f"lvq-work-{consumer.name}", workers, self._work)
 
     def run(self) -> None:
         """Work until the consumer is closed.
@@ -56,35 +51,17 @@ class Workers(Generic[V]):
             LVQError: the consumer has stopped because of this error.
             BaseException: what interrupted this thread, or a handler, and is no `Exception`.
         """
-        try:
-            for thread in self._threads:
-                thread.start()
-            self._join()
-        finally:  # interrupted: let each finish the message it has
-            self._stop.set()
-            self._join()
-        if self._failure is not None:
-            raise self._failure
-
-    def _join(self) -> None:
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join()
+        self._crew.run()
 
     def _work(self) -> None:
-        try:
-            while not self._stop.is_set():
+        with suppress(Closed):
+            while not self._crew.stop.is_set():
                 delivery = self._consumer.acquire(_POLL)
                 if delivery is not None:
                     self._handle(delivery)
-        except Closed:
-            pass
-        except BaseException as error:  # noqa: BLE001  # it goes to whoever waits
-            self._failure = error
-            self._stop.set()
 
     def _handle(self, delivery: Delivery[V]) -> None:
-        if self._stop.is_set():
+        if self._crew.stop.is_set():
             self._release(delivery, 0.0)
             return
         with delivery:  # acks what is not settled, and releases it where an exception ends the worker

@@ -171,7 +171,8 @@ class Partition:
 
     def _supersede_held(self, item: Item) -> None:
         if item.state in _NEWEST_IN_WORK:
-            self.outstanding.remove(item, acked=False)
+            # The commit of a transaction, in which it counts as acked, may be on its way.
+            self.outstanding.remove(item, acked=item.state is State.LEAVING)
             self._attempted.pop(item.offset, None)
         item.state = _ON_SUPERSEDE[item.state]
 
@@ -191,7 +192,7 @@ class Partition:
     # ---------------------------------------------------------------- handing out
 
     def offer(self, item: Item) -> None:
-        """The lane of a waiting message is free: let it be handed out, unless it is delayed or its partition not open."""
+        """The lane of a waiting message is free: let it be handed out, unless it or the partition is not ready."""
         if self.open and item.state is _AVAILABLE:
             (self.gate or self._line).add(item)
 

@@ -22,6 +22,7 @@ from lvq_kafka.cli.rows import Format, is_unread, value_row
 from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.consumer import Consumer
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.crew import Crew
 from lvq_kafka.delivery import Delivery
 from lvq_kafka.errors import LockLost
 
@@ -120,7 +121,7 @@ def consume(
         dead_letters=dead_letters,
         lock_timeout=lock_timeout,
     ) as consumer:
-        done = _Team(consumer, handle, count, timeout).work(workers)
+        done = _Team(consumer, handle, workers, count, timeout).run()
     if isinstance(handle, _Printer):
         complain_of_unread(handle.unread, form)
     session.out.note(f"{counted(done, 'message')} consumed")
@@ -131,42 +132,28 @@ def consume(
 class _Team:
     """Those who take messages and handle them, each in a thread; one alone does it here."""
 
-    def __init__(self, consumer: Consumer[Any], handle: Handle, count: int | None, timeout: float | None) -> None:
+    def __init__(
+        self, consumer: Consumer[Any], handle: Handle, workers: int, count: int | None, timeout: float | None
+    ) -> None:
         self._consumer = consumer
         self._handle = handle
         self._count = count
         self._timeout = timeout
         self._begun = self._done = 0
         self._lock = threading.Lock()
-        self._failure: BaseException | None = None
-        self._stop = threading.Event()
+        self._crew = Crew(f"lvq-consume-{consumer.name}", workers, self._work)
+        self._alone = workers == 1
 
-    def work(self, workers: int) -> int:
+    def run(self) -> int:
         """Work until there is enough or nothing comes any more; returns how many messages are done with."""
-        if workers == 1:
+        if self._alone:
             self._work()
             return self._done
-        threads = [threading.Thread(target=self._work_along, daemon=True) for _ in range(workers)]
-        try:
-            for thread in threads:
-                thread.start()
-            _join(threads)
-        finally:  # interrupted: let commands that run end
-            self._stop.set()
-            _join(threads)
-        if self._failure is not None:
-            raise self._failure
+        self._crew.run()
         return self._done
 
-    def _work_along(self) -> None:
-        try:
-            self._work()
-        except BaseException as error:  # noqa: BLE001  # it goes to whoever waits
-            self._failure = self._failure or error
-            self._stop.set()
-
     def _work(self) -> None:
-        while not self._stop.is_set() and self._begin():
+        while not self._crew.stop.is_set() and self._begin():
             delivery = self._acquire()
             done = delivery is not None and self._handle(delivery)
             with self._lock:
@@ -184,18 +171,12 @@ class _Team:
     def _acquire(self) -> Delivery[Any] | None:
         """The next message, if it comes in time and before another one has failed."""
         deadline = float("inf") if self._timeout is None else time.monotonic() + self._timeout
-        while not self._stop.is_set():
+        while not self._crew.stop.is_set():
             left = max(0.0, deadline - time.monotonic())
             delivery = self._consumer.acquire(min(left, _LOOK))
             if delivery is not None or left <= _LOOK:
                 return delivery
         return None
-
-
-def _join(threads: list[threading.Thread]) -> None:
-    for thread in threads:
-        if thread.ident is not None:
-            thread.join()
 
 
 class _Printer:

@@ -229,7 +229,7 @@ def test_ctrl_c_lets_the_handlers_finish_and_takes_no_more(world: World) -> None
     def interrupt() -> None:
         started.wait(10)
         os.kill(os.getpid(), signal.SIGINT)
-        eventually(team._stop.is_set)
+        eventually(team._crew.stop.is_set)
         may_end.set()
 
     with consuming(world) as consumer:

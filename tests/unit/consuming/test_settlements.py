@@ -136,8 +136,9 @@ def test_a_callback_comes_without_the_lock_and_may_use_the_consumer(world: World
 def test_a_callback_may_close_the_consumer(world: World) -> None:
     world.send(("a", "a1"))
     with consuming(world) as consumer:
-        take(consumer).ack().add_done_callback(lambda _: consumer.close())
-        eventually(lambda: not consumer._consuming._thread.is_alive())
+        closed: list[None] = []
+        take(consumer).ack().add_done_callback(lambda _: closed.append(consumer.close()))
+        eventually(lambda: closed and not consumer._consuming._thread.is_alive())
         assert world.committed_offsets() == {0: 1}
 
 

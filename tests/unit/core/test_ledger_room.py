@@ -215,6 +215,40 @@ def test_a_partition_without_room_does_not_hold_up_the_others() -> None:
     assert queue.ledger.acquire() is None
 
 
+def test_a_value_replaced_in_its_place_while_others_are_held_back_is_handed_out_once() -> None:
+    queue = Queue(("a", "a"), ("b", "b"), limit=64, order="in-place")
+    ledger, first = queue.ledger, queue.take()
+    ledger.assign(1, CommitMap(0), 0)
+    ledger.offer(1, 0, b"x", b"x")
+    queue.send(("c", "c"))
+    assert queue.take().value == b"x", "b is held back, and c comes after x"
+    assert ledger.gated == 1
+    queue.send(("b", "b2"), ("c", "c2"))
+    ledger.ack(first)
+    assert queue.drain() == ["b2", "c2"]
+
+
+def test_the_room_that_a_message_needs_depends_on_the_highest_that_was_handed_out() -> None:
+    queue = Queue(*((key, key) for key in "abcdef"), limit=100, order="in-place")
+    queue.next = 1000
+    queue.send(("a", "a2"))
+    assert [queue.take().offset for _ in range(2)] == [1000, 1]
+    assert queue.ledger.acquire() is None, "the runs from the base on may become longer than a byte"
+    other = Queue(*((key, key) for key in "abcdef"), limit=100)
+    assert [other.take().offset for _ in range(6)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_room_that_a_message_needs_depends_on_what_was_done_before() -> None:
+    ledger = Ledger(limit=100)
+    ledger.assign(0, CommitMap(0, (3, 995, 1, 1)), 1000)
+    for offset in (0, 1, 2, 998):
+        ledger.offer(0, offset, b"%d" % offset, b"v")
+    ledger.advance({0: 1000})
+    assert ledger.acquire() is not None
+    assert ledger.acquire() is None
+    assert ledger.gated == 3
+
+
 def test_what_is_held_back_goes_with_its_partition() -> None:
     queue, first = full()
     assert queue.ledger.acquire() is None

@@ -329,6 +329,15 @@ def test_the_mark_of_what_was_handed_out_stays_when_nothing_is_handed_out() -> N
     assert queue.ledger.claim(0) == CommitMap(0, delivered=9)
 
 
+def test_the_mark_of_what_was_handed_out_never_sinks() -> None:
+    queue = Queue(("a", "a"), ("b", "b"))
+    first = queue.take()
+    queue.take()
+    queue.ledger.release(first)
+    queue.take()
+    assert queue.ledger.claim(0).delivered == 2
+
+
 def restarted(queue: Queue, *records: tuple[str, str | None]) -> Queue:
     """The next consumer, after a crash, with the whole log from the beginning."""
     text = queue.ledger.claim(0).encode()

@@ -153,6 +153,16 @@ def test_a_claim_holds_when_the_log_is_read_again_with_more_gaps(
     assert len(claim.runs) <= len(loaded.runs) + 2 * (reread.position > loaded.end)
 
 
+def test_an_ack_is_not_forgotten_when_the_message_before_it_goes() -> None:
+    for how in ("supersede", "ack", "replace", "renew"):
+        model = Model(CommitMap(0), 0)
+        play(model, [("read", 0)] * 5)
+        play(model, [("ack", 2), (how, 1)])
+        model.check(set())
+        play(model, [(how, 0), ("read", 0)])
+        model.check(set())
+
+
 def test_a_map_stays_short_however_much_is_acked_above_a_message() -> None:
     model = Model(CommitMap(0), 0)
     for _ in range(1000):

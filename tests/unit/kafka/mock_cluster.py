@@ -2,7 +2,7 @@
 
 It knows produce, fetch, groups of both protocols, and plain commits. It does not know compaction, topic settings, open
 transactions (their records are visible at once), offsets in transactions, a limit for the text of a commit, errors for
-single partitions of a commit, nor that an old generation may not join again unasked.
+single partitions of a commit, retention of a group's offsets, nor questions about a group's members.
 """
 
 from __future__ import annotations
