@@ -1,4 +1,4 @@
-"""Compare with a bare loop of the client and with ktables, on one broker, in one run.
+"""Compare with a bare loop of the client, with ktables, and with other brokers' last value queues, in one run.
 
 Contestants take turns, each in a fresh process, and have to hold the right value of every key. Times depend on the
 machine and on what else it does, so ratios within the same round count. Nothing is asserted about time.
@@ -9,32 +9,76 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-from dataclasses import asdict
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.kafka import KafkaLog
-from tests.benchmarks import bootstrap, latency, produce, report
-from tests.benchmarks.topics import create, load
+from tests.benchmarks import acks, bootstrap, consume, latency, produce, report
+from tests.benchmarks.peers import contest
+from tests.benchmarks.topics import Topic, load
+from tests.benchmarks.workload import Workload
+
+PARTS = ("bootstrap", "produce", "latency", "consume", "acks")
 
 
-def run(servers: str, *, rounds: int, records: int, messages: int, puts: int) -> dict[str, Any]:
-    """Measure all there is to measure, and print as it comes."""
+@dataclass(frozen=True)
+class Sizes:
+    """How much is done."""
+
+    records: int = 1_000_000
+    messages: int = 200_000
+    keys: int = 20_000
+    puts: int = 2_000
+    acks: int = 1_000
+
+
+QUICK = Sizes(records=100_000, messages=5_000, keys=500, puts=100, acks=50)
+
+
+def run(
+    servers: str, sizes: Sizes, *, rounds: int, parts: Collection[str], peer_rounds: int, peer_messages: int
+) -> dict[str, Any]:
+    """Measure what is asked for, and print as it comes."""
     found: dict[str, Any] = {"before": report.machine()}
-    print(f"{records:,} records of 256 bytes, {rounds} rounds, load average {found['before']['load_average'][0]}\n")
-    with contextlib.closing(KafkaLog(servers)) as log, contextlib.ExitStack() as at_the_end:
-        topics = [load(log, "unique", records, records), load(log, "overwrites", records, records // 10)]
-        empty, ticks = load(log, "empty", 0, 1), create(log, "ticks")
-        for name in (*(topic.name for topic in topics), empty.name, ticks):
-            at_the_end.callback(log.delete_topic, name)
-        found["bootstrap"] = list(bootstrap.run(servers, topics, empty, rounds))
+    load = found["before"]["load_average"][0]
+    print(f"{sizes.records:,} records of 256 bytes to read, {rounds} rounds, load average {load}\n")
+    targets: list[report.Target] = []
+    if "bootstrap" in parts:
+        with loaded(servers, sizes.records) as (topics, empty):
+            found["bootstrap"] = list(bootstrap.run(servers, topics, empty, rounds))
         print(report.reading_table(found["bootstrap"]), "\n", flush=True)
-        found["produce"] = produce.run(servers, rounds, messages)
+    if "produce" in parts:
+        found["produce"] = produce.run(servers, rounds, sizes.messages)
         print(report.produce_table(found["produce"]), "\n", flush=True)
-        found["latency"] = list(latency.run(servers, ticks, min(rounds, 3), puts))
+    if "latency" in parts:
+        found["latency"] = list(latency.run(servers, min(rounds, 3), sizes.puts))
         print(report.latency_table(found["latency"]), "\n", flush=True)
-    targets = report.targets(found["bootstrap"], found["produce"], found["latency"])
+    targets += report.targets(found.get("bootstrap", ()), found.get("produce", ()), found.get("latency", ()))
+    if "consume" in parts:
+        with peers_if_possible(peer_rounds) as peers:
+            measuring = consume.run(
+                servers,
+                rounds=rounds,
+                work=Workload(sizes.messages, sizes.keys),
+                peers=peers,
+                peer_rounds=peer_rounds,
+                peer_work=Workload(peer_messages, peer_messages * sizes.keys // sizes.messages),
+            )
+            for measured in measuring:
+                if peers:  # which take their time
+                    print(report.progress(measured), file=sys.stderr, flush=True)
+                found.setdefault("consume", []).append(measured)
+        print(report.consume_table(found["consume"]), "\n", flush=True)
+        targets += report.consume_targets(found["consume"])
+    if "acks" in parts:
+        found["acks"] = list(acks.run(servers, rounds=min(rounds, 3), acks=sizes.acks, messages=sizes.messages))
+        print(report.acks_table(found["acks"]), "\n")
+        print(report.text_table(found["acks"]), "\n", flush=True)
     print(report.target_table(targets))
     found["targets"] = [asdict(target) for target in targets]
     found["after"] = report.machine()
@@ -42,23 +86,59 @@ def run(servers: str, *, rounds: int, records: int, messages: int, puts: int) ->
     return found
 
 
+@contextlib.contextmanager
+def loaded(servers: str, records: int) -> Iterator[tuple[list[Topic], Topic]]:
+    """The topics to read, one of them empty."""
+    with contextlib.closing(KafkaLog(servers)) as log, contextlib.ExitStack() as at_the_end:
+        topics = [load(log, "unique", records, records), load(log, "overwrites", records, records // 10)]
+        empty = load(log, "empty", 0, 1)
+        for topic in (*topics, empty):
+            at_the_end.callback(log.delete_topic, topic.name)
+        yield topics, empty
+
+
+@contextlib.contextmanager
+def peers_if_possible(rounds: int) -> Iterator[dict[str, contest.Peer]]:
+    """The other brokers, running, if they are wanted and their client can be built here."""
+    if not rounds:
+        yield {}
+        return
+    try:
+        contest.install_client()
+    except subprocess.CalledProcessError as error:
+        print(f"The other brokers are left out, because their client cannot be installed: {error}\n")
+        yield {}
+        return
+    with contest.peers() as peers:
+        yield peers
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"what to measure: {', '.join(PARTS)}; default all")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peer-rounds", type=int, default=2, help="rounds with other brokers; 0 for none")
+    parser.add_argument(
+        "--peer-messages", type=int, default=40_000, help="they would take long for as many as the rest"
+    )
     parser.add_argument("--quick", action="store_true", help="small: shows that everything runs, and little else")
     parser.add_argument("--output", type=Path, help="write all results to this file, as JSON")
     parser.add_argument("--bootstrap-servers", help="a broker to use; without it an embedded one is started")
     options = parser.parse_args()
-    sizes = (
-        {"records": 100_000, "messages": 5_000, "puts": 100}
-        if options.quick
-        else {"records": 1_000_000, "messages": 200_000, "puts": 2_000}
-    )
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"there is no part {unknown.pop()}")
     with contextlib.ExitStack() as stack:
         servers = options.bootstrap_servers
         if servers is None:
             servers = stack.enter_context(EmbeddedBroker(heap="1g")).bootstrap_servers
-        found = run(servers, rounds=options.rounds, **sizes)
+        found = run(
+            servers,
+            QUICK if options.quick else Sizes(),
+            rounds=options.rounds,
+            parts=options.parts or PARTS,
+            peer_rounds=0 if options.quick else options.peer_rounds,
+            peer_messages=options.peer_messages,
+        )
     if options.output is not None:
         options.output.write_text(json.dumps(found, indent=1))
 

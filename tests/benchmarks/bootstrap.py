@@ -144,7 +144,7 @@ def run(servers: str, topics: Iterable[Topic], empty: Topic, rounds: int) -> Ite
     memory after a garbage collection and ``malloc_trim``, so without the client's buffers, by the number of keys.
     """
     resting = {
-        contestant: statistics.median(measure(servers, empty, contestant)["memory"] for _ in range(3))
+        contestant: statistics.median(measure(servers, empty, contestant)["memory"] for _ in range(min(rounds, 3)))
         for contestant in CONTESTANTS
     }
     for number in range(rounds):

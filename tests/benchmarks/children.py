@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import gc
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,10 +17,19 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def start(module: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start ``python -m tests.benchmarks.<module>``."""
+def start(module: str, *arguments: object, packages: Path | None = None) -> subprocess.Popen[str]:
+    """Start ``python -m tests.benchmarks.<module>``, with a directory of ``packages`` of its own if it needs one."""
     command = [sys.executable, "-m", f"tests.benchmarks.{module}", *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)  # what goes wrong shows on stderr
+    environment = {**os.environ, "PYTHONPATH": str(packages)} if packages else None
+    # what goes wrong shows on stderr
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def wait_ready(child: subprocess.Popen[str]) -> None:
+    """Wait for a child to say that it is ready."""
+    assert child.stdout is not None
+    if child.stdout.readline().strip() != "ready":
+        raise RuntimeError(f"{' '.join(map(str, child.args))} does not get ready")  # type: ignore[arg-type]
 
 
 def result(child: subprocess.Popen[str], timeout: float = 300.0) -> dict[str, Any]:

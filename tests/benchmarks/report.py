@@ -11,7 +11,22 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-__all__ = ["Target", "latency_table", "machine", "produce_table", "reading_table", "target_table", "targets"]
+from tests.benchmarks.peers.brokers import PEERS
+
+__all__ = [
+    "Target",
+    "acks_table",
+    "consume_table",
+    "consume_targets",
+    "latency_table",
+    "machine",
+    "produce_table",
+    "progress",
+    "reading_table",
+    "target_table",
+    "targets",
+    "text_table",
+]
 
 Result = dict[str, Any]
 Measure = Callable[[Result], float]
@@ -67,7 +82,28 @@ def targets(reading: Sequence[Result], producing: Iterable[Result], latency: Seq
         ("idle barrier", "view", 5.0),
     ):
         rows = [result for result in latency if (result["what"], result["contestant"]) == (what, contestant)]
-        found.append(Target.at_most(f"{what}, {contestant}: p50 in ms", bar, _median(rows, lambda row: row["p50_ms"])))
+        if rows:
+            p50 = _median(rows, lambda row: row["p50_ms"])
+            found.append(Target.at_most(f"{what}, {contestant}: p50 in ms", bar, p50))
+    return found
+
+
+def consume_targets(results: Sequence[Result]) -> list[Target]:
+    """Ways to consume, by the messages that they get done with; against other brokers that have conflated theirs
+    before, by the deliveries."""
+    found = []
+    others = [name for name in _distinct(results, "contestant") if name in PEERS]
+    for mode in _distinct(results, "mode"):
+        of_mode = [result for result in results if result["mode"] == mode]
+        for contestant in sorted(name for name in _distinct(of_mode, "contestant") if name.startswith("consumer")):
+            what = f"{contestant}, {mode}"
+            speed = _ratio(of_mode, contestant, "bare loop", _messages)
+            found.append(Target.at_least(f"{what}: speed in times bare loop", 0.5, speed))
+            if others:
+                rate = _messages if mode == "live" else _deliveries
+                fastest = max(others, key=lambda name: _median(_of(of_mode, name), rate))
+                speed = _ratio(of_mode, contestant, fastest, rate)
+                found.append(Target.at_least(f"{what}: speed in times {fastest}", 5.0, speed))
     return found
 
 
@@ -114,10 +150,79 @@ def latency_table(results: Sequence[Result]) -> str:
     return _table(["latency", "contestant", "p50 ms", "p99 ms"], rows)
 
 
+def progress(result: Result) -> str:
+    """One result, while more are to come."""
+    what = f"{result['mode']}, {result['contestant']}"
+    return f"  round {result['round'] + 1}, {what}: {result['deliveries']} deliveries in {result['wall']:.2f} s"
+
+
+def consume_table(results: Sequence[Result]) -> str:
+    """Consuming with an ack for each: medians. The other brokers conflate a backlog when it is sent, so for that there
+    is no rate in messages."""
+    head = ["consuming", "contestant", "messages", "deliveries", "seconds", "messages/s", "deliveries/s", "CPU us"]
+    head += ["times bare loop"]
+    rows = []
+    for mode in _distinct(results, "mode"):
+        of_mode = [result for result in results if result["mode"] == mode]
+        for contestant in _distinct(of_mode, "contestant"):
+            mine = _of(of_mode, contestant)
+            comparable = contestant not in PEERS or mode == "live"
+            rows.append(
+                [
+                    mode,
+                    contestant,
+                    f"{mine[0]['messages']}",
+                    f"{_median(mine, lambda result: result['deliveries']):.0f}",
+                    f"{_median(mine, _wall):.2f}",
+                    f"{_median(mine, _messages):.0f}" if comparable else "",
+                    f"{_median(mine, _deliveries):.0f}",
+                    f"{_median(mine, lambda result: result['cpu'] / result['messages'] * 1e6):.1f}",
+                    f"{_ratio(of_mode, contestant, 'bare loop', _messages):.2f}" if comparable else "",
+                ]
+            )
+    return _table(head, rows)
+
+
+def acks_table(results: Sequence[Result]) -> str:
+    """How long an ack takes until it is durable, and what a message costs that waits."""
+    latency = [result for result in results if result["what"] == "ack until durable"]
+    [memory] = [result for result in results if result["what"] == "memory"]
+    waiting = (
+        f"{memory['messages']:,} messages of 256 bytes wait in a consumer: {memory['bytes_per_message']:.0f} bytes"
+    )
+    return f"{latency_table(latency)}\n\n{waiting} each"
+
+
+def text_table(results: Sequence[Result]) -> str:
+    """The length of the group's commits over time: the longest in each fifth of the messages."""
+    head = ["commit text, characters", "1st fifth", "2nd", "3rd", "4th", "5th", "longest"]
+    rows = []
+    for result in results:
+        if result["what"] == "commit text":
+            fifths = [0] * 5
+            for share, length in result["lengths"]:
+                fifth = min(4, int(share * 5))
+                fifths[fifth] = max(fifths[fifth], length)
+            rows.append([result["order"], *map(str, [*fifths, max(fifths)])])
+    return _table(head, rows)
+
+
 def target_table(found: Iterable[Target]) -> str:
     """The targets, and whether they are met."""
     rows = [[target.what, target.bar, f"{target.measured:.2f}", "yes" if target.met else "NO"] for target in found]
     return _table(["target", "bar", "measured", "met"], rows)
+
+
+def _of(results: Iterable[Result], contestant: str) -> list[Result]:
+    return [result for result in results if result["contestant"] == contestant]
+
+
+def _messages(result: Result) -> float:
+    return float(result["messages_per_second"])
+
+
+def _deliveries(result: Result) -> float:
+    return float(result["deliveries_per_second"])
 
 
 def _wall(result: Result) -> float:
@@ -137,7 +242,8 @@ def _ratio(results: Iterable[Result], above: str, below: str, measure: Measure) 
     by_round: dict[int, dict[str, float]] = {}
     for result in results:
         by_round.setdefault(result["round"], {})[result["contestant"]] = measure(result)
-    return statistics.median(figures[above] / figures[below] for figures in by_round.values())
+    pairs = [figures for figures in by_round.values() if above in figures and below in figures]
+    return statistics.median(figures[above] / figures[below] for figures in pairs)
 
 
 def _distinct(results: Iterable[Result], field: str) -> list[str]:

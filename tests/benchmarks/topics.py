@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import random
 import uuid
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from confluent_kafka import Producer
 
 from lvq_kafka.kafka import KafkaLog
+from tests.benchmarks.workload import key_of, value_of
 
 PARTITIONS = 4
-VALUE_SIZE = 256
-_NOISE = random.Random(7).randbytes(8192)
 
 
 class Content(NamedTuple):
@@ -45,13 +43,28 @@ class Topic:
 def create(log: KafkaLog, label: str) -> str:
     """A new, empty topic; its name."""
     name = f"bench-{label}-{uuid.uuid4().hex[:8]}"
-    log.create_topic(name, partitions=PARTITIONS, config={"cleanup.policy": "compact"})
+    config = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
+    log.create_topic(name, partitions=PARTITIONS, config=config)
     return name
 
 
 def load(log: KafkaLog, label: str, records: int, keys: int) -> Topic:
     """A topic of so many records over so many keys. Nothing is compacted away: its segments are all still open."""
     name = create(log, label)
+    newest: dict[bytes, bytes] = {}
+
+    def records_kept() -> Iterator[tuple[bytes, bytes]]:
+        for number in range(records):
+            key = key_of(number, keys).encode()
+            newest[key] = value = value_of(number)
+            yield key, value
+
+    write(log, name, records_kept())
+    return Topic(label, name, Content.of(newest.items()))
+
+
+def write(log: KafkaLog, name: str, records: Iterable[tuple[bytes, bytes]]) -> None:
+    """Append keys and values, as fast as it goes, and wait until they are stored."""
     producer = Producer(
         {
             **log.config.for_producer(),
@@ -62,10 +75,8 @@ def load(log: KafkaLog, label: str, records: int, keys: int) -> Topic:
             "queue.buffering.max.messages": 500_000,
         }
     )
-    newest: dict[bytes, bytes] = {}
-    for number in range(records):
-        key = b"k%09d" % (number * 7919 % keys)  # 7919 is prime: neighbours in the log are none among the keys
-        newest[key] = value = _value(number)
+    producer.list_topics(name, 10)  # connects: who times this begins with the first record
+    for number, (key, value) in enumerate(records):
         while True:
             try:
                 producer.produce(name, value, key)
@@ -76,10 +87,3 @@ def load(log: KafkaLog, label: str, records: int, keys: int) -> Topic:
             producer.poll(0)
     if producer.flush(120):
         raise RuntimeError(f"{name} could not be filled")
-    return Topic(label, name, Content.of(newest.items()))
-
-
-def _value(number: int) -> bytes:
-    """The number and a piece of noise: no two alike, and nothing for a compressor."""
-    begin = number * 37 % (len(_NOISE) - VALUE_SIZE)
-    return b"%016d" % number + _NOISE[begin : begin + VALUE_SIZE - 16]

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,17 @@ import pytest
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.benchmarks.bootstrap import CONTESTANTS, measure
+from tests.benchmarks.consume import KAFKA, MODES
 from tests.benchmarks.topics import Content, load
+from tests.benchmarks.workload import Judge, Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.timeout(300)
-def test_a_small_benchmark_runs_to_the_end(broker: ProvidedBroker, tmp_path: Path) -> None:
+def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
     output = tmp_path / "results.json"
-    options = ["--quick", "--rounds", "1", "--bootstrap-servers", broker.bootstrap_servers, "--output", str(output)]
+    options = ["--quick", "--rounds", "1", "--output", str(output)]
     command = [sys.executable, "-m", "tests.benchmarks", *options]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert ran.returncode == 0, ran.stderr
@@ -34,6 +37,8 @@ def test_a_small_benchmark_runs_to_the_end(broker: ProvidedBroker, tmp_path: Pat
     }
     assert {result["what"] for result in results["latency"]} == {"propagation", "idle barrier"}
     assert "Producer.send" in {row["what"] for row in results["produce"]}
+    assert {(result["contestant"], result["mode"]) for result in results["consume"]} == set(product(KAFKA, MODES))
+    assert {result["what"] for result in results["acks"]} == {"ack until durable", "commit text", "memory"}
     assert all(target["what"] in ran.stdout for target in results["targets"])
 
 
@@ -48,3 +53,22 @@ def test_a_contestant_that_does_not_hold_the_right_values_is_found_out(
             measure(broker.bootstrap_servers, replace(topic, content=other), "view")
     finally:
         kafka_log.delete_topic(topic.name)
+
+
+def test_a_consumer_that_steps_back_or_delivers_twice_is_found_out() -> None:
+    messages = list(Workload(messages=20, keys=10))
+    judge = Judge(Workload(messages=20, keys=10))
+    for message in messages[10:]:
+        judge.take(*message)
+    assert judge.complete
+    for again in (messages[0], messages[10]):
+        with pytest.raises(RuntimeError, match=f"of {again[0]} was delivered after number 10"):
+            judge.take(*again)
+
+
+def test_a_consumer_is_not_done_before_the_newest_value_of_each_key_has_come() -> None:
+    judge = Judge(Workload(messages=20, keys=10))
+    for message in list(Workload(messages=20, keys=10))[:-1]:
+        judge.take(*message)
+    assert judge.deliveries == 19
+    assert not judge.complete

@@ -1,0 +1,189 @@
+"""What it costs to track every acknowledgement: the time until one is durable, the commits' text, and memory.
+
+``latency``: one message at a time, each acknowledged and waited for, against a bare loop that commits each by itself.
+``text``: how long the metadata of the group's commits gets while messages are done in some order, read as any client
+can read it, ten times a second. The broker takes 4,096 bytes.
+``memory``: the resident memory of a consumer in which messages wait, beyond that of one with an empty queue.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.queue import LastValueQueue
+from tests.benchmarks import topics
+from tests.benchmarks.children import memory_in_use, result, say, start
+from tests.benchmarks.latency import quantiles
+
+LATENCY = ("consumer", "bare loop")
+ORDERS = ("in order", "at random", "with stragglers")
+"""Of the messages that are held: the oldest first; any; or any but one in fifty, which are held as long as can be."""
+HELD = 1000
+_SAMPLE = 0.1  # seconds
+_PATIENCE = 60.0
+
+
+# ------------------------------------------------------------------ the time until an ack is durable
+
+
+def consumer_latency(servers: str, topic: str, name: str, count: int) -> None:
+    with LastValueQueue.open(name, bootstrap_servers=servers) as queue, queue.consumer() as consumer:
+        say(quantiles([_timed(_next(consumer).ack, wait=True) for _ in range(count)][count // 10 :]))
+
+
+def bare_latency(servers: str, topic: str, name: str, count: int) -> None:
+    from confluent_kafka import Consumer
+
+    from tests.benchmarks.bootstrap import TUNED
+
+    consumer = Consumer({**TUNED, "bootstrap.servers": servers, "group.id": name, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    taken: list[float] = []
+    while len(taken) < count:
+        message = consumer.poll(_PATIENCE)
+        if message is None or message.error():
+            raise RuntimeError("nothing came")
+        taken.append(_timed(consumer.commit, message, asynchronous=False))
+    consumer.close()
+    say(quantiles(taken[count // 10 :]))
+
+
+def _timed(call: Any, *arguments: Any, **options: Any) -> float:
+    began = time.perf_counter()
+    call(*arguments, **options)
+    return (time.perf_counter() - began) * 1e3
+
+
+def _next(consumer: Any) -> Any:
+    delivery = consumer.acquire(_PATIENCE)
+    if delivery is None:
+        raise RuntimeError("nothing came")
+    return delivery
+
+
+# ------------------------------------------------------------------ the commits' text
+
+
+def text(servers: str, topic: str, name: str, count: int, order: str) -> None:
+    """Take and settle ``count`` messages, of which up to a thousand are held at a time."""
+    lengths: list[tuple[float, int]] = []
+    done, finished = 0, threading.Event()
+
+    def watch() -> None:
+        while not finished.wait(_SAMPLE):
+            commits = log.committed(queue.definition.group, topic)
+            lengths.append((done / count, max(len(commit.metadata) for commit in commits.values())))
+
+    with closing(KafkaLog(servers)) as log, LastValueQueue.open(name, bootstrap_servers=servers) as queue:
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            with queue.consumer(max_in_work=HELD) as consumer:
+                for delivery in _in_order(consumer, count, order):
+                    delivery.ack()
+                    done += 1
+        finally:
+            finished.set()
+            watcher.join()
+    say({"lengths": lengths})
+
+
+def _in_order(consumer: Any, count: int, order: str) -> Iterator[Any]:
+    """Deliveries, in the order in which they are done. What is held at a time is bounded by the consumer."""
+    dice = random.Random(7)
+    held: deque[Any] = deque()
+    stragglers: deque[Any] = deque()
+    taken = 0
+    while taken < count or held or stragglers:
+        while taken < count and len(held) + len(stragglers) < HELD:
+            delivery = consumer.acquire(0.0 if held or stragglers else _PATIENCE)
+            if delivery is None:
+                break  # others have to be done first
+            taken += 1
+            late = order == "with stragglers" and not dice.randrange(50)
+            (stragglers if late else held).append(delivery)
+        if not held and not stragglers:
+            raise RuntimeError(f"nothing came after {taken} messages")
+        if not held or len(stragglers) > HELD // 2:
+            yield stragglers.popleft()
+        for _ in range(min(len(held), HELD // 10)):
+            if order != "in order":
+                held.rotate(dice.randrange(len(held)))
+            yield held.popleft()
+
+
+# ------------------------------------------------------------------ memory
+
+
+def memory(servers: str, topic: str, name: str, count: int) -> None:
+    """Say the resident memory of a consumer in which so many messages wait."""
+    deadline = time.monotonic() + _PATIENCE
+    with LastValueQueue.open(name, bootstrap_servers=servers) as queue, queue.consumer() as consumer:
+        while (stats := consumer.stats).available < count or not stats.partitions or stats.catching_up:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{stats.available} messages of {count} wait after {_PATIENCE:g} seconds")
+            time.sleep(0.05)
+        say({"memory": memory_in_use()})
+
+
+# ------------------------------------------------------------------ the parent's part
+
+
+def run(servers: str, *, rounds: int, acks: int, messages: int) -> Iterator[dict[str, Any]]:
+    """One result for each question, contestant and round; the text and memory once."""
+    with closing(KafkaLog(servers)) as log:
+        full = topics.load(log, "full", messages, messages).name
+        empty = topics.create(log, "empty")
+
+        def ask(role: str, topic: str, count: int) -> dict[str, Any]:
+            name = f"bench-{uuid.uuid4().hex[:8]}"
+            queue = LastValueQueue.declare(name, topic=topic, key_header=None, log=log)
+            found = result(start("acks", role, servers, topic, name, count))
+            queue.delete()
+            return found
+
+        try:
+            for number in range(rounds):
+                for contestant in LATENCY if number % 2 else LATENCY[::-1]:
+                    found = ask(f"latency of {contestant}", full, acks)
+                    yield {"what": "ack until durable", "contestant": contestant, "round": number, **found}
+            for order in ORDERS:
+                yield {"what": "commit text", "order": order, **ask(f"text {order}", full, messages)}
+            resting, holding = ask("memory", empty, 0)["memory"], ask("memory", full, messages)["memory"]
+            yield {"what": "memory", "messages": messages, "bytes_per_message": (holding - resting) / messages}
+        finally:
+            log.delete_topic(full)
+            log.delete_topic(empty)
+
+
+def main() -> None:
+    roles = [*(f"latency of {name}" for name in LATENCY), *(f"text {order}" for order in ORDERS), "memory"]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("role", choices=roles)
+    parser.add_argument("servers")
+    parser.add_argument("topic")
+    parser.add_argument("name")
+    parser.add_argument("count", type=int)
+    options = parser.parse_args()
+    arguments = (options.servers, options.topic, options.name, options.count)
+    if options.role.startswith("text "):
+        text(*arguments, options.role.removeprefix("text "))
+    else:
+        {
+            "latency of consumer": consumer_latency,
+            "latency of bare loop": bare_latency,
+            "memory": memory,
+        }[options.role](*arguments)
+
+
+if __name__ == "__main__":
+    main()

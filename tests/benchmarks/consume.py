@@ -1,0 +1,220 @@
+"""One consumer takes a queue's messages and acknowledges each: this library, a bare client loop, and other brokers.
+
+``backlog``: all messages are there before the consumer starts; a last value queue hands out the newest of each key.
+``backlog, all keys differ``: the same with a key for each message, so there is nothing to leave out.
+``live``: a producer in another process sends them at full speed to a consumer that has been connected before.
+
+The clock starts with the first assignment (other brokers: when the link is open), or with the producer for ``live``,
+and stops when every ack is stored and the consumer has left. Who loses a newest value, delivers twice, steps back, or
+leaves something unacknowledged fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from lvq_kafka.consumer import Consumer
+from lvq_kafka.delivery import Delivery
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.queue import LastValueQueue
+from tests.benchmarks import topics
+from tests.benchmarks.children import result, say, start, wait_ready
+from tests.benchmarks.peers.contest import Peer
+from tests.benchmarks.workload import WARM_UP, Judge, Workload, outcome, value_of
+
+KAFKA = ("consumer", "consumer.acquire_many", "bare loop", "bare loop, waiting")
+"""Both bare loops commit after each batch; the second one waits for it. Neither leaves anything out."""
+MODES = ("backlog", "backlog, all keys differ", "live")
+_BARE_BATCH = 1000
+_BATCH = 100  # of acquire_many
+_PATIENCE = 60.0  # seconds
+
+
+class Clock:
+    """When the first partitions were assigned, and the processor time since."""
+
+    def __init__(self) -> None:
+        self._began = 0
+        self._used = 0.0
+
+    def start(self, *_: object) -> None:
+        if not self._began:
+            self._began, self._used = time.monotonic_ns(), time.process_time()
+
+    def report(self, judge: Judge) -> None:
+        cpu = time.process_time() - self._used
+        say({"began": self._began, "ended": time.monotonic_ns(), "deliveries": judge.deliveries, "cpu": cpu})
+
+
+class ClockedLog(KafkaLog):
+    """Starts the clock when its members are assigned something."""
+
+    def __init__(self, servers: str, clock: Clock) -> None:
+        super().__init__(servers)
+        self._clock = clock
+
+    def member(self, group: str, topic: str, listener: Any) -> Any:
+        def assigned(*arguments: Any) -> Any:
+            self._clock.start()
+            return listener.assigned(*arguments)
+
+        watched = SimpleNamespace(assigned=assigned, revoked=listener.revoked, lost=listener.lost)
+        return super().member(group, topic, watched)
+
+
+# ------------------------------------------------------------------ who consumes
+
+
+def consumer(servers: str, topic: str, name: str, work: Workload, *, batch: int = 1) -> None:
+    judge, clock = Judge(work), Clock()
+    with LastValueQueue.open(name, log=ClockedLog(servers, clock)) as queue:
+        with queue.consumer() as member:
+            for delivery in deliveries(member, batch):
+                judge.take(delivery.key, delivery.value)
+                delivery.ack()
+                if judge.complete:
+                    break
+                if delivery.key == WARM_UP:
+                    print("ready", flush=True)
+        clock.report(judge)
+
+
+def deliveries(member: Consumer[bytes], batch: int) -> Iterator[Delivery[bytes]]:
+    """How a consumer takes its messages."""
+    if batch == 1:
+        yield from member
+    while taken := member.acquire_many(batch, _PATIENCE):
+        yield from taken
+    raise RuntimeError(f"nothing came for {_PATIENCE:g} seconds")
+
+
+def bare_loop(servers: str, topic: str, name: str, work: Workload, *, waiting: bool = False) -> None:
+    from confluent_kafka import Consumer as Client
+
+    from tests.benchmarks.bootstrap import TUNED
+
+    judge, clock = Judge(work), Clock()
+    own = {"bootstrap.servers": servers, "group.id": name, "auto.offset.reset": "earliest"}
+    client: Any = Client({**TUNED, **own})
+    client.subscribe([topic], on_assign=clock.start)
+    while not judge.complete:
+        batch = client.consume(_BARE_BATCH, 0.02)
+        for message in batch:
+            if message.error():
+                raise RuntimeError(message.error())
+            judge.take(message.key().decode(), message.value())
+        if batch:
+            client.commit(asynchronous=not waiting)
+            if batch[0].key() == WARM_UP.encode():
+                print("ready", flush=True)
+    if not waiting:
+        client.commit(offsets=client.position(client.assignment()), asynchronous=False)
+    client.close()
+    clock.report(judge)
+
+
+def produce(servers: str, topic: str, name: str, work: Workload) -> None:
+    began = 0
+
+    def records() -> Iterator[tuple[bytes, bytes]]:
+        nonlocal began
+        began = time.monotonic_ns()
+        yield from ((key.encode(), value) for key, value in work)
+
+    with closing(KafkaLog(servers)) as log:
+        topics.write(log, topic, records())
+    say({"began": began, "ended": time.monotonic_ns()})
+
+
+# ------------------------------------------------------------------ the parent's part
+
+
+class Kafka:
+    """Lets one contestant consume from Kafka, on a queue of its own."""
+
+    def __init__(self, servers: str, log: KafkaLog, work: Mapping[str, Workload]) -> None:
+        self._servers, self._log, self._work = servers, log, work
+        self._topics: dict[str, str] = {}
+
+    def measure(self, contestant: str, mode: str) -> dict[str, Any]:
+        work, name = self._work[mode], f"bench-{uuid.uuid4().hex[:8]}"
+        topic = topics.create(self._log, "live") if mode == "live" else self._backlog(mode)
+        queue = LastValueQueue.declare(name, topic=topic, key_header=None, log=self._log)
+        group = queue.definition.group if contestant.startswith("consumer") else name
+        arguments = (self._servers, topic, name, work.messages, work.keys)
+        if mode == "live":
+            consuming = start("consume", contestant, *arguments)
+            topics.write(self._log, topic, [(WARM_UP.encode(), value_of(0))])
+            wait_ready(consuming)
+            began = result(start("consume", "producer", *arguments))["began"]
+            measured = result(consuming)
+        else:
+            measured = result(start("consume", contestant, *arguments))
+            began = measured["began"]
+        commits, ends = self._log.committed(group, topic), self._log.end_offsets(topic)
+        if {partition: commit.offset for partition, commit in commits.items()} != ends:
+            raise RuntimeError(f"{contestant} has not acknowledged all there is: {commits}, and the log ends at {ends}")
+        queue.delete(delete_topic=mode == "live")
+        return outcome(work, began, measured)
+
+    def _backlog(self, mode: str) -> str:
+        if mode not in self._topics:
+            work = self._work[mode]
+            self._topics[mode] = topics.load(self._log, "backlog", work.messages, work.keys).name
+        return self._topics[mode]
+
+    def close(self) -> None:
+        for topic in self._topics.values():
+            self._log.delete_topic(topic)
+
+
+def run(
+    servers: str, *, rounds: int, work: Workload, peers: Mapping[str, Peer], peer_rounds: int, peer_work: Workload
+) -> Iterator[dict[str, Any]]:
+    """One result for each contestant, mode and round; the other brokers take part in the first rounds only."""
+    with closing(KafkaLog(servers)) as log, closing(Kafka(servers, log, _modes(work))) as kafka:
+        for number in range(rounds):
+            names = [*KAFKA, *(peers if number < peer_rounds else ())]
+            turn = number % len(names)
+            for mode in MODES:
+                for name in names[turn:] + names[:turn]:
+                    if name in peers:
+                        measured = peers[name].measure(_modes(peer_work)[mode], live=mode == "live")
+                    else:
+                        measured = kafka.measure(name, mode)
+                    yield {"round": number, "mode": mode, "contestant": name, **measured}
+
+
+def _modes(work: Workload) -> dict[str, Workload]:
+    return dict(zip(MODES, (work, Workload(work.messages, work.messages), work)))
+
+
+def main() -> None:
+    roles: dict[str, Callable[[str, str, str, Workload], None]] = {
+        "consumer": consumer,
+        "consumer.acquire_many": partial(consumer, batch=_BATCH),
+        "bare loop": bare_loop,
+        "bare loop, waiting": partial(bare_loop, waiting=True),
+        "producer": produce,
+    }
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("role", choices=roles)
+    parser.add_argument("servers")
+    parser.add_argument("topic")
+    parser.add_argument("name")
+    parser.add_argument("messages", type=int)
+    parser.add_argument("keys", type=int)
+    options = parser.parse_args()
+    work = Workload(options.messages, options.keys)
+    roles[options.role](options.servers, options.topic, options.name, work)
+
+
+if __name__ == "__main__":
+    main()

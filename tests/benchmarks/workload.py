@@ -1,0 +1,84 @@
+"""What is consumed: updates of keys in turn, each value with its number, so that a consumer's work can be judged.
+
+`Judge` is told of every delivery. It knows when the newest value of each key has been delivered, and finds out a
+consumer that steps back: one that delivers a value of a key older than one it delivered before.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+VALUE_SIZE = 256
+WARM_UP = "warm-up"  # the key of a message that comes before the work, to see that everything is connected
+_NOISE = random.Random(7).randbytes(8192)
+
+
+def key_of(number: int, keys: int) -> str:
+    """7919 is prime: neighbours in the log are none among the keys, and all keys have come before any comes again."""
+    return f"k{number * 7919 % keys:09d}"
+
+
+def value_of(number: int) -> bytes:
+    """The number and a piece of noise: no two alike, and nothing for a compressor."""
+    begin = number * 37 % (len(_NOISE) - VALUE_SIZE)
+    return b"%016d" % number + _NOISE[begin : begin + VALUE_SIZE - 16]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """So many messages over so many keys."""
+
+    messages: int
+    keys: int
+
+    def __post_init__(self) -> None:
+        if self.messages % self.keys or not self.keys % 7919:
+            raise ValueError("every key gets as many messages as any other one")
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        return ((key_of(number, self.keys), value_of(number)) for number in range(self.messages))
+
+
+@dataclass
+class Judge:
+    """Watches one consumer do a workload."""
+
+    work: Workload
+    deliveries: int = 0
+    missing: int = field(init=False)
+    _newest: dict[str, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.missing = self.work.keys
+
+    def take(self, key: str, value: bytes) -> None:
+        """A delivery. The warm-up is none."""
+        if key == WARM_UP:
+            return
+        number = int(value[:16])
+        if number <= self._newest.get(key, -1):
+            raise RuntimeError(f"number {number} of {key} was delivered after number {self._newest[key]}")
+        self._newest[key] = number
+        self.deliveries += 1
+        self.missing -= number >= self.work.messages - self.work.keys
+
+    @property
+    def complete(self) -> bool:
+        """Whether the newest value of each key has been delivered."""
+        return not self.missing
+
+
+def outcome(work: Workload, began: int, measured: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of a consumer that has done ``work``, from a moment (monotonic, ns) to the end that it measured."""
+    wall = (measured["ended"] - began) / 1e9
+    return {
+        "wall": wall,
+        "messages": work.messages,
+        "messages_per_second": work.messages / wall,
+        "deliveries": measured["deliveries"],
+        "deliveries_per_second": measured["deliveries"] / wall,
+        "cpu": measured["cpu"],
+    }
