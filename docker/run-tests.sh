@@ -29,5 +29,4 @@ else
 fi
 LVQ_CLI_IMAGE=$(docker/build-lvq-image.sh)
 export LVQ_KAFKA_IMAGE LVQ_CLI_IMAGE
-# The embedded broker's own tests have run on it; they know nothing of Docker.
-LVQ_TEST_BROKER=docker exec "$pytest" tests/integration --ignore tests/integration/test_embedded_broker.py -q -n 2 "$@"
+LVQ_TEST_BROKER=docker exec "$pytest" tests/integration -q -n 4 --dist loadgroup "$@"

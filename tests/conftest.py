@@ -1,10 +1,11 @@
-"""What all tests share: markers that follow from fixtures, and the rule that CI skips nothing."""
+"""What all tests share: what follows from the fixtures of a test, and the rule that CI skips nothing."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,18 +27,53 @@ BY_FIXTURE = {
 }
 """Which fixtures make a test what it is. The markers cannot lie: nobody sets them by hand."""
 
+TOGETHER = ("tests/spark/", "test_bad_input.py", "test_docker.py", "test_kafka_errors.py", "test_murmur2_parity.py")
+"""Tests that share what takes seconds to start: several workers would start it several times. Each stays with one."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    """With ``--dist loadgroup``: hand tests out as workers get free, the groups of `TOGETHER` first, the largest ahead.
+
+    xdist's own groups, which are marks, do not reach the scheduler with pytest 9.2.
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((group for group in TOGETHER if group in nodeid), nodeid)
+
+    return Scheduling(config, log)
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         for marker, fixtures in BY_FIXTURE.items():
             if fixtures.intersection(getattr(item, "fixturenames", ())):
                 item.add_marker(marker)
-    # The tests of Docker itself belong to the Docker run, whatever the broker of the others is.
-    if os.environ.get("LVQ_TEST_BROKER") == "embedded":
-        of_docker = [item for item in items if item.get_closest_marker("docker")]
-        if of_docker:
-            config.hook.pytest_deselected(items=of_docker)
-            items[:] = [item for item in items if item not in of_docker]
+    kept, left_out = [], []
+    for item in items:
+        (kept if _proves_something(item) else left_out).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+def _proves_something(item: pytest.Item) -> bool:
+    """Whether a test belongs to this run, which may be on the embedded broker, on Kafka in Docker, or on neither.
+
+    The tests of Docker itself belong to the run on Docker. Those that ask for neither Docker nor the broker under test,
+    since they need none or start a special one of their own, would do the same there as in the run before.
+    """
+    docker, broker = (item.get_closest_marker(name) is not None for name in ("docker", "broker"))
+    match os.environ.get("LVQ_TEST_BROKER"):
+        case "embedded":
+            return not docker
+        case "docker":
+            return docker or broker
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import subprocess
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lvq_kafka.embedded.java import Java
+from lvq_kafka.embedded.storage import PreparedStorage, new_id
 
 __all__ = ["Jvm"]
 
@@ -37,6 +36,11 @@ class Jvm:
         return self.jars[0].parent / f"classes-{name}.jsa"
 
     @property
+    def storage(self) -> PreparedStorage:
+        """A data directory that was prepared with these jars."""
+        return PreparedStorage(self.jars[0].parent / "storage")
+
+    @property
     def new_archive(self) -> Path | None:
         """Where this process's broker writes the archive when it ends, if there is none yet."""
         return None if self.archive.exists() else self.archive.with_suffix(f".{os.getpid()}.tmp")
@@ -44,16 +48,19 @@ class Jvm:
     def broker(self, config: Path) -> list[str]:
         """Return the command that runs the broker."""
         new = self.new_archive
-        archive = f"-XX:SharedArchiveFile={self.archive}" if new is None else f"-XX:ArchiveClassesAtExit={new}"
-        return [*self._java(archive, f"-Xmx{self.heap}", "-XX:+ExitOnOutOfMemoryError"), "kafka.Kafka", str(config)]
+        archive = self._with_archive if new is None else (f"-XX:ArchiveClassesAtExit={new}",)
+        return [*self._java(*archive, f"-Xmx{self.heap}", "-XX:+ExitOnOutOfMemoryError"), "kafka.Kafka", str(config)]
 
     def format(self, config: Path, log: Path) -> int:
         """Prepare the data directory named in ``config`` for a new cluster. Return the exit code; ``log`` says more."""
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ["format", f"--cluster-id={cluster}", "-c", str(config)]  # in one piece: an id may start with "-"
-        command = [*self._java("-Xmx128m"), "kafka.tools.StorageTool", *arguments]
+        arguments = ["format", f"--cluster-id={new_id()}", "-c", str(config)]  # in one piece: an id may start with "-"
+        command = [*self._java(*self._with_archive, "-Xmx128m"), "kafka.tools.StorageTool", *arguments]
         with log.open("ab") as output:
             return subprocess.call(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+
+    @property
+    def _with_archive(self) -> tuple[str, ...]:
+        return (f"-XX:SharedArchiveFile={self.archive}",) if self.archive.exists() else ()
 
     def _java(self, *options: str) -> list[str]:
         return [

@@ -17,6 +17,7 @@ from lvq_kafka.embedded.ports import free_ports, is_free
 from lvq_kafka.embedded.process import SupervisedProcess
 from lvq_kafka.embedded.properties import HOST, PLAIN, render, server_properties
 from lvq_kafka.embedded.readiness import wait_until_ready
+from lvq_kafka.embedded.storage import META
 from lvq_kafka.errors import BrokerStartFailed, EmbeddedBrokerError
 
 __all__ = ["Node", "Options"]
@@ -90,8 +91,8 @@ class Node:
         config, data = self.home / "server.properties", self.home / "data"
         self._write(config, data)
         self._log_start = self.log_path.stat().st_size
-        if not (data / "meta.properties").exists() and self._jvm.format(config, self.log_path) != 0:
-            raise self.explain("The embedded broker's storage could not be prepared.")
+        if not (data / META).exists():
+            self._prepare(config, data)
         self.process.run(self._jvm.broker(config))
         timeout = self.options.startup_timeout
         if wait_until_ready(self.ports[PLAIN], alive=lambda: not self.process.ended, timeout=timeout):
@@ -129,6 +130,16 @@ class Node:
     @property
     def _is_temporary(self) -> bool:
         return self.options.data_dir is None
+
+    def _prepare(self, config: Path, data: Path) -> None:
+        """Make ``data`` the storage of a new cluster, with a copy of one if all is as it was for that one."""
+        as_usual = not self.options.properties
+        if as_usual and self._jvm.storage.copy_to(data):
+            return
+        if self._jvm.format(config, self.log_path) != 0:
+            raise self.explain("The embedded broker's storage could not be prepared.")
+        if as_usual:
+            self._jvm.storage.keep(data)
 
     def _launch_on_free_ports(self) -> None:
         names = [PLAIN, *self.options.listeners]

@@ -51,6 +51,8 @@ class SupervisedProcess:
         self._pending = b""
         self._pid: int | None = None
         self._exit: int | None = None
+        self._sent = 0  # signals
+        self._supervised = True
 
     @property
     def pid(self) -> int | None:
@@ -84,8 +86,15 @@ class SupervisedProcess:
                 pass
 
     def signal(self, name: str) -> None:
-        """Send the child a signal, by its name without SIG. Nothing happens if the child has ended."""
-        self._tell({"signal": name})
+        """Send the child a signal, by its name without SIG; after STOP, return when it stands still.
+
+        Nothing happens if the child has ended.
+        """
+        with self._lock:
+            before = self._sent
+            self._tell({"signal": name})
+            while self._sent == before and self._supervised:
+                self._read(None)
 
     def wait(self, timeout: float) -> bool:
         """Wait for the child to end; return whether it has."""
@@ -107,6 +116,7 @@ class SupervisedProcess:
         self._supervisor.wait()
 
     def _close_pipes(self) -> None:
+        self._supervised = False
         for pipe in (self._supervisor.stdin, self._supervisor.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -130,11 +140,15 @@ class SupervisedProcess:
             data = os.read(stdout.fileno(), 65536)
             if not data:  # the supervisor itself was killed; on Linux the kernel has then killed the child
                 self._exit = -9 if self._exit is None else self._exit
+                self._supervised = False
                 return True
             *lines, self._pending = (self._pending + data).split(b"\n")
             for line in lines:
                 report = json.loads(line)
-                self._pid, self._exit = report.get("pid", self._pid), report.get("exit")
+                if "sent" in report:
+                    self._sent += 1
+                else:
+                    self._pid, self._exit = report.get("pid", self._pid), report.get("exit")
             return bool(lines)
 
 

@@ -2,8 +2,9 @@
 
 It is run as a file, with the standard library alone, and speaks JSON lines. On its standard input it is told
 ``{"run": [command, ...]}``, ``{"signal": "TERM"}`` or ``{"detach": true}``; on its standard output it reports
-``{"pid": 1234}`` and ``{"exit": 1}``. When its input ends, or the program that started it is gone, it kills the JVM
-and removes the directory it was given. Detached, it lives on by itself until the JVM ends or it receives SIGTERM.
+``{"pid": 1234}``, ``{"sent": "TERM"}`` and ``{"exit": 1}``. When its input ends, or the program that started it is
+gone, it kills the JVM and removes the directory it was given. Detached, it lives on by itself until the JVM ends or it
+receives SIGTERM.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 __all__ = ["Supervisor", "main"]
 
 POLL = 0.5  # seconds between two looks at whether the starting program is still there
+FREEZE = 1.0  # seconds that a stopping process may take; it has many threads, and the machine may be busy
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -85,6 +88,7 @@ class Supervisor:
                 self._run(order["run"])
             elif "signal" in order:
                 self._send(order["signal"])
+                self._report({"sent": order["signal"]})
             elif "detach" in order:
                 self.parent = None
 
@@ -128,8 +132,21 @@ class Supervisor:
         if name == "TERM":
             self.terminated = True
             self.child.send_signal(signal.SIGCONT)  # a stopped process would never see the first
+        elif name == "STOP":
+            self._await_stopped(self.child)
 
-    def _report(self, message: dict[str, int]) -> None:
+    def _await_stopped(self, child: subprocess.Popen[bytes]) -> None:
+        """Wait until a child that was sent SIGSTOP stands still; that is noticed once, so not for ever."""
+        deadline = time.monotonic() + FREEZE
+        while child.returncode is None and time.monotonic() < deadline:
+            pid, status = os.waitpid(child.pid, os.WUNTRACED | os.WNOHANG)
+            if pid and os.WIFSTOPPED(status):
+                return
+            if pid:  # it has ended instead, and poll() would not be told a second time
+                child.returncode = os.waitstatus_to_exitcode(status)
+            time.sleep(0.001)
+
+    def _report(self, message: dict[str, int | str]) -> None:
         if self.parent is None:
             return
         with contextlib.suppress(OSError):  # nobody reads any more

@@ -67,4 +67,4 @@ def lvq_topic(request: pytest.FixtureRequest, lvq_log: KafkaLog) -> Iterator[str
     topic = f"{test}-{uuid.uuid4().hex[:8]}"
     yield topic
     with suppress(TopicNotFound):
-        lvq_log.delete_topic(topic)
+        lvq_log.delete_topic(topic, timeout=60)  # of no interest to the test: even a busy broker gets there in time

@@ -10,6 +10,8 @@ import pytest
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker
 
+pytest.register_assert_rewrite("tests.integration.bad_input")
+
 
 @pytest.fixture
 def broker(lvq_broker: ProvidedBroker) -> ProvidedBroker:

@@ -1,18 +1,14 @@
 """What a user sees on a real broker who asks for the impossible, in Python and in the shell.
 
 Each case ends soon, with an error of the right kind that names the culprit and the remedy and no secret; and what was
-acknowledged is still there afterwards. ``tests/unit/test_bad_input.py`` has what takes no broker.
+acknowledged is still there afterwards. What takes no broker is in ``tests/unit/test_bad_input.py``, and what is about a
+broker that is not there in ``test_lost_brokers.py``.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +17,25 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from lvq_kafka import JSON, LastValueQueue, Position, Producer, TopicSpec, queues
 from lvq_kafka.core.definition import REGISTRY_TOPIC
-from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
     ConfigError,
     DecodeError,
     DeliveryFailed,
-    DiskFull,
     KeyMismatch,
-    LVQError,
     MessageTooLarge,
     QueueMismatch,
     QueueNotDeclared,
     TopicMismatch,
     TopicNotFound,
-    TransportError,
     Unauthorized,
 )
 from lvq_kafka.kafka import ClientConfig
-from lvq_kafka.testing.brokers import ProvidedBroker
-from tests.integration.secure import PASSWORD, SecureBroker, secure_broker, web_server
+from tests.integration.bad_input import AT_ONCE, IN_TIME, enter, error_of, lvq, queue_of, send
+from tests.integration.secure import PASSWORD, SecureBroker, secure_broker
 from tests.waiting import eventually
 
-NOWHERE = "127.0.0.1:1"
-AT_ONCE = 8.0  # seconds, less than any default timeout: nothing is waited for that cannot come
-IN_TIME = 15.0  # seconds: the default timeouts, and some air
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 READ, WRITE, DESCRIBE, ALL = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ALL
 
@@ -94,128 +83,6 @@ def plain(secure: SecureBroker) -> Iterator[str]:
     yield secure.plain
     with LastValueQueue.open("prices", bootstrap_servers=secure.plain) as queue, queue.view() as view:
         assert view["IBM"] == b"118.50"
-
-
-def queue_of(config: ClientConfig, name: str = "prices", **options: Any) -> LastValueQueue[Any]:
-    """The queue, unasked whether it is declared."""
-    return LastValueQueue(name, key_header="ticker", config=config, **options)
-
-
-def enter(reader: Any) -> None:
-    with reader:
-        raise AssertionError("it can be opened")
-
-
-def send(queue: LastValueQueue[Any]) -> None:
-    with queue.producer() as producer:
-        producer.put("IBM", b"never")
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    begin = time.monotonic()
-    yield
-    assert time.monotonic() - begin < seconds
-
-
-def error_of(call: Callable[[], object], seconds: float) -> LVQError:
-    """The error of a call that has to fail in time, with a remedy, and without a secret."""
-    with within(seconds), pytest.raises(LVQError) as caught:
-        call()
-    error = caught.value
-    assert error.hint
-    assert error.hint in str(error)
-    assert PASSWORD not in f"{error} {error!r} {error.__cause__}"
-    return error
-
-
-def lvq(*arguments: str, config: ClientConfig | str, folder: Path) -> tuple[int, str]:
-    """Run ``lvq``; its exit code and the one line it ended with. It shows no secret even where it shows everything."""
-    command = [sys.executable, "-m", "lvq_kafka", *arguments]
-    if isinstance(config, str):
-        command += ["-b", config]
-    else:
-        file = folder / "client.properties"
-        file.write_text("".join(f"{name}={value}\n" for name, value in config.properties.items()))
-        command += ["--config", str(file)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LVQ_")}
-    with within(IN_TIME + 10), ThreadPoolExecutor() as pool:  # an interpreter has to start, too
-        ran, debugged = pool.map(
-            lambda more: subprocess.run(
-                [*command, *more], capture_output=True, text=True, env=environment, timeout=60, check=False
-            ),
-            ([], ["--debug"]),
-        )
-    assert PASSWORD not in ran.stdout + ran.stderr + debugged.stdout + debugged.stderr
-    (line,) = ran.stderr.splitlines()
-    assert line.startswith("lvq: ")
-    assert line in debugged.stderr
-    return ran.returncode, line
-
-
-# -- nobody there ---------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["no broker", "a web server"])
-def address(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "no broker":
-        yield NOWHERE
-    else:
-        with web_server() as address:
-            yield address
-
-
-def test_where_no_broker_is_everything_says_so_in_time_and_names_the_address(address: str, tmp_path: Path) -> None:
-    config = ClientConfig(address, {"delivery.timeout.ms": 2000})
-    calls: list[Callable[[], object]] = [
-        lambda: LastValueQueue.declare("prices", key_header="ticker", config=config),
-        lambda: LastValueQueue.open("prices", config=config),
-        lambda: queues(config=config),
-        lambda: enter(queue_of(config).view()),
-        lambda: enter(queue_of(config).browser()),
-        lambda: send(queue_of(config)),
-    ]
-    with ThreadPoolExecutor(len(calls) + 1) as pool:  # each may take all of its timeout
-        shell = pool.submit(lvq, "queues", config=address, folder=tmp_path)
-        errors = list(pool.map(lambda call: error_of(call, IN_TIME), calls))
-        code, line = shell.result()
-    assert [type(error) for error in errors] == [BrokerUnavailable] * 5 + [DeliveryFailed]
-    reason = "Connection refused" if address == NOWHERE else "does not speak Kafka's protocol"
-    for error in errors:
-        assert isinstance(error, TransportError)
-        assert isinstance(error, ConnectionError)
-        assert error.retriable
-        assert f"No answer from {address}" in str(error)
-        assert reason in str(error)
-        assert "broker runs" in error.hint
-    assert isinstance(errors[-1], DeliveryFailed)
-    assert errors[-1].key == b"IBM"
-    assert code == 3
-    assert address in line
-    assert reason in line
-
-
-def test_when_the_broker_goes_every_new_reader_says_so_and_all_is_well_when_it_is_back(
-    private_broker: ProvidedBroker,
-) -> None:
-    address = private_broker.bootstrap_servers
-    queue = LastValueQueue.declare("prices", key_header="ticker", bootstrap_servers=address)
-    with queue.producer() as producer:
-        producer.put("IBM", b"118.50").result(20)
-    private_broker.kill()
-    calls = [queue.consumer, lambda: enter(queue.view()), lambda: enter(queue.browser()), lambda: queue.delete()]
-    with ThreadPoolExecutor(len(calls)) as pool:
-        for error in pool.map(lambda call: error_of(call, IN_TIME), calls):
-            assert isinstance(error, BrokerUnavailable)
-            assert address in str(error)
-    private_broker.restart()
-    with queue.view() as view:
-        assert dict(view) == {"IBM": b"118.50"}
-    with queue.consumer() as consumer:
-        delivery = consumer.acquire(30)
-        assert delivery is not None
-        delivery.ack(wait=True, timeout=30)
-    queue.close()
 
 
 # -- refused --------------------------------------------------------------------------------------
@@ -608,54 +475,3 @@ def test_r16_a_record_whose_header_disagrees_with_its_key_fails_those_who_asked_
     with LastValueQueue("strict", key_header="ticker", bootstrap_servers=plain).view() as view:
         assert (dict(view), view.counters.mismatched) == ({"A": b"1"}, 1)
     strict.close()
-
-
-# -- a disk that fills up -------------------------------------------------------------------------
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 100 MB; needs root on Linux, which CI has."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root on Linux")
-    path = tmp_path / "disk"
-    path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100m", "tmpfs", str(path)], check=True)
-    yield path
-    subprocess.run(["umount", "--lazy", str(path)], check=True)
-
-
-def test_a_full_disk_is_what_the_broker_died_of_and_nothing_acknowledged_is_lost(disk: Path) -> None:
-    with EmbeddedBroker(data_dir=disk) as broker:
-        config = ClientConfig(broker.bootstrap_servers, {"delivery.timeout.ms": 5000})
-        queue = LastValueQueue.declare("blobs", key_header="n", config=config)
-        stored: list[int] = []
-
-        def fill() -> bool:
-            with queue.producer() as producer:
-                receipts = {number: producer.put(number, os.urandom(500_000)) for number in range(len(stored), 300)}
-                for number, receipt in receipts.items():
-                    if receipt.exception(30) is not None:
-                        break
-                    stored.append(number)
-                producer.flush(30)
-            return not broker.running
-
-        with pytest.raises(DeliveryFailed) as caught:
-            eventually(fill, 60)
-        assert caught.value.retriable
-        eventually(lambda: broker.failure is not None)
-        failure = broker.failure
-        assert isinstance(failure, DiskFull)
-        assert isinstance(failure, OSError)
-        assert failure.path == disk
-        assert str(disk) in str(failure)
-        assert "Make room" in failure.hint
-        assert 0 < len(stored) < 300
-        subprocess.run(["mount", "-o", "remount,size=400m", str(disk)], check=True)
-        broker.restart()
-        with queue.view() as view, queue.producer() as producer:
-            assert {str(number) for number in stored} <= set(view)
-            view.wait_for(producer.put("after", b"1").result(20))
-            assert view["after"] == b"1"
-        queue.close()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import LastValueQueue
+from lvq_kafka import TEXT, LastValueQueue
 from lvq_kafka.embedded import ensure_jars
 from lvq_kafka.errors import LVQError
 from lvq_kafka.kafka import KafkaLog
@@ -120,11 +120,11 @@ def shell(broker: ProvidedBroker) -> Shell:
 
 
 @pytest.fixture
-def queue(shell: Shell, kafka_log: KafkaLog, topic_name: str) -> Iterator[str]:
+def queue(kafka_log: KafkaLog, topic_name: str) -> Iterator[str]:
     """A declared queue with two values."""
-    shell.run("declare", topic_name, "--key-header", "ticker")
-    shell.run("put", topic_name, "IBM", "118.50")
-    shell.run("put", topic_name, "MSFT", "402.10")
+    with LastValueQueue.declare(topic_name, key_header="ticker", value=TEXT, log=kafka_log).producer() as producer:
+        producer.put("IBM", "118.50")
+        producer.put("MSFT", "402.10")
     yield topic_name
     with suppress(LVQError):
         LastValueQueue.open(topic_name, log=kafka_log).delete()

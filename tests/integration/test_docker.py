@@ -24,7 +24,8 @@ from lvq_kafka.embedded.jars import KAFKA_VERSION
 from lvq_kafka.embedded.ports import free_ports
 from lvq_kafka.errors import BrokerStartFailed
 from lvq_kafka.testing import containers
-from lvq_kafka.testing.containers import KafkaCluster, KafkaContainer, docker_unavailable_reason
+from lvq_kafka.testing.containers import KafkaContainer, docker_unavailable_reason
+from lvq_kafka.testing.docker_cluster import KafkaCluster
 from lvq_kafka.testing.docker_engine import STAND_IN_IMAGE, kafka_image, owner_labels, prepare
 from tests.waiting import eventually
 

@@ -95,6 +95,18 @@ def test_a_consumer_hands_nothing_out_in_a_child(queue: LastValueQueue[str]) -> 
         delivery.ack(wait=True, timeout=5)
 
 
+def test_a_settlement_does_not_wait_for_ever_in_a_child(queue: LastValueQueue[str], memory_log: MemoryLog) -> None:
+    with queue.consumer() as consumer:
+        delivery = consumer.acquire(5)
+        assert delivery is not None
+        memory_log.disconnect()
+        settlement = delivery.ack()
+        assert not settlement.done()
+        assert in_child(settlement.result).startswith(f"{ReaderFailed.__name__}: ")
+        memory_log.reconnect()
+        settlement.result(5)
+
+
 def test_a_producer_takes_nothing_in_a_child() -> None:
     cluster = MockCluster()
     cluster.create_topic("t", 1)

@@ -192,6 +192,48 @@ def test_a_failure_of_an_unknown_operation_cannot_be_planned(log: MemoryLog) -> 
         log.fail_next("end_offset", REFUSED)
 
 
+def test_a_commit_whose_answer_is_lost_is_stored_and_never_told(log: MemoryLog) -> None:
+    listener = Listener()
+    member = log.member("g", "t", listener)
+    poll_until(lambda: listener.held == {0}, member)
+    answers: list[object] = []
+    log.lose_answers("commit", times=2)
+    member.commit_async({0: Commit(0, "one")}, answers.append)
+    member.poll(0)
+    assert (log.committed("g", "t"), answers) == ({0: Commit(0, "one")}, [])
+    with pytest.raises(BrokerUnavailable) as caught:
+        member.commit({0: Commit(0, "two")})
+    assert (caught.value.code, caught.value.retriable) == ("_TIMED_OUT", True)
+    assert log.committed("g", "t") == {0: Commit(0, "two")}
+    member.commit({0: Commit(0, "three")})
+    member.close()
+
+
+def test_a_transaction_whose_answer_is_lost_has_committed(log: MemoryLog) -> None:
+    writer = log.writer(transactional_id="w")
+    writer.begin_transaction()
+    writer.append("t", b"a", b"1")
+    log.lose_answers("commit_transaction")
+    with pytest.raises(BrokerUnavailable):
+        writer.commit_transaction()
+    assert pairs(read_all(log, "t")) == [("a", "1")]
+    writer.close()
+
+
+def test_answers_of_other_operations_cannot_be_lost(log: MemoryLog) -> None:
+    with pytest.raises(ConfigError, match="end_offsets"):
+        log.lose_answers("end_offsets")
+
+
+def test_the_longest_commit_text_can_be_chosen() -> None:
+    log = MemoryLog(metadata_limit=10)
+    log.create_topic("t", partitions=1, config=COMPACTED)
+    log.commit("g", "t", {0: Commit(0, "x" * 10)})
+    with pytest.raises(TransportError, match="longer than 10 characters") as caught:
+        log.commit("g", "t", {0: Commit(0, "x" * 11)})
+    assert caught.value.code == "OFFSET_METADATA_TOO_LARGE"
+
+
 def test_a_planned_delivery_failure_comes_through_the_receipt(log: MemoryLog) -> None:
     log.fail_next("append", DeliveryFailed("Not stored.", key=b"a", code="_MSG_TIMED_OUT"))
     writer = log.writer()

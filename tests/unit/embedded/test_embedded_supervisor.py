@@ -91,6 +91,33 @@ def test_a_command_that_cannot_be_started_ends_at_once_and_the_log_says_why(
     assert "/does/not/exist" in (home / "log").read_text()
 
 
+def test_a_child_stands_still_once_it_was_sent_stop(process: SupervisedProcess) -> None:
+    process.run(["sh", "-c", "while :; do :; done"])
+    for _ in range(2):  # the second time there is nothing to wait for
+        process.signal("STOP")
+        assert state(process) == "T"
+    process.signal("CONT")
+    assert not process.ended
+    process.signal("STOP")
+    assert state(process) == "T"
+
+
+def state(process: SupervisedProcess) -> str:
+    """How the child is, in one letter of ps."""
+    return subprocess.run(
+        ["ps", "-o", "state=", "-p", str(process.pid)], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_a_signal_to_a_child_that_has_ended_or_was_left_does_nothing(process: SupervisedProcess) -> None:
+    process.run(["true"])
+    assert process.wait(5)
+    process.signal("STOP")
+    process.close()
+    process.signal("STOP")
+    assert process.ending == "exit code 0"
+
+
 def test_a_stopped_child_still_obeys_sigterm(process: SupervisedProcess) -> None:
     process.run(SLEEP)
     process.signal("STOP")
