@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-embedded test-docker lint format bench lock java clean
+.PHONY: help demo test test-fast test-embedded test-docker prove lint format bench lock java clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1|/' | column -t -s '|'
@@ -31,14 +31,16 @@ demo: $(READY) java ## Run the tour on a real Kafka: declare, produce, board, br
 test: lint test-fast test-embedded test-docker ## Run everything; Docker tests when an engine can be reached
 
 test-fast: $(READY) ## Run what needs no broker (under a minute)
-	@$(BIN)/pytest tests/unit tests/property tests/scenarios -q -n 4
+	@$(BIN)/pytest tests/unit tests/property tests/scenarios tests/simulator -q -n 4
 
 test-embedded: $(READY) java ## Run the integration and Spark tests on the embedded broker
-	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/integration -q -n 2
-	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark -q
+	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/integration tests/spark -q -n 4 --dist loadgroup
 
 test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest
+
+prove: $(READY) ## Let the simulator try to break the consume protocol, some minutes long
+	@$(BIN)/python -m tests.simulator
 
 lint: $(READY) ## Check style and types
 	@$(BIN)/ruff check .

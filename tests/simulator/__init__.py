@@ -1,0 +1,23 @@
+"""A cluster, its consumers and its accidents, simulated, to prove the consume protocol.
+
+What is true is kept by the simulator alone (`proof`); the rules under test are those of `lvq_kafka.core`, driven in the
+engine's order (`member`). The invariants are named as follows, and every check names the one that it is about.
+
+- **I1 truth**: what a commit that was ever sent says is done was acked, rejected, superseded, deleted, or is a gap.
+- **I2 exclusive**: within an assignment a message has one holder, and a key one message in work; no handle outlives it.
+- **I3 durable ack**: what was reported durable is held as done by the group, and is not handed out again.
+- **I4 conflation**: a message that is handed out is the newest of its key that was read, and reading went at least to
+  the end that was seen when the partition was assigned.
+- **I5 no step back**: after a newer value of its key was reported durable, no older one is handed out.
+- **I6 order**: within an assignment the values of a key are handed out in the order of the log.
+- **I7 browser, soundness**: a dump shows only what was newest when it was read and was not consumed.
+- **I8 browser, completeness**: a dump shows every key that has a value and was not consumed.
+- **I9 bound**: no commit is longer than allowed.
+- **I10 convergence**: when producers stop and holders settle, one member that stays consumes everything to the end.
+- **I11 codec**: a commit can be read back as it was written, and says done of what was acked, pending of what was not.
+- **I12 reclaim**: no record goes before it is done for every queue on the topic.
+- **I13 once**: a message is in the output of one committed transaction at most.
+- **I14 counted**: with durable counts, no delivery is forgotten.
+
+I3, I5, I13 and I14 need the broker's fencing, and hold only where it is on. The others hold in any case.
+"""

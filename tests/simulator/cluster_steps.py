@@ -1,0 +1,157 @@
+"""What happens in the cluster: to the topic, to the groups, and to commits on their way."""
+
+from __future__ import annotations
+
+from tests.simulator.browser import Browser
+from tests.simulator.log import Transaction
+from tests.simulator.scene import Scene, one_of
+
+__all__ = ["ClusterSteps"]
+
+
+class ClusterSteps(Scene):
+    """Steps of producers, the cleaner, the coordinator, the network, and browsers."""
+
+    # ---------------------------------------------------------------- the topic
+
+    def produce(self, who: int, how: int) -> bool:
+        """A producer writes a value or a delete, with a key or without, in a transaction or not."""
+        log = self._logs[who % len(self._logs)]
+        number, kind = how % 8, how // 8
+        key = None if number == 7 else b"%d" % (number % self._setting.keys)
+        transaction = None
+        if kind == 1:
+            if len(self._transactions) < 2:
+                self._transactions.append(Transaction())
+            transaction = self._transactions[who % len(self._transactions)]
+        log.append(key, None if kind == 0 and key is not None else b"value", transaction)
+        log.end += self._setting.gap
+        self._settle()
+        return True
+
+    def decide(self, who: int, how: int) -> bool:
+        """A producer's transaction commits or aborts."""
+        transaction = one_of(self._transactions, who)
+        if transaction is None:
+            return False
+        self._transactions.remove(transaction)
+        transaction.open, transaction.committed = False, how % 4 > 0
+        for log in self._logs:
+            log.decide(transaction)
+        self._settle()
+        return True
+
+    def compact(self, who: int, how: int) -> bool:
+        """The cleaner removes some of what it may remove."""
+        gone = self._logs[who % len(self._logs)].compact(how | how << 6)
+        self.counts["records compacted away"] += gone
+        return gone > 0
+
+    def reclaim(self, who: int, how: int) -> bool:
+        """The library truncates what is done for every queue."""
+        partition = who % len(self._logs)
+        commits = [queue.group.offsets(partition) for queue in self._queues]
+        before = self.reclaimable([-1 if commit is None else commit[0] for commit in commits])
+        if before <= self._logs[partition].start:
+            return False
+        gone = self._logs[partition].delete_records(before)
+        for queue in self._queues:
+            queue.proof.reclaimed(partition, gone)
+        return True
+
+    @staticmethod
+    def reclaimable(bases: list[int]) -> int:
+        """Below which offset a log may be truncated, by the bases of all queues."""
+        return min(bases)
+
+    # ---------------------------------------------------------------- groups
+
+    def notice(self, who: int, how: int) -> bool:
+        """The group puts out one that it has not heard of: it is no more, or it stands still."""
+        alive = {member.number for member in self.members if not member.stopped}
+        for queue in self._queues:
+            number = one_of([number for number in queue.group.members if number not in alive], who)
+            if number is not None:
+                queue.group.remove(number)
+                return True
+        return False
+
+    def evict(self, who: int, how: int) -> bool:
+        """The group has not heard of a member for too long, though it is alive."""
+        member = one_of(self.members, who)
+        if member is None or member.number not in self._queue_of[member.number].group.members:
+            return False
+        self._queue_of[member.number].group.remove(member.number)
+        return True
+
+    def rebalance(self, who: int, how: int) -> bool:
+        """The group decides anew who shall have which partitions."""
+        self._queues[who % len(self._queues)].group.rebalance(how % 4)
+        return True
+
+    def expire(self, who: int, how: int) -> bool:
+        """The coordinator aborts a transaction that takes too long, or whose consumer is no more."""
+        works = self._orphans
+        if how % 8 == 0:
+            works = works + [member.work.transaction for member in self.members if member.work is not None]
+        transaction = one_of([work for work in works if work.open], who)
+        if transaction is None:
+            return False
+        transaction.open = False
+        for queue in self._queues:
+            queue.group.decided(transaction)
+        self._orphans = [orphan for orphan in self._orphans if orphan.open]
+        return True
+
+    # ---------------------------------------------------------------- commits on their way
+
+    def deliver(self, who: int, how: int) -> bool:
+        """The next commit arrives, or not, or twice; and its answer leaves, or not."""
+        ways = [(self._queue_of[member.number], member.connection) for member in self.members] + self._adrift
+        way = one_of([way for way in ways if way[1].requests], who)
+        if way is None:
+            return False
+        queue, connection = way
+        request = connection.requests.popleft()
+        self._sent.append((queue, request))
+        kind = how % 8
+        if kind == 0:
+            self.counts["commits lost"] += 1
+            return True
+        if kind == 1:
+            queue.group.commit(request)
+            self.counts["commits taken twice"] += 1
+        answers = queue.group.commit(request)
+        for answer in set(answers.values()):
+            self.counts[f"commits answered: {answer.value}"] += 1
+        if kind == 2:
+            self.counts["answers lost"] += 1
+        else:
+            connection.answers.append((request.flight, answers))
+        self._adrift = [(queue, connection) for queue, connection in self._adrift if connection.requests]
+        return True
+
+    def stale(self, who: int, how: int) -> bool:
+        """A commit from long ago arrives again."""
+        if not self._sent:
+            return False
+        queue, request = self._sent[(who + 8 * how) % len(self._sent)]
+        if queue.group.fenced and queue.group.accepts(request.member, request.epoch, request.offsets):
+            return False  # it is not from so long ago
+        queue.group.commit(request)
+        return True
+
+    # ---------------------------------------------------------------- browsing
+
+    def browse(self, who: int, how: int) -> bool:
+        queue = self._queues[who % len(self._queues)]
+        if queue.browser is None:
+            queue.browser = Browser(self._logs, queue.group, queue.proof)
+            return True
+        if queue.browser.read(1 + how % 4):
+            return True
+        shown = queue.browser.show()
+        if shown:
+            queue.browser = None
+            self.counts["dumps shown"] += 1
+        return shown

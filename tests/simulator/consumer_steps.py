@@ -1,0 +1,198 @@
+"""What happens to consumers, and what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lvq_kafka.core.ledger import Item
+from tests.simulator.member import Member
+from tests.simulator.scene import Scene, one_of
+
+__all__ = ["ConsumerSteps"]
+
+_MOST_MEMBERS = 4
+_LOCK_TIME = 2.0
+
+
+class ConsumerSteps(Scene):
+    """Steps of processes, of their engines, and of those who hold messages."""
+
+    # ---------------------------------------------------------------- processes
+
+    def join(self, who: int = 0, how: int = 0) -> bool:
+        """A consumer starts: where there is none that runs, or one more."""
+        queue = self._queues[who % len(self._queues)]
+        running = any(not member.stopped and self._queue_of[member.number] is queue for member in self.members)
+        if len(self.members) >= _MOST_MEMBERS or (running and how % 16):
+            return False
+        self._start(queue)
+        return True
+
+    def crash(self, who: int, how: int) -> bool:
+        """A consumer ends without a word. The group does not know it yet; what it has sent is on its way."""
+        member = one_of(self.members, who)
+        if member is None:
+            return False
+        for stage in _stages(member):
+            self.counts[f"crash {stage}"] += 1
+        self._bury(member)
+        self.join(who)  # it is started again
+        return True
+
+    def stop(self, who: int, how: int) -> bool:
+        """A consumer stands still, and does not notice."""
+        member = self._member(who)
+        if member is None:
+            return False
+        member.stopped = True
+        return True
+
+    def resume(self, who: int, how: int) -> bool:
+        """One that stood still goes on as if nothing had been."""
+        member = self._pick([member for member in self.members if member.stopped], who)
+        if member is None:
+            return False
+        member.stopped = False
+        self.counts["zombies"] += member.number not in self._queue_of[member.number].group.members
+        return True
+
+    def leave(self, who: int, how: int) -> bool:
+        """A consumer closes, if there is another one."""
+        member = self._member(who)
+        return len(self.members) > 1 and member is not None and self._closed(member, member.close())
+
+    # ---------------------------------------------------------------- the group
+
+    def heartbeat(self, who: int, how: int) -> bool:
+        return self._first(who, lambda member: self._beat(member, how))
+
+    def _beat(self, member: Member, how: int) -> bool:
+        before = len(member.lives)
+        changed = member.heartbeat()
+        if how % 4:
+            changed = member.load() or changed
+        self.counts["partitions withheld"] += len(member.going) if changed else 0
+        self.counts["partitions lost"] += max(0, before - len(member.lives))
+        return changed
+
+    def give_up(self, who: int, how: int) -> bool:
+        return self._first(who, lambda member: self._closed(member, member.give_up()))
+
+    def _closed(self, member: Member, done: bool) -> bool:
+        if member.closed:
+            self._bury(member)
+        return done
+
+    # ---------------------------------------------------------------- working
+
+    def read(self, who: int, how: int) -> bool:
+        return self._first(who, lambda member: self._read(member, how))
+
+    def _read(self, member: Member, how: int) -> bool:
+        partitions = list(member.lives)
+        turn = how % len(partitions) if partitions else 0
+        most, at_once = 1 + how // 16 * (how % 2) * 3, how % 4 > 0
+        return any(member.fetch(p, most, at_once=at_once) for p in partitions[turn:] + partitions[:turn])
+
+    def hand_out(self, who: int, how: int) -> bool:
+        until = self.lock_end if how % 3 == 0 else None
+        return self._first(who, lambda member: self._hand_out(member, until, 1 + how // 16))
+
+    def _hand_out(self, member: Member, until: float | None, most: int) -> bool:
+        """As many at a time as there are, without an end of the lock for some."""
+        handed = member.hand_out(until)
+        for _ in range(most - 1):
+            if not handed or not member.hand_out(None):
+                break
+        return handed
+
+    @property
+    def lock_end(self) -> float:
+        """When the time of a lock that begins now is over, or a delay."""
+        return self._now + _LOCK_TIME
+
+    def settle(self, who: int, how: int) -> bool:
+        """A holder works, or settles what it has."""
+        member = self._pick([member for member in self.members if member.held and not member.stopped], who)
+        if member is None:
+            return False
+        item = member.held[how // 8 % len(member.held)]
+        _SETTLING[how % 8](self, member, item)
+        owner = self._queue_of[member.number].group.owner[item.partition]
+        self.counts["settled by one who is no owner"] += owner != member.number
+        return True
+
+    def letter(self, who: int, how: int) -> bool:
+        return self._first(who, lambda member: member.letter(stored=how % 4 > 0))
+
+    def transact(self, who: int, how: int) -> bool:
+        """A transaction goes on: part of it is the commit, then it is decided; or it aborts."""
+        member = self._pick([member for member in self.members if member.work and not member.stopped], who)
+        if member is None or member.work is None:
+            return False
+        if member.work.committing:
+            done = member.end_commit(answered=how % 4 > 0)
+            self.counts["transactions committed"] += member.work is None
+            return done
+        if how % 8 == 0:
+            return member.abort()
+        return member.begin_commit(reached=how % 8 != 1, answered=how % 8 != 2)
+
+    def tick(self, who: int, how: int) -> bool:
+        """Time passes, and somebody notices."""
+        self._now += how % 3
+        return self._first(who, self._wake)
+
+    def _wake(self, member: Member) -> bool:
+        wakes = member.ledger.next_wake
+        if wakes is None or wakes > self._now:
+            return False
+        member.wake(self._now)
+        return True
+
+    # ---------------------------------------------------------------- committing
+
+    def commit(self, who: int, how: int) -> bool:
+        return self._first(who, lambda member: member.commit())
+
+    def answer(self, who: int, how: int) -> bool:
+        return self._first(who, lambda member: self._closed(member, member.answer()))
+
+    def time_out(self, who: int, how: int) -> bool:
+        """A consumer waits no longer for an answer: mostly, when none can come."""
+        return self._first(who, lambda member: self._wait_no_longer(member, how))
+
+    def _wait_no_longer(self, member: Member, how: int) -> bool:
+        if how % 8 and (member.connection.requests or member.connection.answers):
+            return False
+        return self._closed(member, member.time_out())
+
+    def look(self, who: int, how: int) -> bool:
+        return self._first(who, lambda member: member.look())
+
+
+_SETTLING: list[Callable[[ConsumerSteps, Member, Item], None]] = [
+    lambda world, member, item: member.work_on(item),
+    lambda world, member, item: member.ack(item),
+    lambda world, member, item: member.ack(item, wait=True),
+    lambda world, member, item: member.release(item, None),
+    lambda world, member, item: member.release(item, world.lock_end),
+    lambda world, member, item: member.reject(item),
+    lambda world, member, item: member.leave(item),
+    lambda world, member, item: member.extend(item, world.lock_end),
+]
+
+
+def _stages(member: Member) -> list[str]:
+    """At which steps of the way a member is with one message or another."""
+    reached = {
+        "s1 fetched": member.fetched is not None,
+        "s2 conflated": member.ledger.available > 0,
+        "s3 handed out": len(member.held) > len(member.worked),
+        "s4 side effect done": bool(member.worked),
+        "s5 acked": member.acks > 0,
+        "s6 commit sent": bool(member.connection.requests),
+        "s7 commit applied": bool(member.connection.answers),
+        "s8 answer seen": member.answered,
+    }
+    return [stage for stage, there in reached.items() if there]

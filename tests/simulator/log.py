@@ -1,0 +1,119 @@
+"""One partition: an append-only log with transactions, compaction and truncation. Its offsets never repeat."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from operator import attrgetter
+
+__all__ = ["Entry", "Lane", "Log", "Transaction"]
+
+Lane = bytes | int
+"""What a record conflates with: its key; a record without one conflates with nothing, and its offset stands for it."""
+
+_OFFSET = attrgetter("offset")
+
+
+class Transaction:
+    """A producer's transaction. It is decided once."""
+
+    __slots__ = ("committed", "open")
+
+    def __init__(self) -> None:
+        self.open = True
+        self.committed = False
+
+
+class Entry:
+    """A record as it lies in the log. ``value`` None is a delete."""
+
+    __slots__ = ("key", "lane", "offset", "transaction", "value")
+
+    def __init__(self, offset: int, key: bytes | None, value: bytes | None, transaction: Transaction | None) -> None:
+        self.offset = offset
+        self.key = key
+        self.value = value
+        self.lane: Lane = offset if key is None else key
+        self.transaction = transaction
+
+
+class Log:
+    """A partition. What can be read ends at ``stable_end``, below every transaction that is open."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+        self.stable_end = 0
+        self.newest: dict[Lane, Entry] = {}
+        """By lane, the newest record that can be, or could once be, read: whatever the cleaner has removed since."""
+        self._entries: list[Entry] = []
+        self._unread: deque[Entry] = deque()  # at or above the stable end
+        self._open: dict[Transaction, int] = {}  # with the offset of its first record
+
+    def append(self, key: bytes | None, value: bytes | None, transaction: Transaction | None = None) -> None:
+        """A producer writes."""
+        entry = Entry(self.end, key, value, transaction)
+        self.end += 1
+        self._entries.append(entry)
+        self._unread.append(entry)
+        if transaction is not None:
+            self._open.setdefault(transaction, entry.offset)
+
+    def decide(self, transaction: Transaction) -> None:
+        """Write the marker of a decided transaction, if it has written here. The marker takes an offset."""
+        if self._open.pop(transaction, None) is not None:
+            self.end += 1
+
+    def settle(self) -> list[Entry]:
+        """Move the stable end to where it is now; returns what can be read since."""
+        self.stable_end = min(self._open.values(), default=self.end)
+        unread, readable = self._unread, []
+        while unread and unread[0].offset < self.stable_end:
+            entry = unread.popleft()
+            if entry.transaction is None or entry.transaction.committed:
+                self.newest[entry.lane] = entry
+                readable.append(entry)
+        return readable
+
+    def read(self, position: int, most: int) -> tuple[list[Entry], int]:
+        """The next records that can be read, and the position after them: past holes and markers, when it was all."""
+        found: list[Entry] = []
+        entries = self._entries
+        for at in range(bisect_left(entries, position, key=_OFFSET), len(entries)):
+            entry = entries[at]
+            if entry.offset >= self.stable_end:
+                break
+            if entry.transaction is None or entry.transaction.committed:
+                if len(found) == most:
+                    return found, found[-1].offset + 1
+                found.append(entry)
+        return found, max(position, self.stable_end)
+
+    def compact(self, mask: int) -> int:
+        """Remove any of what may be removed: aborted, superseded, or a delete that has nothing older left of its key.
+
+        Returns how many records have gone.
+        """
+        kept: list[Entry] = []
+        lanes: set[Lane] = set()  # of what is kept
+        for at, entry in enumerate(self._entries):
+            if entry.offset >= self.stable_end:
+                kept += self._entries[at:]
+                break
+            aborted = entry.transaction is not None and not entry.transaction.committed
+            replaced = not aborted and self.newest[entry.lane] is not entry
+            old_delete = entry.value is None and entry.lane not in lanes
+            if (aborted or replaced or old_delete) and mask >> at % 8 & 1:
+                continue
+            kept.append(entry)
+            lanes.add(entry.lane)
+        gone = len(self._entries) - len(kept)
+        self._entries = kept
+        return gone
+
+    def delete_records(self, before: int) -> list[Entry]:
+        """Truncate the log; returns what has gone."""
+        at = bisect_left(self._entries, before, key=_OFFSET)
+        gone, self._entries = self._entries[:at], self._entries[at:]
+        self.start = before
+        return gone

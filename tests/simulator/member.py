@@ -1,0 +1,106 @@
+"""One consumer process: the order in which its engine drives the core, with nothing else around it.
+
+This is the engine's specification. A method is what happens without interruption; between any two of them the world may
+do what it likes, and the process may end. Methods return whether there was anything to do. What the engine does about
+commits is in `tests.simulator.process`, what holders do in `tests.simulator.working`.
+"""
+
+from __future__ import annotations
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.records import RecordBatch
+from tests.simulator.proof import Life
+from tests.simulator.working import Working
+
+__all__ = ["TAG", "Member"]
+
+TAG = b"\1topic\1\1"
+
+
+class Member(Working):
+    """A consumer process that is, or takes itself for, a member of its group."""
+
+    # ---------------------------------------------------------------- the group's comings and goings
+
+    def heartbeat(self) -> bool:
+        """Ask the group. A partition that has to go is withheld first, so that its holders can finish."""
+        if self.going:
+            return False
+        standing = self._group.heartbeat(self.number)
+        if standing is None:
+            self._forget(list(self.lives))
+            self._coming.clear()
+            self._group.join(self.number)
+            return True
+        learned = standing.epoch != self.epoch
+        self.epoch = standing.epoch
+        for partition in standing.new:
+            self._coming[partition] = self._logs[partition].stable_end if self._options.ends_known else 0
+        for partition in standing.gone:
+            self._coming.pop(partition, None)
+        self.going = [partition for partition in standing.gone if partition in self.lives]
+        if len(self.going) < len(standing.gone):
+            self._group.given_up(self.number, [p for p in standing.gone if p not in self.lives])
+        self.ledger.withhold(self.going)
+        return learned or bool(standing.new or standing.gone)
+
+    def load(self) -> bool:
+        """Begin with the partitions whose commit is decided: only then it is known what is done."""
+        loaded = False
+        for partition, target in list(self._coming.items()):
+            commit = self._group.offsets(partition)
+            if commit is None or self.going:
+                continue
+            commit_map = CommitMap.decode(*commit)
+            start = max(commit_map.base, self._logs[partition].start)
+            self.ledger.assign(partition, commit_map, target, start=start)
+            self.commits.begin(partition, commit_map, tag=TAG, partitions=self._options.partition_count)
+            self.lives[partition] = Life(partition, commit_map, target, start)
+            del self._coming[partition]
+            loaded = True
+        return loaded
+
+    def close(self) -> bool:
+        """Leave the group: give everything up first."""
+        if self.going or self.closing or self._transacting:
+            return False
+        self.abort()
+        self.closing = True
+        self.going = list(self.lives)
+        self.ledger.withhold(self.going)
+        if not self.going:
+            self._end_going()
+        return True
+
+    # ---------------------------------------------------------------- reading
+
+    def fetch(self, partition: int, most: int, *, at_once: bool) -> bool:
+        """Get the next records, and take them in, at once or next time."""
+        if self.going:
+            return False
+        if self.fetched is None:
+            life = self.lives.get(partition)
+            if life is None:
+                return False
+            entries, position = self._logs[partition].read(life.position, most)
+            if position == life.position:
+                return False
+            self.fetched = partition, entries, position
+            if not at_once:
+                return True
+        partition, entries, position = self.fetched
+        self.fetched = None
+        count = len(entries)
+        self.ledger.take(
+            RecordBatch(
+                [partition] * count,
+                [entry.offset for entry in entries],
+                [0] * count,
+                [entry.key for entry in entries],
+                [entry.value for entry in entries],
+                [None] * count,
+            )
+        )
+        self.lives[partition].read(entries, position)
+        self.ledger.advance({partition: position})
+        return True

@@ -1,0 +1,243 @@
+"""What is true of a queue, kept apart from the code under test, and the checks of it: one queue's ghosts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
+from lvq_kafka.core.ledger import Item
+from tests.simulator.group import Group, Offsets
+from tests.simulator.log import Entry, Lane, Log
+
+__all__ = ["Life", "Proof", "Violation", "done_ranges", "forgets", "says_done"]
+
+
+class Violation(AssertionError):
+    """An invariant does not hold. ``invariant`` is its name, like I1."""
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"{invariant}: {what}")
+        self.invariant = invariant
+
+
+def done_ranges(commit: CommitMap) -> list[tuple[int, int]]:
+    """What a commit says is done, each range as its first offset and the one after its last."""
+    ranges, at = [(0, commit.base)], commit.base
+    for pending, done in zip(commit.runs[::2], commit.runs[1::2]):
+        ranges.append((at + pending, at + pending + done))
+        at += pending + done
+    return ranges
+
+
+def says_done(commit: CommitMap, offset: int) -> bool:
+    """Whether a commit says that this is done."""
+    return any(first <= offset < after for first, after in done_ranges(commit))
+
+
+def forgets(commit: CommitMap, before: CommitMap) -> bool:
+    """Whether a commit says less than one before."""
+    mine = done_ranges(commit)
+    return any(not any(begin <= first and after <= end for begin, end in mine) for first, after in done_ranges(before))
+
+
+class Life:
+    """One assignment of one partition, as a naive model: what was read, what is out, who holds what."""
+
+    __slots__ = ("acked", "holding", "last", "loaded", "newest", "out", "partition", "position", "returned", "target")
+
+    def __init__(self, partition: int, loaded: CommitMap, target: int, start: int) -> None:
+        self.partition = partition
+        self.loaded = loaded
+        self.target = target
+        self.position = start
+        self.newest: dict[Lane, int] = {}
+        self.out: dict[Lane, int] = {}
+        """By lane, the newest value that was read and that nobody has settled."""
+        self.holding: dict[Lane, int] = {}
+        self.last: dict[Lane, int] = {}
+        """By lane, the last one that was handed out."""
+        self.returned: set[int] = set()
+        """What was handed out and came back."""
+        self.acked: list[int] = []
+
+    def read(self, entries: Iterable[Entry], position: int) -> None:
+        for entry in entries:
+            self.newest[entry.lane] = entry.offset
+            if entry.value is None or says_done(self.loaded, entry.offset):
+                self.out.pop(entry.lane, None)
+            else:
+                self.out[entry.lane] = entry.offset
+        self.position = position
+
+    def settled(self, item: Item, *, acked: bool) -> None:
+        """A holder has settled a message, or has lost it."""
+        lane, offset = item.lane, item.offset
+        del self.holding[lane]
+        if not acked:
+            self.returned.add(offset)
+        elif self.out.get(lane) == offset:
+            del self.out[lane]
+            self.acked.append(offset)
+
+
+class Proof:
+    """The ghosts of one queue.
+
+    Args:
+        logs: the partitions.
+        base: where the queue begins: what lies below is none of its own.
+        counted: whether there is always room for delivery counts. Where the limit of texts sinks, there is not.
+    """
+
+    def __init__(self, logs: list[Log], base: list[int], *, counted: bool) -> None:
+        self.group: Group
+        self.alive: list[dict[Lane, int]] = [{} for _ in logs]
+        """By lane, the newest value, unless it was consumed. This must not be lost, so no commit may call it done."""
+        self.effects: dict[tuple[int, int], int] = {}
+        """How often holders were given a message, by partition and offset."""
+        self._logs = logs
+        self._base = base
+        self._counted = counted
+        self._durable: list[set[int]] = [set() for _ in logs]  # acks that were reported durable
+        self._durable_newest: list[dict[Lane, int]] = [{} for _ in logs]
+        self._promised: list[list[int]] = [[] for _ in logs]  # as durable, but only what no base has passed yet
+        self._outputs: set[tuple[int, int]] = set()
+
+    # ---------------------------------------------------------------- what happens
+
+    def readable(self, partition: int, entry: Entry) -> None:
+        """A record can be read from now on."""
+        alive = self.alive[partition]
+        if entry.value is None or entry.offset < self._base[partition]:
+            alive.pop(entry.lane, None)
+        else:
+            alive[entry.lane] = entry.offset
+
+    def acked(self, item: Item) -> None:
+        """A holder has acked, or rejected for good, while its handle was alive."""
+        alive = self.alive[item.partition]
+        if alive.get(item.lane) == item.offset:
+            del alive[item.lane]
+
+    def transacted(self, items: Collection[Item]) -> None:
+        """A transaction has committed, with the outputs made of these."""
+        for item in items:
+            self.acked(item)
+            at = item.partition, item.offset
+            if at in self._outputs and self.group.fenced:
+                raise Violation("I13", f"{item} is in the outputs of two committed transactions")
+            self._outputs.add(at)
+
+    # ---------------------------------------------------------------- what must hold
+
+    def true(self, partition: int, claim: CommitMap, leaving: Collection[int] = ()) -> None:
+        """I1, of what a commit says or would say."""
+        log, done = self._logs[partition], done_ranges(claim)
+        if done[-1][1] > log.stable_end:
+            raise Violation("I1", f"{claim} speaks of partition {partition} beyond its end {log.stable_end}")
+        for lane, offset in self.alive[partition].items():
+            if claim.done(offset) and offset not in leaving:
+                raise Violation(
+                    "I1", f"{claim} of partition {partition} says {offset} is done, the newest value of {lane!r}"
+                )
+
+    def faithful(self, life: Life, claim: CommitMap, stored: CommitMap, leaving: Collection[int] = ()) -> None:
+        """I11 and I3, of a claim that was not shortened: it says all that is done, and nothing of what is not.
+
+        Nor does it say less than what is known to be stored.
+        """
+        done = done_ranges(claim)
+        for offset in life.out.values():
+            if offset not in leaving and any(first <= offset < after for first, after in done):
+                raise Violation(
+                    "I11", f"{claim} says {offset} of partition {life.partition} is done, which waits or is held"
+                )
+        acked = life.acked = [offset for offset in life.acked if offset >= claim.base]
+        for offset in acked:
+            if not any(first <= offset < after for first, after in done):
+                raise Violation(
+                    "I11", f"{claim} says {offset} of partition {life.partition} is pending, which was acked"
+                )
+        if forgets(claim, stored):
+            raise Violation("I3", f"{claim} of partition {life.partition} forgets what was committed: {stored}")
+
+    def sent(self, offsets: Offsets, maps: dict[int, CommitMap], limit: int, leaving: dict[int, set[int]]) -> None:
+        """A commit leaves."""
+        for partition, (base, text) in offsets.items():
+            if len(text) > min(limit, LONGEST_TEXT):
+                raise Violation("I9", f"a text of {len(text)} characters where {limit} are allowed")
+            read = CommitMap.decode(base, text)
+            if read != maps[partition]:
+                raise Violation("I11", f"{maps[partition]} was written, {read} was read")
+            self.true(partition, read, leaving.get(partition, ()))
+
+    def stored(self, partition: int, commit: CommitMap) -> None:
+        """A commit became visible."""
+        promised = self._promised[partition]
+        if self.group.fenced:
+            for offset in promised:
+                if not says_done(commit, offset):
+                    raise Violation(
+                        "I3", f"{commit} of partition {partition} forgets {offset}, which was reported durable"
+                    )
+            self._promised[partition] = [offset for offset in promised if offset >= commit.base]
+
+    def reported(self, item: Item) -> None:
+        """Somebody was told that an ack is durable."""
+        partition, offset, lane = item.partition, item.offset, item.lane
+        if self.group.fenced and not says_done(self.group.visible(partition), offset):
+            raise Violation("I3", f"{offset} of partition {partition} was reported durable and is not")
+        newest = self._durable_newest[partition]
+        newest[lane] = max(offset, newest.get(lane, -1))
+        self._durable[partition].add(offset)
+        self._promised[partition].append(offset)
+
+    def is_durable(self, partition: int, offset: int) -> bool:
+        return offset in self._durable[partition]
+
+    def handed_out(self, life: Life, item: Item, *, owner: bool) -> None:
+        """A message was handed out, by the owner of its partition or by one that was."""
+        lane, offset, partition = item.lane, item.offset, life.partition
+        if lane in life.holding:
+            raise Violation("I2", f"{item} is handed out while {life.holding[lane]} of its key is held")
+        if life.position < life.target:
+            raise Violation("I4", f"{item} is handed out at {life.position}, before {life.target} is reached")
+        if life.newest.get(lane) != offset:
+            raise Violation("I4", f"{item} is handed out, {life.newest.get(lane)} of its key was read")
+        last = life.last.get(lane, -1)
+        if offset < last:
+            raise Violation("I6", f"{item} is handed out after {last}")
+        if offset == last and offset not in life.returned:
+            raise Violation("I2", f"{item} is handed out twice")
+        if owner and self.group.fenced:
+            if offset in self._durable[partition]:
+                raise Violation("I3", f"{item} is handed out, whose ack was reported durable")
+            if offset < self._durable_newest[partition].get(lane, -1):
+                raise Violation("I5", f"{item} is handed out, a newer value was durably acked")
+        life.holding[lane] = offset
+        life.last[lane] = offset
+        life.returned.discard(offset)
+
+    def delivered(self, item: Item, *, counted: bool) -> None:
+        """A holder has got a message to work on; ``counted`` if that is to be the group's count, at least."""
+        at = item.partition, item.offset
+        times = self.effects[at] = self.effects.get(at, 0) + 1
+        counted = counted and self._counted and self.group.fenced
+        # What was superseded is not counted any more: it does not come again, once the newer one is read.
+        if counted and item.deliveries < times and self.alive[item.partition].get(item.lane) == item.offset:
+            raise Violation("I14", f"{item} says delivery {item.deliveries}, it is at least the {times}.")
+
+    def reclaimed(self, partition: int, gone: Iterable[Entry]) -> None:
+        """I12: the log was truncated."""
+        alive = self.alive[partition]
+        for entry in gone:
+            if alive.get(entry.lane) == entry.offset:
+                raise Violation("I12", f"{entry.offset} of partition {partition} was truncated and not consumed")
+
+    def converged(self, partition: int) -> None:
+        """I10: everything is quiet."""
+        log, commit = self._logs[partition], self.group.visible(partition)
+        if self.alive[partition]:
+            raise Violation("I10", f"of partition {partition} these were never consumed: {self.alive[partition]}")
+        if (commit.base, commit.runs) != (log.end, ()):
+            raise Violation("I10", f"partition {partition} ends at {log.end}, committed is {commit}")

@@ -1,0 +1,140 @@
+"""What there is in a world, and the choice of whom something happens to."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from lvq_kafka.core.commit_map import CommitMap
+from tests.simulator.browser import Browser
+from tests.simulator.group import Connection, Group, Request
+from tests.simulator.log import Log, Transaction
+from tests.simulator.member import TAG, Member
+from tests.simulator.process import Options
+from tests.simulator.proof import Proof
+
+__all__ = ["Queue", "Scene", "Setting", "Step", "one_of"]
+
+T = TypeVar("T")
+
+
+class Step(NamedTuple):
+    """What happens next."""
+
+    action: str
+    who: int = 0
+    how: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a world is like from its beginning to its end."""
+
+    partitions: int = 2
+    keys: int = 3
+    queues: int = 1
+    existing: int = 0
+    """Records per partition before the queues are declared."""
+    from_the_end: bool = False
+    """Whether the queues begin with new values only."""
+    fenced: bool = True
+    lenient: bool = False
+    broker_limit: int = 4096
+    gap: int = 0
+    """Offsets that are left out after every record, as a cleaned log does; a large one makes long texts."""
+    sequence: int = 0
+    """The first commit's; a large one makes long texts."""
+    never: frozenset[str] = frozenset()
+    """Actions that do not happen."""
+    options: Options = field(default_factory=Options)
+
+
+class Queue:
+    """A queue on the topic: its group, its ghosts, and who browses it."""
+
+    def __init__(self, logs: list[Log], setting: Setting) -> None:
+        bases = [log.end if setting.from_the_end else 0 for log in logs]
+        self.proof = Proof(logs, bases, counted=setting.broker_limit >= setting.options.text_limit)
+        starts = {}
+        for partition, base in enumerate(bases):
+            declared = CommitMap(base, (), TAG, setting.options.partition_count, setting.sequence)
+            starts[partition] = base, declared.encode()
+        self.group = self.proof.group = Group(
+            starts,
+            self.proof.stored,
+            fenced=setting.fenced,
+            lenient=setting.lenient,
+            text_limit=setting.broker_limit,
+        )
+        self.browser: Browser | None = None
+
+
+class Scene:
+    """The state of a world."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.counts: Counter[str] = Counter()
+        self.script: list[Step] = []
+        """What was to happen, step by step."""
+        self.members: list[Member] = []
+        self._setting = setting
+        self._now = 0.0
+        self._logs = [Log() for _ in range(setting.partitions)]
+        for log in self._logs:
+            for number in range(setting.existing):
+                log.append(b"%d" % (number % setting.keys), b"old")
+                log.end += setting.gap
+        self._queues = [Queue(self._logs, setting) for _ in range(setting.queues)]
+        self._queue_of: dict[int, Queue] = {}
+        self._numbers = 0
+        self._transactions: list[Transaction] = []  # of producers, open
+        self._orphans: list[Transaction] = []  # of consumers that are no more, open
+        self._adrift: list[tuple[Queue, Connection]] = []  # commits on their way whose sender is no more
+        self._sent: deque[tuple[Queue, Request]] = deque(maxlen=64)
+        self._touched: Member | None = None
+        self._settle()
+        self._start(self._queues[0])
+
+    def _settle(self) -> None:
+        for partition, log in enumerate(self._logs):
+            for entry in log.settle():
+                for queue in self._queues:
+                    queue.proof.readable(partition, entry)
+
+    def _start(self, queue: Queue) -> Member:
+        self._numbers += 1
+        self._queue_of[self._numbers] = queue
+        member = Member(self._numbers, self._logs, queue.group, queue.proof, self._setting.options)
+        self.members.append(member)
+        return member
+
+    def _bury(self, member: Member) -> None:
+        self.members.remove(member)
+        self._adrift.append((self._queue_of[member.number], member.connection))
+        if member.work is not None and member.work.transaction.open:
+            self._orphans.append(member.work.transaction)
+
+    # ---------------------------------------------------------------- choosing
+
+    def _first(self, who: int, attempt: Callable[[Member], bool]) -> bool:
+        """Have one of the consumers that run do something, if one can."""
+        running = [member for member in self.members if not member.stopped]
+        for turn in range(len(running)):
+            member = running[(who + turn) % len(running)]
+            if attempt(member):
+                self._touched = member
+                return True
+        return False
+
+    def _member(self, who: int) -> Member | None:
+        return self._pick([member for member in self.members if not member.stopped], who)
+
+    def _pick(self, members: Sequence[Member], who: int) -> Member | None:
+        self._touched = one_of(members, who)
+        return self._touched
+
+
+def one_of(things: Sequence[T], which: int) -> T | None:
+    return things[which % len(things)] if things else None

@@ -1,0 +1,312 @@
+"""Broken on purpose, the consume protocol is caught by the simulator, and by the invariant that the break concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commits import Answer, Commits
+from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.outstanding import Outstanding
+from lvq_kafka.core.partition import Partition
+from tests.simulator.browser import Browser
+from tests.simulator.member import Member
+from tests.simulator.proof import Violation
+from tests.simulator.scene import Setting
+from tests.simulator.walk import any_setting, walk, walks
+from tests.simulator.world import World
+
+_WORLDS = 2000
+_STEPS = 250
+
+_NO_CLEANING = frozenset({"compact", "reclaim"})
+_NO_TROUBLE = _NO_CLEANING | {"crash", "stop", "evict", "rebalance", "leave", "browse", "time_out", "letter"}
+
+Patch = pytest.MonkeyPatch
+
+
+def caught(invariant: str, focus: Callable[[Setting], Setting] = lambda setting: setting) -> bool:
+    """Whether the simulator finds that this invariant does not hold, in the same worlds every time."""
+    for seed in range(_WORLDS):
+        random = Random(seed)
+        world = World(focus(any_setting(random.choice)))
+        try:
+            walk(world, random, _STEPS)
+        except Violation as violation:
+            if violation.invariant == invariant:
+                return True
+        except Exception:  # noqa: BLE001  # a broken core may fail in any other way first
+            continue
+    return False
+
+
+def test_the_protocol_as_it_is_breaks_nothing_in_worlds_of_the_mutants() -> None:
+    walks(range(100), _STEPS)
+
+
+# --- what a commit claims ---------------------------------------------------------------------------------------------
+
+
+def _claiming(patch: Patch, change: Callable[[Ledger, int, CommitMap], CommitMap]) -> None:
+    claim = Ledger.claim
+
+    def mutant(self: Ledger, partition: int, leaving: Collection[Item] = ()) -> CommitMap:
+        return change(self, partition, claim(self, partition, leaving))
+
+    patch.setattr(Ledger, "claim", mutant)
+
+
+def test_i1_a_commit_of_the_seen_position_is_caught(monkeypatch: Patch) -> None:
+    _claiming(monkeypatch, lambda ledger, partition, claim: CommitMap(ledger.positions[partition]))
+    assert caught("I1")
+
+
+def test_i1_a_claim_that_marks_gaps_beyond_what_was_read_is_caught(monkeypatch: Patch) -> None:
+    def further(ledger: Ledger, partition: int, claim: CommitMap) -> CommitMap:
+        return replace(claim, runs=(*claim.runs[:-1], claim.runs[-1] + 1)) if claim.runs else claim
+
+    _claiming(monkeypatch, further)
+    assert caught("I1")
+
+
+def test_i1_a_commit_of_the_acks_of_an_open_transaction_is_caught(monkeypatch: Patch) -> None:
+    claim = Ledger.claim
+
+    def mutant(self: Ledger, partition: int, leaving: Collection[Item] = ()) -> CommitMap:
+        return claim(self, partition, [item for item in self.held() if item.state is State.LEAVING])
+
+    monkeypatch.setattr(Ledger, "claim", mutant)
+    assert caught("I1")
+
+
+def test_i1_a_base_that_goes_by_the_order_of_a_dict_is_caught(monkeypatch: Patch) -> None:
+    def replaced(self: Outstanding, item: Item, twin: Item) -> None:
+        """What a holder gives back moves to the end, as a key does that is put into a dict anew."""
+        self.remove(item, acked=False)
+        self.append(twin)
+
+    monkeypatch.setattr(Outstanding, "replace", replaced)
+    assert caught("I1")
+
+
+def test_i1_a_dead_letter_that_counts_as_done_before_it_is_stored_is_caught(monkeypatch: Patch) -> None:
+    def reject(self: Member, item: Item) -> None:
+        if item.state is not State.LOST:
+            self.ledger.reject(item)
+            self._drop(item)
+
+    monkeypatch.setattr(Member, "reject", reject)
+    assert caught("I1")
+
+
+def test_i9_maps_that_are_never_shortened_are_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Partition, "has_room", lambda *_: True)
+    monkeypatch.setattr(CommitMap, "shortened", lambda self, limit: self)
+    assert caught("I9")
+
+
+def test_i11_a_claim_that_leaves_out_what_lies_above_the_base_is_caught(monkeypatch: Patch) -> None:
+    _claiming(monkeypatch, lambda ledger, partition, claim: replace(claim, runs=()))
+    assert caught("I11")
+
+
+# --- what an assignment begins with -----------------------------------------------------------------------------------
+
+
+def _assigning(patch: Patch, change: Callable[[CommitMap], CommitMap], after: Callable[[Partition, int], None]) -> None:
+    assign = Ledger.assign
+
+    def mutant(self: Ledger, partition: int, loaded: CommitMap, target: int, *, start: int | None = None) -> None:
+        assign(self, partition, change(loaded), target, start=start)
+        after(self._partitions[partition], target)
+
+    patch.setattr(Ledger, "assign", mutant)
+
+
+def _as_it_is(anything: Any, *_: Any) -> Any:
+    return anything
+
+
+def _open_at(part: Partition, target: int) -> None:
+    part.target = target
+    part.open = part.outstanding.position >= target
+
+
+def test_i4_a_hand_out_without_catch_up_is_caught(monkeypatch: Patch) -> None:
+    _assigning(monkeypatch, _as_it_is, lambda part, target: _open_at(part, 0))
+    assert caught("I4")
+
+
+def test_i5_a_hand_out_below_the_end_of_the_commit_map_is_caught(monkeypatch: Patch) -> None:
+    def where_only_the_map_tells(setting: Setting) -> Setting:
+        options = replace(setting.options, ends_known=False, max_in_work=12, text_limit=4095, durable_counts=False)
+        return replace(setting, partitions=1, queues=1, keys=2, gap=0, fenced=True, never=_NO_CLEANING, options=options)
+
+    _assigning(monkeypatch, _as_it_is, _open_at)
+    assert caught("I5", where_only_the_map_tells)
+
+
+def test_i1_a_map_that_is_believed_beyond_its_end_is_caught(monkeypatch: Patch) -> None:
+    def longer(loaded: CommitMap) -> CommitMap:
+        return replace(loaded, runs=(*loaded.runs[:-1], loaded.runs[-1] + 2)) if loaded.runs else loaded
+
+    _assigning(monkeypatch, longer, _as_it_is)
+    assert caught("I1")
+
+
+def test_i3_done_runs_that_are_forgotten_while_they_are_read_again_are_caught(monkeypatch: Patch) -> None:
+    _assigning(monkeypatch, lambda loaded: replace(loaded, runs=(), counts={}), _as_it_is)
+    assert caught("I3")
+
+
+def test_i3_done_runs_whose_records_were_compacted_away_and_are_forgotten_are_caught(monkeypatch: Patch) -> None:
+    pass_over = Outstanding.pass_over
+
+    def mutant(self: Outstanding, offset: int) -> int:
+        return pass_over(self, offset) if self.loaded.done(offset) else self.next_done
+
+    monkeypatch.setattr(Outstanding, "pass_over", mutant)
+    assert caught("I3")
+
+
+# --- what becomes of messages -----------------------------------------------------------------------------------------
+
+
+def test_i4_a_release_that_ignores_that_a_newer_value_came_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Partition, "_supersede_held", lambda self, item: None)
+    assert caught("I4")
+
+
+def test_i2_two_messages_of_a_key_in_work_at_once_are_caught(monkeypatch: Patch) -> None:
+    def offer(self: Partition, item: Item) -> None:
+        if self.open and item.state is State.AVAILABLE:
+            self._line.add(item)
+
+    take = Partition.take
+
+    def mutant(self: Partition, *columns: Any) -> None:
+        held, self.held = self.held, {}
+        take(self, *columns)
+        self.held = held
+
+    monkeypatch.setattr(Partition, "offer", offer)
+    monkeypatch.setattr(Partition, "take", mutant)
+    assert caught("I2")
+
+
+# --- the commit pipeline ----------------------------------------------------------------------------------------------
+
+
+def test_i3_a_waiter_that_is_told_when_the_commit_is_sent_is_caught(monkeypatch: Patch) -> None:
+    take = Commits.take
+
+    def mutant(self: Any, partitions: Any = None, leaving: Any = ()) -> Any:
+        flight = take(self, partitions, leaving)
+        if flight is not None:
+            self.landed(flight, Answer.STORED)
+            self._flight = flight
+        return flight
+
+    monkeypatch.setattr(Commits, "take", mutant)
+    assert caught("I3")
+
+
+def test_i3_a_commit_for_partitions_of_a_former_assignment_is_caught(monkeypatch: Patch) -> None:
+    send = Member._send
+    former: dict[Member, dict[int, tuple[int, str]]] = {}
+
+    def mutant(self: Member, partitions: Any) -> Any:
+        flight = send(self, partitions)
+        if flight is not None:
+            request = self.connection.requests[-1]
+            known = former.setdefault(self, {})
+            known.update(request.offsets)
+            gone: Mapping[int, Any] = {p: commit for p, commit in known.items() if p not in self.lives}
+            self.connection.requests[-1] = replace(request, offsets={**gone, **request.offsets})
+        return flight
+
+    monkeypatch.setattr(Member, "_send", mutant)
+    assert caught("I3")
+
+
+def test_i10_a_position_that_stays_before_markers_and_holes_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Ledger, "advance", lambda self, positions: None)
+    assert caught("I10")
+
+
+def test_i14_a_hand_out_before_its_count_is_stored_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Commits, "wait_stored", lambda self, partition, waiter: self._ready.append(waiter))
+    hand_out = Member.hand_out
+
+    def mutant(self: Member, locked_until: float | None) -> bool:
+        handed = hand_out(self, locked_until)
+        self._report()
+        return handed
+
+    monkeypatch.setattr(Member, "hand_out", mutant)
+    assert caught("I14")
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def test_i3_a_transaction_that_commits_while_a_plain_commit_is_on_its_way_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Member, "_unanswered", property(lambda self: None, lambda self, flight: None), raising=False)
+    assert caught("I3")
+
+
+def test_i3_a_plain_commit_while_a_transaction_commits_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Member, "_transacting", property(lambda self: False))
+    assert caught("I3")
+
+
+def test_i13_a_transaction_of_unknown_outcome_that_is_taken_for_aborted_is_caught(monkeypatch: Patch) -> None:
+    end_commit = Member.end_commit
+
+    def mutant(self: Member, *, answered: bool) -> bool:
+        return end_commit(self, answered=answered) and (answered or self.abort())
+
+    def undisturbed(setting: Setting) -> Setting:
+        return replace(setting, partitions=1, queues=1, keys=7, fenced=True, never=_NO_TROUBLE)
+
+    monkeypatch.setattr(Member, "end_commit", mutant)
+    assert caught("I13", undisturbed)
+
+
+# --- browsing ---------------------------------------------------------------------------------------------------------
+
+
+def test_i7_a_browser_that_goes_by_the_commits_from_before_its_dump_is_caught(monkeypatch: Patch) -> None:
+    begin, show = Browser.__init__, Browser.show
+
+    def remember(self: Any, logs: Any, group: Any, proof: Any) -> None:
+        begin(self, logs, group, proof)
+        self._before = {partition: group.visible(partition) for partition in range(len(logs))}
+
+    def mutant(self: Any) -> bool:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self._group, "visible", self._before.__getitem__)
+            return show(self)
+
+    monkeypatch.setattr(Browser, "__init__", remember)
+    monkeypatch.setattr(Browser, "show", mutant)
+    assert caught("I7")
+
+
+def test_i8_a_browser_that_does_not_read_to_the_end_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Browser, "read", lambda self, most: False)
+    assert caught("I8")
+
+
+# --- truncating -------------------------------------------------------------------------------------------------------
+
+
+def test_i12_a_truncation_by_the_bases_of_some_queues_only_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(World, "reclaimable", staticmethod(max))
+    assert caught("I12")

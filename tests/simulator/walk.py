@@ -1,0 +1,135 @@
+"""Settings and walks: what a world is like, and what happens in it, as somebody chooses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from random import Random
+from typing import Protocol, TypeVar
+
+from tests.simulator.process import Options
+from tests.simulator.proof import Violation
+from tests.simulator.scene import Setting, Step
+from tests.simulator.world import ACTIONS, World
+
+__all__ = ["Choose", "any_setting", "minimised", "replay", "walk", "walks"]
+
+T = TypeVar("T")
+
+_NAMES = list(ACTIONS)
+_BOUNDS = list(accumulate(ACTIONS.values()))
+
+_QUIET: list[tuple[str, ...]] = [
+    (),
+    (),
+    (),
+    ("crash", "stop", "evict"),
+    ("crash", "leave", "evict", "rebalance", "stop"),
+    ("compact",),
+    ("stop", "compact", "reclaim", "browse"),
+    ("give_up",),
+    ("time_out", "stale", "tick"),
+]
+"""Actions that do not happen in some worlds: there, the others happen more often, and together."""
+
+
+class Choose(Protocol):
+    """Takes one of several."""
+
+    def __call__(self, options: Sequence[T], /) -> T: ...
+
+
+def any_setting(choose: Choose) -> Setting:
+    """What a world is like."""
+    long_texts = choose([False, False, True])
+    text_limit = choose([64, 96, 128, 256]) if long_texts else 4095
+    broker_limit = choose([4096, min(64, text_limit)]) if long_texts else 4096
+    return Setting(
+        partitions=choose([1, 1, 2, 3]),
+        keys=choose([1, 2, 3, 7]),
+        queues=choose([1, 1, 1, 2]),
+        existing=choose([0, 0, 4]),
+        from_the_end=choose([False, False, True]),
+        fenced=choose([True, True, False]),
+        lenient=choose([False, True]),
+        broker_limit=broker_limit,
+        gap=choose([0, 1 << 21]) if long_texts else 0,
+        sequence=(1 << 60) if long_texts else 0,
+        never=frozenset(choose(_QUIET)),
+        options=Options(
+            order=choose(["tail", "in-place"]),
+            max_in_work=choose([1, 3, 12]),
+            text_limit=text_limit,
+            durable_counts=choose([False, False, True]),
+            max_deliveries=choose([None, None, 2]),
+            dead_letters=choose([False, True]),
+            ends_known=choose([True, True, False]),
+            partition_count=(1 << 31) - 1 if long_texts else 1,
+        ),
+    )
+
+
+def walk(world: World, random: Random, steps: int) -> None:
+    """Let that many things happen, and bring the world to its end."""
+    for _ in range(steps):
+        world.act(random.choices(_NAMES, cum_weights=_BOUNDS)[0], random.randrange(8), random.randrange(64))
+    world.finish(random.randrange(8), random.randrange(8))
+
+
+def walks(seeds: Iterable[int], steps: int) -> Counter[str]:
+    """A walk through a world of its own for each seed; says what has happened in all of them.
+
+    Raises:
+        Violation: with the setting and the shortest script that can be found, for `replay`.
+    """
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        random = Random(seed)
+        setting = any_setting(random.choice)
+        world = World(setting)
+        try:
+            walk(world, random, steps)
+        except Exception as error:
+            script = minimised(setting, world.script)
+            error.add_note(f"seed {seed}, {steps} steps\n{setting}\n" + "\n".join(map(repr, map(tuple, script))))
+            raise
+        counts += world.counts
+    return counts
+
+
+def replay(setting: Setting, script: Sequence[Step]) -> World:
+    """Let happen what a script says."""
+    world = World(setting)
+    for action, who, how in script:
+        if action == "finish":
+            world.finish(who, how)
+        else:
+            world.act(action, who, how)
+    return world
+
+
+def minimised(setting: Setting, script: Sequence[Step]) -> list[Step]:
+    """The shortest script that can be got by leaving steps out, and that breaks the same invariant, or fails alike."""
+    invariant = _broken_by(setting, script)
+    shortest = list(script)
+    size = len(shortest)
+    while size:
+        at = len(shortest) - size
+        while at >= 0:
+            shorter = shortest[:at] + shortest[at + size :]
+            if _broken_by(setting, shorter) == invariant:
+                shortest = shorter
+            at -= size
+        size //= 2
+    return shortest
+
+
+def _broken_by(setting: Setting, script: Sequence[Step]) -> str | None:
+    try:
+        replay(setting, script)
+    except Violation as violation:
+        return violation.invariant
+    except Exception as error:  # noqa: BLE001  # the core failed, which it must not do either
+        return type(error).__name__
+    return None

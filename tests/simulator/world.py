@@ -1,0 +1,167 @@
+"""The world: a topic, the queues on it, their consumers and browsers, and everything that can happen to them.
+
+A step is a name and two small numbers, which choose whom it happens to and how. So a script of steps means the same to
+hypothesis, which shrinks it, to a random walk, which is fast, and to a regression test, which is one.
+"""
+
+from __future__ import annotations
+
+from tests.simulator.cluster_steps import ClusterSteps
+from tests.simulator.consumer_steps import ConsumerSteps
+from tests.simulator.member import Member
+from tests.simulator.scene import Queue, Step, one_of
+
+__all__ = ["ACTIONS", "World"]
+
+_ROUNDS = 20  # turns of a consumer that nothing disturbs, and as many for each message, until it has to be at the end
+
+ACTIONS: dict[str, int] = {
+    "produce": 8,
+    "decide": 2,
+    "compact": 6,
+    "reclaim": 3,
+    "join": 1,
+    "crash": 2,
+    "stop": 2,
+    "resume": 2,
+    "leave": 1,
+    "notice": 1,
+    "evict": 1,
+    "rebalance": 1,
+    "heartbeat": 2,
+    "give_up": 2,
+    "read": 8,
+    "hand_out": 12,
+    "settle": 24,
+    "letter": 8,
+    "transact": 12,
+    "expire": 1,
+    "tick": 4,
+    "commit": 12,
+    "deliver": 12,
+    "stale": 1,
+    "answer": 12,
+    "time_out": 2,
+    "look": 2,
+    "browse": 6,
+}
+"""Everything that can happen, and how often, in proportion."""
+
+_LADDER = [
+    "answer",
+    "deliver",
+    "commit",
+    "settle",
+    "hand_out",
+    "read",
+    "letter",
+    "transact",
+    "tick",
+    "time_out",
+    "give_up",
+    "heartbeat",
+    "notice",
+    "expire",
+    "join",
+    "decide",
+    "produce",
+]
+"""Where something cannot happen, the next one of these happens: mostly, what has to come before it."""
+
+_BEFORE = {action: _LADDER[rung + 1 :] for rung, action in enumerate(_LADDER)} | {
+    "letter": _LADDER[3:],
+    "transact": _LADDER[3:],
+    "tick": _LADDER[4:],
+    "expire": _LADDER[7:],
+    "stale": _LADDER[1:],
+    "reclaim": _LADDER,
+}
+
+
+class World(ClusterSteps, ConsumerSteps):
+    """Everything there is and all that happens. ``counts`` says how often."""
+
+    def act(self, action: str, who: int = 0, how: int = 0) -> None:
+        """Let something happen, or what has to come before it; and check what must hold after it."""
+        self.script.append(Step(action, who, how))
+        for name in (action, *_BEFORE.get(action, ())):
+            if name not in self._setting.never and getattr(self, name)(who, how):
+                self.counts[name] += 1
+                self.counts["steps"] += 1
+                break
+        member, self._touched = self._touched, None
+        if member is not None and not member.closed:
+            member.check()
+            self.counts["steps with messages gated"] += member.ledger.gated > 0
+
+    # ---------------------------------------------------------------- the end
+
+    def finish(self, who: int = 0, how: int = 0) -> None:
+        """I10: producers stop, accidents end, one consumer of each queue stays; and everything is consumed."""
+        self.script.append(Step("finish", who, how))
+        while self._transactions:
+            self.decide(who, how)
+        survivors = [self._survivor(queue, who, how) for queue in self._queues]
+        for member in [member for member in self.members if member not in survivors]:
+            self._bury(member)
+        while self.deliver(0, 3) and self._adrift:
+            pass
+        while self._orphans:
+            self.expire(0, 0)
+        for queue, member in zip(self._queues, survivors):
+            for number in set(queue.group.members) - {member.number}:
+                queue.group.remove(number)
+            rounds = _ROUNDS * (1 + sum(map(len, queue.proof.alive)))
+            for _ in range(rounds):
+                if self._is_done(queue):
+                    break
+                self._turn(member)
+            for partition in range(len(self._logs)):
+                queue.proof.converged(partition)
+        self.counts["worlds"] += 1
+
+    def _survivor(self, queue: Queue, who: int, how: int) -> Member:
+        mine = [member for member in self.members if self._queue_of[member.number] is queue and not member.closing]
+        member = None if how % 3 == 0 else one_of(mine, who)
+        if member is None:
+            member = self._start(queue)
+        member.stopped = False
+        return member
+
+    def _is_done(self, queue: Queue) -> bool:
+        return all(
+            not queue.proof.alive[partition]
+            and queue.group.visible(partition).base == log.end
+            and not queue.group.visible(partition).runs
+            for partition, log in enumerate(self._logs)
+        )
+
+    def _turn(self, member: Member) -> None:
+        """All that an undisturbed consumer does, once."""
+        member.heartbeat()
+        member.give_up()
+        member.load()
+        for partition in list(member.lives):
+            member.fetch(partition, 1000, at_once=True)
+        while member.hand_out(None):
+            pass
+        for item in list(member.held):
+            member.ack(item)
+        while member.letter(stored=True):
+            pass
+        if member.work is not None:
+            member.begin_commit(reached=True, answered=True)
+            member.end_commit(answered=True)
+        self._now += 10
+        member.wake(self._now)
+        member.look()
+        member.commit()
+        connection, group = member.connection, self._queue_of[member.number].group
+        if not connection.requests and not connection.answers:
+            member.time_out()
+        while connection.requests:
+            request = connection.requests.popleft()
+            connection.answers.append((request.flight, group.commit(request)))
+        while member.answer():
+            pass
+        member.check()

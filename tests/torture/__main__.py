@@ -1,0 +1,54 @@
+"""``make torture``: all kinds of runs in turn; each says what happened, and what is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from random import SystemRandom
+from typing import get_args
+
+from tests.torture.ordeal import Ordeal, Protocol, undergo
+from tests.torture.report import summary
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=300, help="of chaos, over all runs (default 300)")
+    parser.add_argument("--seed", type=int, default=None, help="deals the same cards again")
+    parser.add_argument("--kind", choices=("plain", "transactional"), help="only these runs")
+    parser.add_argument("--protocol", choices=get_args(Protocol), help="only this group protocol")
+    parser.add_argument("--rate", type=float, default=200.0, help="messages a second (default 200)")
+    parser.add_argument("--keep", type=Path, help="a new directory for the journals and the broker's logs")
+    parser.add_argument("--quiet", action="store_true", help="only the summaries")
+    options = parser.parse_args()
+    seed = SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
+    runs = [
+        (kind, protocol)
+        for protocol in get_args(Protocol)
+        for kind in ("plain", "transactional")
+        if options.kind in (None, kind) and options.protocol in (None, protocol)
+    ]
+    print(f"seed {seed}; the same again: make torture SECONDS={options.seconds:g} SEED={seed}", flush=True)
+    wrong = 0
+    for kind, protocol in runs:
+        ordeal = Ordeal(
+            seconds=options.seconds / len(runs),
+            seed=seed,
+            transactional=kind == "transactional",
+            protocol=protocol,
+            rate=options.rate,
+        )
+        keep = None if options.keep is None else options.keep / f"{kind}-{protocol}"
+        report = undergo(ordeal, say=(lambda _: None) if options.quiet else _say, keep=keep)
+        print(f"\n{summary(report)}\n", flush=True)
+        wrong += bool(report.verdict.findings)
+    return 1 if wrong else 0
+
+
+def _say(what: str) -> None:
+    print(f"  {what}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""What befalls consumers and broker, at random, from a deck of cards that is dealt over and over."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from lvq_kafka.embedded import EmbeddedBroker
+from tests.torture.members import Member, Members
+
+__all__ = ["Chaos"]
+
+_GUEST = 9  # the place of one that joins for a while
+_SOME = 40_000  # bytes of journals, or some 200 messages
+_PATIENCE = 20.0  # seconds
+_LOOK = 0.1  # seconds
+
+Say = Callable[[str], None]
+
+
+class Chaos:
+    """Deals one card after the other; what a card has to be followed by happens when its time comes.
+
+    Args:
+        session: seconds after which the group gives up a member that it does not hear of.
+        pause: seconds between two cards, from and to.
+        progress: tells how much the consumers have done. Every other card waits until there is some: a slow machine
+            would else do nothing but start processes.
+    """
+
+    def __init__(
+        self,
+        broker: EmbeddedBroker,
+        members: Members,
+        chance: random.Random,
+        *,
+        session: float,
+        pause: tuple[float, float],
+        progress: Callable[[], int],
+        say: Say,
+    ) -> None:
+        self._broker = broker
+        self._members = members
+        self._chance = chance
+        self._session = session
+        self._pause = pause
+        self._progress = progress
+        self._say = say
+        self._later: list[tuple[float, int, Callable[[], object]]] = []
+        self._ties = itertools.count()
+        self._clock = threading.Event()  # never set
+        self.counts: Counter[str] = Counter()
+        self.outages: list[tuple[float, float]] = []
+        """When the broker could not answer, from and to."""
+
+    def rage(self, seconds: float) -> None:
+        """Go on for so long, but for one whole deck at least; then let everybody come back."""
+        until = time.monotonic() + seconds
+        cards: list[Callable[[], None]] = []
+        first = True
+        while first or time.monotonic() < until:
+            if not cards:
+                cards = [
+                    self._kill, self._kill, self._nap, self._nap, self._coma, self._die_asleep,
+                    self._leave, self._join, self._restart_broker, self._freeze_broker, self._kill_all,
+                ]  # fmt: skip
+                self._chance.shuffle(cards)
+            self._wait(self._chance.uniform(*self._pause))
+            if self._chance.random() < 0.5:
+                self._await_progress()
+            cards.pop()()
+            first = first and bool(cards)
+        while self._later:
+            self._wait(max(0.0, self._later[0][0] - time.monotonic()))
+
+    # ---------------------------------------------------------------- cards
+
+    def _kill(self) -> None:
+        member = self._members.one(self._chance)
+        if member is not None:
+            self._end(member, "kill")
+
+    def _kill_all(self) -> None:
+        for member in [member for member in self._members.all if member.runs]:
+            self._end(member, "kill all")
+
+    def _nap(self) -> None:
+        self._stop("stop for less than the session", self._chance.uniform(0.1, 0.8) * self._session, Member.go_on)
+
+    def _coma(self) -> None:
+        self._stop("stop beyond the session", self._session + self._chance.uniform(1, 5), Member.go_on)
+
+    def _die_asleep(self) -> None:
+        self._stop("stop, then kill", self._chance.uniform(0.2, 1.2) * self._session, self._bury)
+
+    def _leave(self) -> None:
+        member = self._members.one(self._chance)
+        if member is not None:
+            self._note(f"leave {member.name}")
+            member.send_away()
+            self._replace(member)
+
+    def _join(self) -> None:
+        guest = self._members.add(_GUEST)
+        self._note(f"join {guest.name}")
+        self._after(self._chance.uniform(3, 7), guest.send_away)
+
+    def _restart_broker(self) -> None:
+        self._note("kill broker")
+        begun = time.monotonic()
+        self._broker.kill()
+        self._wait(self._chance.uniform(0, 3))
+        self._broker.restart()
+        self.outages.append((begun, time.monotonic()))
+
+    def _freeze_broker(self) -> None:
+        self._note("freeze broker")
+        begun = time.monotonic()
+        self._broker.pause()
+        self._wait(self._chance.uniform(0.5, 4))
+        self._broker.resume()
+        self.outages.append((begun, time.monotonic()))
+
+    # ---------------------------------------------------------------- inside
+
+    def _end(self, member: Member, how: str) -> None:
+        self._note(f"{how} {member.name}")
+        member.kill()
+        self._replace(member)
+
+    def _stop(self, how: str, seconds: float, then: Callable[[Member], object]) -> None:
+        member = self._members.one(self._chance)
+        if member is not None:
+            self._note(f"{how} {member.name}")
+            member.stop()
+            self._after(seconds, lambda: then(member))
+
+    def _bury(self, member: Member) -> None:
+        member.kill()
+        self._replace(member)
+
+    def _replace(self, member: Member) -> None:
+        if member.slot != _GUEST:
+            self._after(self._chance.uniform(0, 2), lambda: self._members.add(member.slot))
+
+    def _note(self, what: str) -> None:
+        self.counts[what.rstrip("0123456789.").rstrip()] += 1
+        self._say(what)
+
+    def _after(self, seconds: float, then: Callable[[], object]) -> None:
+        heapq.heappush(self._later, (time.monotonic() + seconds, next(self._ties), then))
+
+    def _await_progress(self) -> None:
+        before, until = self._progress(), time.monotonic() + _PATIENCE
+        while self._progress() < before + _SOME and time.monotonic() < until:
+            self._wait(_LOOK)
+
+    def _wait(self, seconds: float) -> None:
+        """Let time pass, and let happen what is due meanwhile."""
+        until = time.monotonic() + seconds
+        while (now := time.monotonic()) < until or (self._later and self._later[0][0] <= now):
+            if self._later and self._later[0][0] <= now:
+                heapq.heappop(self._later)[2]()
+            else:
+                self._clock.wait(min([until, *(due for due, _, _ in self._later[:1])]) - now)

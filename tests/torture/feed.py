@@ -1,0 +1,97 @@
+"""Producers that update a few thousand keys, and know what they have written."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from functools import partial
+
+from lvq_kafka.codecs import TEXT
+from lvq_kafka.errors import LVQError
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.ports import Receipt
+from lvq_kafka.producer import Message, Producer
+
+__all__ = ["Feed", "Sent"]
+
+Sent = tuple[str | None, str | None]
+"""Key (None: an ordinary message) and value (None: a delete)."""
+
+_HOT = 50  # keys that get a third of the updates
+_TICK = 0.05
+
+
+class Feed:
+    """Threads that write to a topic at a steady rate until they are told to stop."""
+
+    def __init__(self, log: KafkaLog, topic: str, *, keys: int, rate: float, seed: int, threads: int = 2) -> None:
+        self._log = log
+        self._topic = topic
+        self._keys = [f"key-{number:04}" for number in range(keys)]
+        self._rate = rate / threads
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._count = 0
+        self.stored: dict[tuple[int, int], Sent] = {}
+        """By partition and offset, what the broker has acknowledged."""
+        self.failures: list[Exception] = []
+        self._threads = [
+            threading.Thread(target=self._run, args=(random.Random(f"{seed}/{n}"), self._keys[n::threads]))
+            for n in range(threads)
+        ]
+
+    def start(self) -> None:
+        """Write each key once, then go on at random."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Write no more, and wait until all is decided."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, chance: random.Random, keys: list[str]) -> None:
+        try:
+            with Producer(self._log, self._topic, key_header=None, value=TEXT) as producer:
+                for key in keys:
+                    self._put(producer, key, self._value())
+                begun, sent = time.monotonic(), 0
+                while not self._stop.wait(_TICK):
+                    until = int((time.monotonic() - begun) * self._rate)
+                    for _ in range(sent, until):
+                        self._write(producer, chance, keys)
+                    sent = until
+        except LVQError as error:
+            self.failures.append(error)
+
+    def _write(self, producer: Producer[str], chance: random.Random, keys: list[str]) -> None:
+        kind = chance.random()
+        key = chance.choice(keys[:_HOT] if chance.random() < 0.3 else keys)
+        if kind < 0.02:
+            value = self._value()
+            self._watch(producer.send(Message(value)), None, value)
+        elif kind < 0.06:
+            self._watch(producer.delete(key), key, None)
+        else:
+            self._put(producer, key, self._value())
+
+    def _put(self, producer: Producer[str], key: str, value: str) -> None:
+        self._watch(producer.put(key, value), key, value)
+
+    def _watch(self, receipt: Receipt, key: str | None, value: str | None) -> None:
+        receipt.add_done_callback(partial(self._decided, key, value))
+
+    def _decided(self, key: str | None, value: str | None, receipt: Receipt) -> None:
+        error = receipt.exception(0)
+        if error is not None:
+            self.failures.append(error)
+        else:
+            position = receipt.result(0)
+            self.stored[position.partition, position.offset] = (key, value)
+
+    def _value(self) -> str:
+        with self._lock:
+            self._count += 1
+            return str(self._count)

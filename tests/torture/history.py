@@ -1,0 +1,128 @@
+"""What the consumers have held, from when to when, put together from their journals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from tests.torture.journal import Event, Kind
+
+__all__ = ["Hold", "Life", "holds_of"]
+
+
+_GIVEN_BACK = ("released", "aborted")
+_IN_VAIN = {Kind.VAIN: "lock lost", Kind.ABORTED: "aborted", Kind.UNKNOWN: "outcome unknown"}
+
+
+@dataclass(slots=True)
+class Life:
+    """A process, as the judge knows it."""
+
+    name: str
+    events: Sequence[Event]
+    stops: Sequence[tuple[float, float]] = ()
+    killed: float = inf
+
+
+@dataclass(slots=True, eq=False)
+class Hold:
+    """A message in the hands of a process. All that happens to it is given by the moments between which it happened."""
+
+    life: Life
+    number: int
+    partition: int
+    offset: int
+    key: str
+    value: str
+    redelivered: bool
+    asked: float
+    """It was handed out after this,"""
+    acquired: float
+    """and before this."""
+    let_go: float = inf
+    """It was held until this at least."""
+    durable: float = inf
+    """Its ack was known to be durable."""
+    void: float = inf
+    """From this moment on it may be handed out again."""
+    why: str = ""
+    """Why it may."""
+    acked: bool = False
+    aborted: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Why it may be handed out again, in words for a summary."""
+        return f"{self.why}, acked and not durable" if self.acked and self.why not in _GIVEN_BACK else self.why
+
+    def __str__(self) -> str:
+        return f"{self.partition}/{self.offset} ({self.key}={self.value}) at {self.acquired:.3f} by {self.life.name}"
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The state of reading one journal."""
+
+    life: Life
+    lock_timeout: float
+    holds: dict[int, Hold] = field(default_factory=dict)
+    vain: dict[int, tuple[float, str]] = field(default_factory=dict)
+    goings: list[tuple[float, frozenset[int] | None, str]] = field(default_factory=list)
+
+    def read(self, event: Event) -> None:
+        kind, at, facts = event
+        match kind:
+            case Kind.ACQUIRED:
+                about = {name: fact for name, fact in facts.items() if name != "n"}
+                self.holds[facts["n"]] = Hold(self.life, facts["n"], **about)
+            case Kind.ACKING | Kind.RELEASING | Kind.DURABLE:
+                for number in facts["n"]:
+                    self._settle(self.holds[number], kind, at)
+            case Kind.VAIN | Kind.ABORTED | Kind.UNKNOWN:
+                for number in facts["n"]:
+                    self.vain[number] = (at, _IN_VAIN[kind])
+                    self.holds[number].aborted = kind is Kind.ABORTED
+            case Kind.GONE:
+                moved = "moved" if facts["how"] == "given up" else "membership lost"
+                self.goings.append((at, frozenset(facts["partitions"]), moved))
+            case Kind.CLOSED:
+                self.goings.append((at, None, "left"))
+
+    def _settle(self, hold: Hold, kind: Kind, at: float) -> None:
+        if kind is Kind.DURABLE:
+            hold.durable = at
+        else:
+            hold.let_go = min(hold.let_go, at)
+            if kind is Kind.ACKING:
+                hold.acked = True
+            elif hold.void > at:
+                hold.void, hold.why = at, "released"
+
+    def finish(self, hold: Hold) -> None:
+        """Find what ended a hold that was not settled for good."""
+        if hold.durable == inf:
+            ends = [
+                (at, how)
+                for at, partitions, how in self.goings
+                if at > hold.asked and (partitions is None or hold.partition in partitions)
+            ]
+            if hold.number in self.vain:
+                ends.append(self.vain[hold.number])
+            if not hold.acked or hold.number in self.vain:
+                ends.append((hold.asked + self.lock_timeout, "timed out"))
+            ends.append((self.life.killed, "killed"))
+            at, how = min(ends)
+            if at < hold.void:
+                hold.void, hold.why = at, how
+        hold.let_go = min(hold.let_go, hold.void)
+
+
+def holds_of(life: Life, *, lock_timeout: float | None) -> list[Hold]:
+    """All that a process has held, in the order in which it was handed out."""
+    reading = _Reading(life, inf if lock_timeout is None else lock_timeout)
+    for event in life.events:
+        reading.read(event)
+    for hold in reading.holds.values():
+        reading.finish(hold)
+    return list(reading.holds.values())

@@ -1,0 +1,225 @@
+"""Holds what has happened against the contract: G9 to G13, and what transactions promise on top."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from tests.torture.feed import Sent
+from tests.torture.history import Hold, Life, holds_of
+from tests.torture.journal import Kind
+
+__all__ = ["Output", "Verdict", "judge"]
+
+_HEARTBEAT = 1.5  # seconds; so much of a session may be over when a process is stopped
+_NEWS = 30.0  # seconds after which a process that goes on must have learned of what it lost
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A record that a transforming process wrote: by whom and for which of its deliveries, from which message."""
+
+    life: str
+    number: int
+    source: Place
+    key: str
+    value: str
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What the judge has found. ``findings`` breaks the contract; the rest is for the summary."""
+
+    findings: list[str] = field(default_factory=list)
+    delivered: int = 0
+    messages: int = 0
+    """Different ones that were delivered."""
+    durable: int = 0
+    again: Counter[str] = field(default_factory=Counter)
+    """Deliveries that were not the first of their message, by what explains them."""
+    flagged: int = 0
+    """How many of these said so themselves."""
+    overlaps: int = 0
+    """A message, or a newer one of its key, was handed out while a process that stood still believed to hold it."""
+
+
+class _Judge:
+    """Goes through the holds in time, for each promise."""
+
+    def __init__(self, holds: Sequence[Hold], session: float) -> None:
+        self.holds = sorted(holds, key=lambda hold: hold.acquired)
+        self.session = session
+        self.verdict = Verdict(delivered=len(holds), durable=sum(hold.durable < inf for hold in holds))
+        self.by_place: dict[Place, list[Hold]] = defaultdict(list)
+        self.by_key: dict[tuple[int, str], list[Hold]] = defaultdict(list)
+        for hold in self.holds:
+            self.by_place[hold.partition, hold.offset].append(hold)
+            self.by_key[hold.partition, hold.key].append(hold)
+        self.verdict.messages = len(self.by_place)
+
+    def find(self, what: str) -> None:
+        """Something is wrong."""
+        self.verdict.findings.append(what)
+
+    # ---------------------------------------------------------------- G9, G11, G13: one holder, one message of a key
+
+    def repetitions(self) -> None:
+        """A delivery that is not the first of its message has an explanation, and none comes after a durable ack."""
+        for holds in self.by_place.values():
+            for index, hold in enumerate(holds):
+                for before in holds[:index]:
+                    self._repeated(before, hold, count=before is holds[index - 1])
+
+    def _repeated(self, before: Hold, hold: Hold, *, count: bool) -> None:
+        if before.durable <= hold.asked:
+            self.find(f"G11: {hold}, durably acked at {before.durable:.3f} by {before.life.name}, was handed out again")
+            return
+        reason = before.reason if before.void <= hold.acquired else ""
+        if not reason and self._asleep(before, hold):
+            reason = "its holder was stopped" + (", acked and not durable" if before.acked else "")
+        if not reason:
+            self.find(f"G9: {hold} was handed out again, and nothing had ended its delivery to {before}")
+        elif count:
+            self.verdict.again[reason] += 1
+            self.verdict.flagged += hold.redelivered
+
+    def serial(self) -> None:
+        """No message is handed out while it, or another one of its key, is held."""
+        for holds in self.by_key.values():
+            held: list[Hold] = []
+            for hold in holds:
+                held = [before for before in held if before.let_go > hold.acquired]
+                for before in held:
+                    if self._asleep(before, hold):
+                        self.verdict.overlaps += 1
+                    else:
+                        promise = "G9" if before.offset == hold.offset else "G13"
+                        self.find(f"{promise}: {hold} was handed out while {before} was held until {before.let_go:.3f}")
+                held.append(hold)
+
+    def _asleep(self, before: Hold, hold: Hold) -> bool:
+        """Whether the group had given up the first holder, who did not learn of it because it stood still."""
+        if before.life is hold.life:
+            return False
+        return any(
+            before.asked < end
+            and begin + self.session - _HEARTBEAT <= hold.acquired
+            and hold.asked < end + _NEWS
+            and before.void < end + _NEWS
+            for begin, end in before.life.stops
+        )
+
+    # ---------------------------------------------------------------- G12: no step back
+
+    def no_step_back(self) -> None:
+        """Nothing is handed out after something newer of its key was durable; nor in turn within one assignment."""
+        for holds in self.by_key.values():
+            times, newest = _durable_so_far(holds)
+            for hold in holds:
+                index = bisect_left(times, hold.asked)
+                if index and newest[index - 1].offset > hold.offset:
+                    self.find(f"G12: {hold} was handed out after {newest[index - 1]} was durably acked")
+            last: dict[str, Hold] = {}
+            for hold in holds:
+                before = last.get(hold.life.name)
+                if before is not None and before.offset > hold.offset and not _went(hold, before):
+                    self.find(f"G12: {hold} came after {before} in one assignment")
+                last[hold.life.name] = hold
+
+    # ---------------------------------------------------------------- G10: nothing lost
+
+    def contents(self, stored: Mapping[Place, Sent]) -> None:
+        """What was delivered is what was sent."""
+        for place, holds in self.by_place.items():
+            key, value = stored.get(place, (None, None))
+            for hold in holds:
+                if value != hold.value or key not in (None, hold.key):
+                    self.find(f"{hold} is not what was sent: {key}={value}")
+
+    def complete(self, newest: Mapping[Place, Sent]) -> None:
+        """Of every key the newest message was delivered, and acked."""
+        for place, (key, value) in newest.items():
+            holds = self.by_place.get(place, [])
+            if value is None:
+                continue
+            if not holds:
+                self.find(f"G10: {place[0]}/{place[1]} ({key}={value}) was never delivered")
+            elif not any(hold.acked for hold in holds):
+                self.find(f"G10: {holds[-1]} was never acked, and is gone")
+
+    # ---------------------------------------------------------------- transactions
+
+    def exactly_once(self, output: Sequence[Output], newest: Mapping[Place, Sent]) -> None:
+        """The output holds what committed, once, and of every key the newest message; of one key all in order."""
+        seen: dict[Place, Output] = {}
+        last: dict[str, Output] = {}
+        for made in output:
+            if made.source in seen:
+                self.find(f"twice in the output: {made}, and {seen[made.source]}")
+            seen[made.source] = made
+            if made.key in last and last[made.key].source > made.source:
+                self.find(f"G12: in the output {made} comes after {last[made.key]}")
+            last[made.key] = made
+        for place, (key, value) in newest.items():
+            if value is not None and place not in seen:
+                self.find(f"lost: {place[0]}/{place[1]} ({key}={value}) is not in the output")
+        made_by = {(made.life, made.number) for made in output}
+        for hold in self.holds:
+            if hold.durable < inf and (hold.life.name, hold.number) not in made_by:
+                self.find(f"{hold} was committed and is not in the output")
+            if hold.aborted and (hold.life.name, hold.number) in made_by:
+                self.find(f"{hold} was not committed and is in the output")
+
+
+def judge(
+    lives: Iterable[Life],
+    *,
+    session: float,
+    lock_timeout: float | None,
+    stored: Mapping[Place, Sent],
+    newest: Mapping[Place, Sent],
+    output: Sequence[Output] | None = None,
+) -> Verdict:
+    """Judge a run.
+
+    Args:
+        session: seconds after which the group gives up a member that it does not hear of.
+        stored: all that the broker has acknowledged to the producers.
+        newest: what the log holds of each key in the end.
+        output: what is visible of what transactions have written, in the order of the log.
+    """
+    one = _Judge([hold for life in lives for hold in holds_of(life, lock_timeout=lock_timeout)], session)
+    one.repetitions()
+    one.serial()
+    one.no_step_back()
+    one.contents(stored)
+    one.complete(newest)
+    if output is not None:
+        one.exactly_once(output, newest)
+    return one.verdict
+
+
+def _durable_so_far(holds: Sequence[Hold]) -> tuple[list[float], list[Hold]]:
+    """When acks became durable, and which was the newest of them at each time."""
+    times: list[float] = []
+    newest: list[Hold] = []
+    for hold in sorted((hold for hold in holds if hold.durable < inf), key=lambda hold: hold.durable):
+        times.append(hold.durable)
+        newest.append(hold if not newest or newest[-1].offset < hold.offset else newest[-1])
+    return times, newest
+
+
+def _went(hold: Hold, before: Hold) -> bool:
+    """Whether the partition was away between two deliveries to one process."""
+    return any(
+        event.kind in (Kind.GONE, Kind.CLOSED)
+        and before.asked < event.at < hold.acquired
+        and hold.partition in event.facts.get("partitions", (hold.partition,))
+        for event in before.life.events
+    )

@@ -1,0 +1,332 @@
+"""A run: a queue on a broker of its own is filled and consumed while chaos rages, and then judged."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.embedded import EmbeddedBroker
+from lvq_kafka.errors import TransportError
+from lvq_kafka.groups import declare_group
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.testing.compaction import FORCED_COMPACTION
+from tests.torture.chaos import Chaos, Say
+from tests.torture.feed import Feed, Sent
+from tests.torture.history import Life
+from tests.torture.journal import Kind, read_journal
+from tests.torture.judge import Output, Place, Verdict, judge
+from tests.torture.members import Members
+from tests.torture.worker import Orders
+
+__all__ = ["Ordeal", "Protocol", "Report", "undergo"]
+
+Protocol = Literal["classic", "consumer"]
+
+_SESSION = 6.0  # seconds; short, so that more is tried out
+_LOCK_TIMEOUT = 4.0
+_TRANSACTION_TIMEOUT = 10.0
+_PARTITIONS = 6
+_JOIN = 60.0  # seconds until all consumers have begun
+_CALM = 180.0  # seconds until all is consumed, once everybody is left in peace
+_END = 60.0  # seconds until a process that was sent away has ended
+_INPUT, _OUTPUT = "torture", "torture-output"
+
+_ALWAYS_COMPACTING = {
+    **FORCED_COMPACTION,
+    "segment.ms": "300",
+    # A delete stays until everybody must have seen it; a member that was stopped needs that long.
+    "delete.retention.ms": "120000",
+}
+
+
+@dataclass(frozen=True)
+class Ordeal:
+    """What is done. The same seed deals the same cards, but what they hit depends on the machine's pace."""
+
+    seconds: float
+    seed: int
+    transactional: bool = False
+    protocol: Protocol = "classic"
+    keys: int = 5000
+    rate: float = 200.0
+    """Messages a second, over all keys."""
+    consumers: int = 4
+    pause: tuple[float, float] = (0.5, 2.5)
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        return f"{'transactions' if self.transactional else 'plain'}, {self.protocol} protocol"
+
+
+@dataclass
+class Report:
+    """What happened."""
+
+    ordeal: Ordeal
+    verdict: Verdict
+    done: Counter[str]
+    """What befell consumers and broker."""
+    seconds: float = 0.0
+    sent: int = 0
+    compacted: int = 0
+    """Messages that the broker has removed since newer ones of their keys were there."""
+    processes: int = 0
+    assignments: int = 0
+    losses: int = 0
+    """Partitions that a process learned it had lost, without having been asked for them."""
+    output: int = 0
+    calm: float = 0.0
+    """Seconds until all was consumed, once everybody was left in peace."""
+    problems: Counter[str] = field(default_factory=Counter)
+    """Errors that consumers have stopped with, and were replaced after."""
+
+
+def undergo(ordeal: Ordeal, *, say: Say = lambda _: None, keep: Path | None = None) -> Report:
+    """Do it and judge it.
+
+    Args:
+        say: told what is done to whom.
+        keep: a directory for journals and the broker's log; without it they are gone afterwards.
+    """
+    with (
+        _directory(keep) as directory,
+        _broker(directory) as broker,
+        closing(KafkaLog(broker.bootstrap_servers)) as log,
+    ):
+        return _Run(ordeal, broker, log, directory, say).go()
+
+
+class _Run:
+    def __init__(self, ordeal: Ordeal, broker: EmbeddedBroker, log: KafkaLog, directory: Path, say: Say) -> None:
+        self._ordeal = ordeal
+        self._broker = broker
+        self._log = log
+        self._group = QueueDefinition(name=_INPUT, topic=_INPUT, key_header=None).group
+        self._begun = time.monotonic()
+        self._tell = say
+        self._chance = random.Random(ordeal.seed)
+        self._members = Members(
+            f"tests.torture.{'transforming' if ordeal.transactional else 'consuming'}", directory, self._orders
+        )
+        self._seeds = random.Random(f"{ordeal.seed}/members")
+
+    def go(self) -> Report:
+        ordeal, log = self._ordeal, self._log
+        log.create_topic(_INPUT, partitions=_PARTITIONS, config={"cleanup.policy": "compact", **_ALWAYS_COMPACTING})
+        if ordeal.transactional:
+            log.create_topic(_OUTPUT, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
+        declare_group(log, self._group, _INPUT)
+        feed = Feed(log, _INPUT, keys=ordeal.keys, rate=ordeal.rate, seed=ordeal.seed)
+        chaos = Chaos(
+            self._broker,
+            self._members,
+            self._chance,
+            session=_SESSION,
+            pause=ordeal.pause,
+            progress=self._members.progress,
+            say=self._say,
+        )
+        try:
+            feed.start()
+            for slot in range(ordeal.consumers):
+                self._members.add(slot)
+            _until(lambda: all(member.journal.exists() for member in self._members.all), _JOIN)
+            chaos.rage(ordeal.seconds)
+            feed.stop()
+            self._say("calm")
+            calm = _until(self._all_consumed, _CALM)
+            self._say(f"all consumed after {calm:.1f} s")
+            left = self._leave()
+        finally:
+            feed.stop()
+            self._members.close()
+        return self._report(feed, chaos, calm, left)
+
+    def _orders(self, name: str, slot: int, journal: str) -> Orders:
+        ordeal = self._ordeal
+        properties: dict[str, Any] = {"transaction.timeout.ms": int(_TRANSACTION_TIMEOUT * 1000)}
+        if ordeal.protocol == "classic":
+            properties["session.timeout.ms"] = int(_SESSION * 1000)
+        else:
+            properties["group.protocol"] = "consumer"
+        return Orders(
+            name=name,
+            servers=self._broker.bootstrap_servers,
+            topic=_INPUT,
+            journal=journal,
+            seed=self._seeds.randrange(1 << 32),
+            lock_timeout=None if ordeal.transactional else _LOCK_TIMEOUT,
+            properties=properties,
+            output=_OUTPUT if ordeal.transactional else "",
+            transactional_id=f"torture-{slot}" if ordeal.transactional else "",
+        )
+
+    def _say(self, what: str) -> None:
+        now = time.monotonic()
+        self._tell(f"{now - self._begun:6.1f} s ({now:.2f})  {what}")
+
+    # ---------------------------------------------------------------- the end
+
+    def _all_consumed(self) -> bool:
+        """Whether the group says that all is done (G10), and nothing is left that is not decided."""
+        if self._members.failed():
+            return True
+        try:
+            commits = self._log.committed(self._group, _INPUT)
+            ends = self._log.end_offsets(_INPUT)
+            if self._ordeal.transactional and self._log.end_offsets(_OUTPUT, stable=True) != self._log.end_offsets(
+                _OUTPUT
+            ):
+                return False
+        except TransportError:
+            return False
+        maps = {partition: CommitMap.decode(commit.offset, commit.metadata) for partition, commit in commits.items()}
+        return {partition: said.base for partition, said in maps.items()} == ends and not any(
+            said.runs for said in maps.values()
+        )
+
+    def _leave(self) -> list[str]:
+        """Send all processes away; returns what is wrong with how they have ended."""
+        for member in self._members.present():
+            member.send_away()
+        _until(lambda: not any(True for _ in self._members.present()), _END)
+        stuck = [f"{member.name} did not end within {_END:g} s" for member in self._members.present()]
+        return self._members.failed() + stuck
+
+    def _report(self, feed: Feed, chaos: Chaos, calm: float, left: list[str]) -> Report:
+        ordeal = self._ordeal
+        lives = [
+            Life(member.name, read_journal(member.journal), member.stops, member.killed) for member in self._members.all
+        ]
+        newest, kept = _newest(self._log)
+        verdict = judge(
+            lives,
+            session=_SESSION,
+            lock_timeout=None if ordeal.transactional else _LOCK_TIMEOUT,
+            stored=feed.stored,
+            newest=newest,
+            output=_output(self._log) if ordeal.transactional else None,
+        )
+        verdict.findings += left + [f"a producer failed: {failure!r}" for failure in feed.failures]
+        if calm >= _CALM:
+            verdict.findings.append(f"G10: not all was consumed within {_CALM:g} s: {self._standing()}")
+        verdict.findings += [f"the broker lost {place}" for place in _lost(feed.stored, newest)]
+        events = [event for life in lives for event in life.events]
+        return Report(
+            ordeal=ordeal,
+            verdict=verdict,
+            done=chaos.counts,
+            seconds=time.monotonic() - self._begun,
+            sent=len(feed.stored),
+            compacted=len(feed.stored) - kept,
+            processes=len(lives),
+            assignments=sum(len(event.facts["partitions"]) for event in events if event.kind is Kind.GOT),
+            losses=sum(
+                len(event.facts["partitions"])
+                for event in events
+                if event.kind is Kind.GONE and event.facts["how"] == "lost"
+            ),
+            output=0 if not ordeal.transactional else len(_output(self._log)),
+            calm=calm,
+            problems=Counter(
+                f"{event.facts['error'].partition('(')[0]} {event.facts['code']}"
+                for event in events
+                if event.kind is Kind.FAILED
+            ),
+        )
+
+    def _standing(self) -> str:
+        return f"committed {self._log.committed(self._group, _INPUT)}, ends {self._log.end_offsets(_INPUT)}"
+
+
+# ---------------------------------------------------------------- what lies in the topics
+
+
+def _newest(log: KafkaLog) -> tuple[dict[Place, Sent], int]:
+    """What the log holds of each key in the end, and how many records it holds of what was sent."""
+    newest: dict[str, tuple[Place, Sent]] = {}
+    kept = 0
+    for place, key, value in _records(log, _INPUT):
+        kept += 1
+        newest[key] = (place, (key, value))
+    return dict(newest.values()), kept
+
+
+def _lost(stored: Mapping[Place, Sent], newest: Mapping[Place, Sent]) -> list[Place]:
+    """Acknowledged messages that are neither there nor replaced: then the broker is to blame."""
+    at = {key: place for place, (key, _) in newest.items()}
+    return [
+        place
+        for place, (key, value) in stored.items()
+        if value is not None and (place not in newest if key is None else at.get(key, (0, -1))[1] < place[1])
+    ]
+
+
+def _output(log: KafkaLog) -> list[Output]:
+    made = []
+    for _, key, value in _records(log, _OUTPUT):
+        life, number, partition, offset, content = json.loads(value or "")
+        made.append(Output(life, number, (partition, offset), key, content))
+    return made
+
+
+def _records(log: KafkaLog, topic: str) -> Iterator[tuple[Place, str, str | None]]:
+    """All committed records, by partition in the order of the log."""
+    positions, ends = log.start_offsets(topic), log.end_offsets(topic)
+    found: dict[int, list[tuple[Place, str, str | None]]] = {partition: [] for partition in ends}
+    with closing(log.reader(topic, positions)) as reader:
+        while any(positions[partition] < end for partition, end in ends.items()):
+            fetch = reader.poll(1.0)
+            positions.update(fetch.positions)
+            for record in fetch.batch:
+                key = (record.key or b"").decode()
+                value = None if record.value is None else record.value.decode()
+                found[record.partition].append(((record.partition, record.offset), key, value))
+    for records in found.values():
+        yield from records
+
+
+# ---------------------------------------------------------------- inside
+
+
+@contextmanager
+def _broker(directory: Path) -> Iterator[EmbeddedBroker]:
+    properties = {
+        "group.consumer.session.timeout.ms": str(int(_SESSION * 1000)),
+        "log.segment.delete.delay.ms": "0",
+    }
+    with EmbeddedBroker(properties=properties, log_path=directory / "broker.log", startup_timeout=180) as broker:
+        yield broker
+
+
+@contextmanager
+def _directory(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        keep.mkdir(parents=True)
+        yield keep
+    else:
+        with tempfile.TemporaryDirectory(prefix="lvq-torture-") as name:
+            yield Path(name)
+
+
+def _until(condition: Callable[[], bool], timeout: float) -> float:
+    """Wait for a condition; returns how long that took, or ``timeout``."""
+    begun = time.monotonic()
+    never = threading.Event()
+    while not condition():
+        if time.monotonic() - begun >= timeout:
+            return timeout
+        never.wait(0.2)
+    return time.monotonic() - begun

@@ -1,0 +1,43 @@
+"""A run in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.torture.ordeal import Report
+
+__all__ = ["summary"]
+
+_SHOWN = 30
+
+
+def summary(report: Report) -> str:
+    """What was done, what came of it, and what is wrong."""
+    verdict = report.verdict
+    lines = [
+        f"{report.ordeal.title}, seed {report.ordeal.seed}, {report.seconds:.0f} s",
+        f"  {report.sent:>9,}  messages sent to {report.ordeal.keys:,} keys; compaction removed {report.compacted:,}",
+        f"  {verdict.delivered:>9,}  deliveries of {verdict.messages:,} messages; {verdict.durable:,} durable acks",
+        f"  {report.processes:>9,}  processes; {report.assignments:,} partitions assigned, "
+        f"{report.losses:,} lost without notice; all consumed {report.calm:.1f} s after the storm",
+    ]
+    if report.ordeal.transactional:
+        lines.append(f"  {report.output:>9,}  records in the output, read committed")
+    lines += _table("what was done", report.done)
+    lines += _table("errors that a new consumer helped against", report.problems)
+    again = sum(verdict.again.values())
+    lines += _table(f"{again:,} deliveries were not the first; {verdict.flagged:,} said so", verdict.again)
+    if verdict.overlaps:
+        lines.append(f"  {verdict.overlaps:,} times the former holder stood still and did not know yet")
+    found = verdict.findings
+    lines.append(f"  {len(found):,} findings" if found else "  0 lost, 0 stale, 0 unexplained: all promises hold")
+    lines += [f"    {finding}" for finding in found[:_SHOWN]]
+    if len(found) > _SHOWN:
+        lines.append(f"    … and {len(found) - _SHOWN:,} more")
+    return "\n".join(lines)
+
+
+def _table(title: str, counts: Counter[str]) -> list[str]:
+    if not +counts:
+        return []
+    return [f"  {title}:", *(f"  {count:>9,}    {what}" for what, count in counts.most_common() if count)]

@@ -1,0 +1,96 @@
+"""A process that consumes, transforms and produces in transactions, some of which it aborts."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+
+from lvq_kafka.codecs import TEXT
+from lvq_kafka.consumer import Consumer
+from lvq_kafka.delivery import Delivery
+from lvq_kafka.errors import DeliveryFailed, LockLost, LVQError, OutcomeUnknown, TransportError
+from lvq_kafka.producer import Producer
+from tests.torture.journal import Kind
+from tests.torture.worker import Worker, run
+
+__all__ = ["Transforming"]
+
+_COMMIT = 60.0  # seconds
+
+
+class _ChangedMindError(Exception):
+    """The work went wrong, at random."""
+
+
+class Transforming:
+    """One consumer and one transactional producer at their work."""
+
+    def __init__(self, worker: Worker, consumer: Consumer[str], producer: Producer[str]) -> None:
+        self._worker = worker
+        self._consumer = consumer
+        self._producer = producer
+
+    def go_on(self) -> None:
+        """One transaction after the other, until it is told to leave or a new consumer or producer is needed."""
+        while not self._worker.leaving.is_set():
+            self._transact()
+
+    def _transact(self) -> None:
+        write, numbers, acked = self._worker.journal.write, list[int](), list[int]()
+        try:
+            with self._consumer.transaction(self._producer, timeout=_COMMIT) as transaction:
+                asked = time.monotonic()
+                deliveries = transaction.acquire_many(self._worker.random.choice((1, 10, 40)), timeout=0.1)
+                numbers = self._worker.note_taken(deliveries, asked)
+                try:
+                    acked = self._work(numbers, deliveries)
+                except BaseException:
+                    write(Kind.RELEASING, n=numbers)
+                    raise
+                write(Kind.RELEASING, n=sorted(set(numbers) - set(acked)))
+                write(Kind.ACKING, n=acked)
+        except _ChangedMindError:
+            write(Kind.ABORTED, n=numbers)
+        except OutcomeUnknown:
+            write(Kind.UNKNOWN, n=numbers)
+            raise
+        except (LockLost, DeliveryFailed, TransportError) as error:
+            write(Kind.ABORTED, n=numbers)
+            write(Kind.SAID, text=f"transaction aborted: {error!r}")
+            if not isinstance(error, LockLost | DeliveryFailed):
+                raise
+        else:
+            write(Kind.DURABLE, n=acked)
+
+    def _work(self, numbers: list[int], deliveries: list[Delivery[str]]) -> list[int]:
+        random, acked = self._worker.random, []
+        for number, delivery in zip(numbers, deliveries):
+            if random.random() < 0.03:
+                continue  # neither acked nor released: it comes again
+            made = [self._worker.orders.name, number, delivery.position.partition, delivery.position.offset]
+            self._producer.put(delivery.key, json.dumps([*made, delivery.value]))
+            delivery.ack()
+            acked.append(number)
+        self._worker.leaving.wait(random.choice((0.0, 0.02, 0.3)))
+        if deliveries and random.random() < 0.05:
+            raise _ChangedMindError
+        return acked
+
+
+def transform(worker: Worker) -> None:
+    orders = worker.orders
+    producer = Producer(
+        worker.log, orders.output, key_header=None, value=TEXT, transactional_id=orders.transactional_id
+    )
+    try:
+        with worker.consumer() as consumer:
+            Transforming(worker, consumer, producer).go_on()
+    finally:
+        worker.journal.write(Kind.CLOSED)
+        with suppress(LVQError):  # what it has to say was said by the transactions
+            producer.close(10)
+
+
+if __name__ == "__main__":
+    run(transform)

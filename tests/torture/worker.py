@@ -1,0 +1,143 @@
+"""What the consumer processes have in common: their orders, their journal, and how they end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from lvq_kafka.codecs import TEXT
+from lvq_kafka.consumer import Consumer
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.delivery import Delivery
+from lvq_kafka.errors import LVQError, OutcomeUnknown, TransportError
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from tests.torture.journal import Journal, Kind
+
+__all__ = ["Orders", "Worker", "run"]
+
+_PAUSE = 0.3  # seconds before the next attempt to open a consumer
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a process is told, as JSON in its only argument."""
+
+    name: str
+    servers: str
+    topic: str
+    journal: str
+    seed: int
+    lock_timeout: float | None = None
+    properties: dict[str, Any] = field(default_factory=dict)
+    output: str = ""
+    """The topic that a transforming process writes to."""
+    transactional_id: str = ""
+
+    def text(self) -> str:
+        """As an argument."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """From an argument."""
+        return cls(**json.loads(text))
+
+
+class Worker:
+    """A process that consumes until it is told to leave (SIGTERM), or its parent is gone."""
+
+    def __init__(self, orders: Orders) -> None:
+        self.orders = orders
+        self.journal = Journal(orders.journal)
+        self.random = random.Random(orders.seed)
+        self.leaving = threading.Event()
+        self.log = KafkaLog(ClientConfig(orders.servers, orders.properties))
+        self._taken = 0
+        signal.signal(signal.SIGTERM, lambda *_: self.leaving.set())
+        threading.Thread(target=_die_with_parent, daemon=True).start()
+        library = logging.getLogger("lvq_kafka")
+        library.setLevel(logging.INFO)
+        library.addHandler(_ToJournal(self.journal))
+
+    def consumer(self) -> Consumer[str]:
+        """A new consumer of the queue, which is named after its topic."""
+        definition = QueueDefinition(name=self.orders.topic, topic=self.orders.topic, key_header=None)
+        return Consumer(self.log, definition, TEXT, max_in_work=100, lock_timeout=self.orders.lock_timeout)
+
+    def note_taken(self, deliveries: Sequence[Delivery[str]], asked: float) -> list[int]:
+        """Write down what was acquired, and since when that had been asked for. Returns the numbers given to it."""
+        at = time.monotonic()
+        numbers = []
+        for delivery in deliveries:
+            self._taken += 1
+            numbers.append(self._taken)
+            self.journal.write(
+                Kind.ACQUIRED,
+                n=self._taken,
+                asked=asked,
+                acquired=at,
+                partition=delivery.position.partition,
+                offset=delivery.position.offset,
+                key=delivery.key,
+                value=delivery.value,
+                redelivered=delivery.redelivered,
+            )
+        return numbers
+
+
+def run(work: Callable[[Worker], None]) -> None:
+    """Do the work with one consumer after the other, as long as a new one helps."""
+    worker = Worker(Orders.of(sys.argv[1]))
+    while not worker.leaving.is_set():
+        try:
+            work(worker)
+        except LVQError as error:
+            if not _helps(error):
+                worker.journal.write(Kind.DIED, error=repr(error))
+                raise
+            worker.journal.write(Kind.FAILED, error=repr(error), code=getattr(error, "code", ""))
+            worker.leaving.wait(_PAUSE)
+
+
+def _helps(error: Exception) -> bool:
+    """Whether to open a new consumer, and producer: always, after trouble with the cluster or with a transaction."""
+    return isinstance(error, OutcomeUnknown | TransportError)
+
+
+class _ToJournal(logging.Handler):
+    """The library logs which partitions come and go at the moment when it takes them and lets go of them."""
+
+    _GONE = ("given up", "lost")
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self._journal = journal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = str(record.msg)
+        if text.endswith("has got partitions %s"):
+            self._journal.write(Kind.GOT, partitions=self._partitions(record))
+        elif text.endswith(tuple(f"has {how} partitions %s" for how in self._GONE)):
+            how = next(how for how in self._GONE if how in text)
+            self._journal.write(Kind.GONE, partitions=self._partitions(record), how=how)
+        else:
+            self._journal.write(Kind.SAID, text=f"{record.levelname} {record.getMessage()}")
+
+    def _partitions(self, record: logging.LogRecord) -> Any:
+        assert isinstance(record.args, tuple)
+        return record.args[1]
+
+
+def _die_with_parent() -> None:
+    """The parent holds the other end of standard input, and never writes to it."""
+    sys.stdin.read()
+    os._exit(2)

@@ -1,0 +1,246 @@
+"""The judge of the torture test finds what it is there to find, and nothing in what the contract allows."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import pytest
+
+from tests.torture.history import Life
+from tests.torture.journal import Event, Kind
+from tests.torture.judge import Output, Verdict, judge
+
+SESSION = 6.0
+LOCK = 4.0
+
+
+class Witness:
+    """Writes a journal as a consumer process would, at the times that the test gives."""
+
+    def __init__(self, name: str, *stops: tuple[float, float], killed: float = inf) -> None:
+        self.life = Life(name, [], stops, killed)
+        self._taken = 0
+
+    def note(self, kind: Kind, at: float, **facts: Any) -> None:
+        assert isinstance(self.life.events, list)
+        self.life.events.append(Event(kind, at, facts))
+
+    def take(self, at: float, offset: int, key: str = "k", *, value: str = "", redelivered: bool = False) -> int:
+        self._taken += 1
+        self.note(
+            Kind.ACQUIRED,
+            at,
+            n=self._taken,
+            asked=at - 0.1,
+            acquired=at,
+            partition=0,
+            offset=offset,
+            key=key,
+            value=value or f"v{offset}",
+            redelivered=redelivered,
+        )
+        return self._taken
+
+    def ack(self, at: float, number: int, durable: float | None = None) -> None:
+        self.note(Kind.ACKING, at, n=[number])
+        if durable is not None:
+            self.note(Kind.DURABLE, durable, n=[number])
+
+    def lose(self, at: float, how: str = "given up") -> None:
+        self.note(Kind.GONE, at, partitions=[0], how=how)
+
+
+def verdict(
+    *witnesses: Witness,
+    messages: dict[int, tuple[str, str | None]] | None = None,
+    output: list[Output] | None = None,
+    lock_timeout: float | None = LOCK,
+) -> Verdict:
+    """Judged; by default message 1 of key k is all there is."""
+    sent = {(0, offset): message for offset, message in (messages or {1: ("k", "v1")}).items()}
+    last = {key: place for place, (key, _) in sorted(sent.items())}
+    return judge(
+        [witness.life for witness in witnesses],
+        session=SESSION,
+        lock_timeout=lock_timeout,
+        stored=sent,
+        newest={place: sent[place] for place in last.values()},
+        output=output,
+    )
+
+
+def test_a_message_that_is_delivered_and_acked_is_all_right() -> None:
+    one = Witness("one")
+    one.ack(2, one.take(1, 1), durable=3)
+    found = verdict(one)
+    assert (found.findings, found.delivered, found.durable) == ([], 1, 1)
+
+
+def test_g10_finds_what_was_never_delivered_and_what_was_never_acked() -> None:
+    one = Witness("one")
+    one.take(1, 1)
+    found = verdict(one, messages={1: ("k", "v1"), 2: ("l", "v2")})
+    assert [finding[:9] for finding in found.findings] == ["G10: 0/1 ", "G10: 0/2 "]
+
+
+def test_superseded_and_deleted_messages_need_not_be_delivered() -> None:
+    one = Witness("one")
+    one.ack(2, one.take(1, 2), durable=3)
+    messages = {1: ("k", "v1"), 2: ("k", "v2"), 3: ("l", "v3"), 4: ("l", None)}
+    assert verdict(one, messages=messages).findings == []
+
+
+def test_what_was_delivered_must_be_what_was_sent() -> None:
+    one = Witness("one")
+    one.ack(2, one.take(1, 1, value="something else"), durable=3)
+    assert "is not what was sent" in verdict(one).findings[0]
+
+
+def test_a_delete_must_not_be_delivered() -> None:
+    one = Witness("one")
+    one.ack(2, one.take(1, 1), durable=3)
+    assert "is not what was sent" in verdict(one, messages={1: ("k", None)}).findings[0]
+
+
+def test_g11_finds_a_durably_acked_message_that_comes_again() -> None:
+    one, two = Witness("one", killed=4), Witness("two")
+    one.ack(2, one.take(1, 1), durable=3)
+    two.ack(6, two.take(5, 1), durable=7)
+    assert verdict(one, two).findings[0].startswith("G11")
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("released", "released"),
+        ("given up", "moved"),
+        ("lost", "membership lost"),
+        ("killed", "killed"),
+        ("killed, acked", "killed, acked and not durable"),
+        ("forgotten", "timed out"),
+        ("closed", "left"),
+    ],
+)
+def test_a_repetition_is_explained_by_what_ended_the_delivery_before_it(how: str, reason: str) -> None:
+    one, two = Witness("one", killed=4 if how.startswith("killed") else inf), Witness("two")
+    number = one.take(1, 1)
+    match how:
+        case "released":
+            one.note(Kind.RELEASING, 2, n=[number])
+        case "given up" | "lost":
+            one.lose(3, how)
+        case "killed, acked":
+            one.ack(2, number)
+        case "closed":
+            one.note(Kind.CLOSED, 4)
+    two.ack(11, two.take(10, 1, redelivered=True), durable=12)
+    found = verdict(one, two)
+    assert (found.findings, found.again, found.flagged) == ([], {reason: 1}, 1)
+
+
+def test_g9_finds_a_repetition_that_nothing_explains() -> None:
+    one, two = Witness("one"), Witness("two")
+    one.ack(2, one.take(1, 1))
+    two.ack(4, two.take(3, 1), durable=5)
+    assert verdict(one, two).findings[0].startswith("G9")
+
+
+def test_g9_finds_two_holders_of_a_message() -> None:
+    one, two = Witness("one"), Witness("two")
+    number = one.take(1, 1)
+    two.ack(2.5, two.take(2, 1), durable=3)
+    one.lose(3)
+    one.note(Kind.VAIN, 3, n=[number])
+    assert {finding[:2] for finding in verdict(one, two).findings} == {"G9"}
+
+
+def test_g13_finds_two_messages_of_a_key_in_work_at_once() -> None:
+    one = Witness("one")
+    first, second = one.take(1, 1), one.take(2, 2)
+    one.ack(3, first, durable=5)
+    one.ack(4, second, durable=5)
+    [finding] = verdict(one, messages={1: ("k", "v1"), 2: ("k", "v2")}).findings
+    assert finding.startswith("G13")
+
+
+def test_a_holder_that_stood_still_for_a_session_may_learn_late_that_it_is_none() -> None:
+    one, two = Witness("one", (2, 11)), Witness("two")
+    number = one.take(1, 1)
+    two.ack(9.5, two.take(9, 1), durable=10)
+    one.lose(11.5, "lost")
+    one.note(Kind.VAIN, 11.5, n=[number])
+    found = verdict(one, two, lock_timeout=None)
+    assert (found.findings, found.overlaps, found.again) == ([], 1, {"its holder was stopped": 1})
+
+
+@pytest.mark.parametrize("stop", [(2.0, 3.0), (20.0, 30.0)])
+def test_a_stop_that_was_too_short_or_too_late_excuses_nothing(stop: tuple[float, float]) -> None:
+    one, two = Witness("one", stop), Witness("two")
+    number = one.take(1, 1)
+    two.ack(3.6, two.take(3.5, 1), durable=4)
+    one.lose(31, "lost")
+    one.note(Kind.VAIN, 31, n=[number])
+    assert {finding[:2] for finding in verdict(one, two, lock_timeout=None).findings} == {"G9"}
+
+
+def test_g12_finds_an_older_value_after_a_newer_one_was_durable() -> None:
+    one, two = Witness("one"), Witness("two")
+    one.ack(2, one.take(1, 2), durable=3)
+    two.ack(5, two.take(4, 1), durable=6)
+    [finding] = verdict(one, two, messages={1: ("k", "v1"), 2: ("k", "v2")}).findings
+    assert finding.startswith("G12")
+
+
+def test_g12_finds_a_step_back_within_one_assignment() -> None:
+    one = Witness("one")
+    one.ack(2, one.take(1, 2))
+    one.ack(4, one.take(3, 1))
+    [finding] = verdict(one, messages={1: ("k", "v1"), 2: ("k", "v2")}).findings
+    assert "in one assignment" in finding
+
+
+def test_an_older_value_may_come_after_a_newer_one_that_was_not_durable_when_the_partition_moved() -> None:
+    one, two = Witness("one"), Witness("two")
+    one.ack(2, one.take(1, 2))
+    one.lose(3)
+    two.ack(5, two.take(4, 1), durable=6)
+    two.ack(8, two.take(7, 2), durable=9)
+    assert verdict(one, two, messages={1: ("k", "v1"), 2: ("k", "v2")}).findings == []
+
+
+class TestTransactions:
+    def output(self, *numbers: int, offset: int = 1) -> list[Output]:
+        return [Output("one", number, (0, offset), "k", f"v{offset}") for number in numbers]
+
+    def test_what_committed_is_there_once(self) -> None:
+        one = Witness("one")
+        one.ack(2, one.take(1, 1), durable=3)
+        assert verdict(one, output=self.output(1)).findings == []
+
+    def test_finds_what_is_there_twice(self) -> None:
+        one = Witness("one")
+        one.ack(2, one.take(1, 1), durable=3)
+        assert any(finding.startswith("twice") for finding in verdict(one, output=self.output(1, 2)).findings)
+
+    def test_finds_what_is_missing(self) -> None:
+        one = Witness("one")
+        one.ack(2, one.take(1, 1), durable=3)
+        assert [finding.split()[0] for finding in verdict(one, output=[]).findings] == ["lost:", "0/1"]
+
+    def test_finds_what_was_aborted_and_is_there(self) -> None:
+        one = Witness("one")
+        number = one.take(1, 1)
+        one.ack(2, number)
+        one.note(Kind.ABORTED, 3, n=[number])
+        one.ack(5, one.take(4, 1), durable=6)
+        assert verdict(one, output=self.output(2)).findings == []
+        assert any("was not committed" in finding for finding in verdict(one, output=self.output(1)).findings)
+
+    def test_finds_values_of_a_key_out_of_order(self) -> None:
+        one = Witness("one")
+        one.ack(2, one.take(1, 1), durable=3)
+        one.ack(5, one.take(4, 2), durable=6)
+        output = self.output(2, offset=2) + self.output(1, offset=1)
+        messages = {1: ("k", "v1"), 2: ("k", "v2")}
+        assert any(finding.startswith("G12") for finding in verdict(one, messages=messages, output=output).findings)
