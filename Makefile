@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-embedded test-docker prove lint format bench lock java clean
+.PHONY: help demo test test-fast test-embedded test-docker prove torture lint format bench lock java clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1|/' | column -t -s '|'
@@ -41,6 +41,9 @@ test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 
 prove: $(READY) ## Let the simulator try to break the consume protocol, some minutes long
 	@$(BIN)/python -m tests.simulator
+
+torture: $(READY) java ## Kill consumers and broker for SECONDS=300 and judge what came of it; SEED=n deals the same cards
+	@$(BIN)/python -m tests.torture --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
 lint: $(READY) ## Check style and types
 	@$(BIN)/ruff check .

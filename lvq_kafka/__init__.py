@@ -5,21 +5,21 @@ A queue on a log-compacted topic that keeps the newest message for each value of
 """
 
 from lvq_kafka._version import __version__
-from lvq_kafka.browser import Browser
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
 from lvq_kafka.connecting import connect
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.policy import TopicSpec
 from lvq_kafka.core.records import Position
-from lvq_kafka.delivery import Delivery
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.errors import LVQError
 from lvq_kafka.producer import Message, Producer
 from lvq_kafka.queue import LastValueQueue, queues
-from lvq_kafka.snapshot import Snapshot
-from lvq_kafka.view import View
-from lvq_kafka.watch import Watch
+from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.snapshot import Snapshot
+from lvq_kafka.reading.view import View
+from lvq_kafka.reading.watch import Watch
 
 __all__ = [
     "BYTES",

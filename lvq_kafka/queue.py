@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from lvq_kafka.browser import Browser
 from lvq_kafka.codecs import BYTES, Codec, Undecodable, V
 from lvq_kafka.connecting import connect
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.keys import Key
@@ -22,13 +21,14 @@ from lvq_kafka.errors import (
     QueueNotDeclared,
     TransportError,
 )
-from lvq_kafka.groups import OnForeignCommits, Start, at_work, declare_group
-from lvq_kafka.managed import Managed
+from lvq_kafka.managing.groups import OnForeignCommits, Start, at_work, declare_group
+from lvq_kafka.managing.managed import Managed
 from lvq_kafka.ports import Log
 from lvq_kafka.producer import Producer
+from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.view import View
 from lvq_kafka.registry import Registry
 from lvq_kafka.topics import OnMismatch, check_topic, ensure_topic
-from lvq_kafka.view import View
 
 if TYPE_CHECKING:
     from lvq_kafka.kafka import ClientConfig

@@ -15,11 +15,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lvq_kafka.browser import Browser
 from lvq_kafka.cli.output import count, printable, printable_value
 from lvq_kafka.cli.table import plain_table
 from lvq_kafka.entries import Deleted, EndOfDump, Entry, Event
-from lvq_kafka.follower import State
+from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.follower import State
 
 __all__ = ["Board"]
 

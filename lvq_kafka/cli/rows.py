@@ -32,10 +32,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec
+from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.keys import encode_key
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Headers, Position
-from lvq_kafka.delivery import Delivery
 from lvq_kafka.entries import Deleted, EndOfDump, Event
 from lvq_kafka.errors import DecodeError, EncodeError
 

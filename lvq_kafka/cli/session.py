@@ -17,12 +17,12 @@ from lvq_kafka.queue import LastValueQueue
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from lvq_kafka.browser import Browser
     from lvq_kafka.entries import Event
     from lvq_kafka.kafka import ClientConfig
     from lvq_kafka.ports import Log
-    from lvq_kafka.readers import Reader
-    from lvq_kafka.view import View
+    from lvq_kafka.reading.browser import Browser
+    from lvq_kafka.reading.readers import Reader
+    from lvq_kafka.reading.view import View
 
 __all__ = ["QueueChoice", "Session", "events_of"]
 

@@ -171,8 +171,9 @@ class Partition:
 
     def _supersede_held(self, item: Item) -> None:
         if item.state in _NEWEST_IN_WORK:
-            # The commit of a transaction, in which it counts as acked, may be on its way.
-            self.outstanding.remove(item, acked=item.state is State.LEAVING)
+            # As if acked: whoever acks it shall find it done in the commit map, whatever lower one is held for long; and
+            # a transaction's commit, in which it counts as acked, may be on its way.
+            self.outstanding.remove(item, acked=True)
             self._attempted.pop(item.offset, None)
         item.state = _ON_SUPERSEDE[item.state]
 

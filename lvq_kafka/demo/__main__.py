@@ -23,8 +23,8 @@ from lvq_kafka.demo.sharing import share
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.demo.ticks import Tick, load_ticks, monthly_closes
 from lvq_kafka.ports import Log
+from lvq_kafka.reading.view import View
 from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker
-from lvq_kafka.view import View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

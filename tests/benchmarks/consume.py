@@ -20,8 +20,8 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from lvq_kafka.consumer import Consumer
-from lvq_kafka.delivery import Delivery
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.queue import LastValueQueue
 from tests.benchmarks import topics

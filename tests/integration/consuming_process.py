@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from lvq_kafka.codecs import TEXT
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 

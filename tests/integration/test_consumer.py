@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from lvq_kafka.codecs import TEXT
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.delivery import Delivery
 from lvq_kafka.errors import LockLost, QueueNotDeclared
-from lvq_kafka.groups import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.managing.groups import declare_group
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.waiting import eventually
 

@@ -11,7 +11,6 @@ from random import Random
 import pytest
 
 from lvq_kafka import LastValueQueue, TopicSpec
-from lvq_kafka.backlog import look
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.errors import (
     CommitMapRefused,
@@ -24,8 +23,9 @@ from lvq_kafka.errors import (
     TopicRecreated,
 )
 from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.management import signed, store
-from lvq_kafka.moving import _SoleMember
+from lvq_kafka.managing.backlog import look
+from lvq_kafka.managing.management import signed, store
+from lvq_kafka.managing.moving import _SoleMember
 from lvq_kafka.ports import Commit
 from tests.unit.managing import commits, consume, declare, drained, maps, overwrite, put, said
 from tests.waiting import eventually

@@ -14,16 +14,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from lvq_kafka import LastValueQueue, Message
-from lvq_kafka.browser import Browser
 from lvq_kafka.codecs import TEXT
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.records import Position
-from lvq_kafka.delivery import Delivery
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.ports import Log
 from lvq_kafka.producer import Producer
-from lvq_kafka.transaction import Transaction
-from lvq_kafka.view import View
+from lvq_kafka.reading.browser import Browser
+from lvq_kafka.reading.view import View
 from tests.contract.harness import Faults, settled
 from tests.waiting import eventually
 

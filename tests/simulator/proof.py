@@ -75,9 +75,10 @@ class Life:
         del self.holding[lane]
         if not acked:
             self.returned.add(offset)
-        elif self.out.get(lane) == offset:
-            del self.out[lane]
+        else:
             self.acked.append(offset)
+            if self.out.get(lane) == offset:
+                del self.out[lane]
 
 
 class Proof:

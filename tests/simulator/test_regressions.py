@@ -45,3 +45,16 @@ def test_a_claim_keeps_what_a_transaction_has_committed_though_a_newer_value_cam
     ledger.commit(item)
     assert committed.runs == (1, 1)
     assert ledger.claim(0).covers(committed)
+
+
+def test_the_ack_of_a_message_that_was_replaced_while_it_was_held_can_become_durable_at_once() -> None:
+    """Otherwise who waited for it waited for every lower message, too."""
+    ledger = Ledger()
+    ledger.assign(0, CommitMap(0), target=0)
+    ledger.offer(0, 0, b"a", b"held for long")
+    ledger.offer(0, 1, b"b", b"held")
+    _, item = ledger.acquire(), ledger.acquire()
+    assert item is not None
+    ledger.offer(0, 2, b"b", b"newer")
+    ledger.ack(item)
+    assert ledger.claim(0).runs == (1, 1)

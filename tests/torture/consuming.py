@@ -7,10 +7,10 @@ import time
 from concurrent.futures import Future
 from functools import partial
 
-from lvq_kafka.consumer import Consumer
-from lvq_kafka.delivery import Delivery
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.errors import LockLost
-from lvq_kafka.settlement import Settlement
 from tests.torture.journal import Kind
 from tests.torture.worker import Worker, run
 

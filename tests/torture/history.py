@@ -109,7 +109,7 @@ class _Reading:
             ]
             if hold.number in self.vain:
                 ends.append(self.vain[hold.number])
-            if not hold.acked or hold.number in self.vain:
+            if hold.let_go > hold.asked + self.lock_timeout:
                 ends.append((hold.asked + self.lock_timeout, "timed out"))
             ends.append((self.life.killed, "killed"))
             at, how = min(ends)

@@ -18,8 +18,8 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError
-from lvq_kafka.groups import declare_group
 from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.managing.groups import declare_group
 from lvq_kafka.testing.compaction import FORCED_COMPACTION
 from tests.torture.chaos import Chaos, Say
 from tests.torture.feed import Feed, Sent

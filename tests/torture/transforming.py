@@ -7,8 +7,8 @@ import time
 from contextlib import suppress
 
 from lvq_kafka.codecs import TEXT
-from lvq_kafka.consumer import Consumer
-from lvq_kafka.delivery import Delivery
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.errors import DeliveryFailed, LockLost, LVQError, OutcomeUnknown, TransportError
 from lvq_kafka.producer import Producer
 from tests.torture.journal import Kind

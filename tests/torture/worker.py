@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from lvq_kafka.codecs import TEXT
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.delivery import Delivery
 from lvq_kafka.errors import LVQError, OutcomeUnknown, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from tests.torture.journal import Journal, Kind

@@ -6,9 +6,9 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.damage import Damage, examine
 from lvq_kafka.errors import CommitMapRefused, DataLoss, QueueNotDeclared, TopicRecreated
-from lvq_kafka.groups import check_group
+from lvq_kafka.managing.damage import Damage, examine
+from lvq_kafka.managing.groups import check_group
 from lvq_kafka.ports import Commit
 from lvq_kafka.testing import MemoryLog
 from tests.unit.managing import commits, declare, maps, overwrite, put, said

@@ -64,41 +64,14 @@ def test_a_third_party_package_is_imported_in_its_own_corner_only(path: Path) ->
 
 
 DRIVERS = [
-    "producer",
-    "view",
-    "browser",
-    "readers",
-    "receipts",
-    "watch",
-    "listeners",
-    "replay",
-    "standing",
-    "reading",
-    "observing",
-    "waiting",
-    "follower",
-    "consumer",
-    "acquiring",
-    "settling",
-    "settlement",
-    "dead_letters",
-    "transaction",
-    "workers",
-    "consuming",
-    "inspection",
-    "custody",
-    "holdings",
-    "counting",
-    "lives",
-    "takers",
-    "registry",
-    "groups",
+    *(path for path in SOURCES if path.parent.name in ("reading", "consuming", "managing")),
+    *(ROOT / f"{module}.py" for module in ("producer", "receipts", "registry", "topics")),
 ]
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_drivers_know_ports_and_no_adapter(driver: str) -> None:
-    for module in imports(ROOT / f"{driver}.py"):
+@pytest.mark.parametrize("path", DRIVERS, ids=name_of)
+def test_drivers_know_ports_and_no_adapter(path: Path) -> None:
+    for module in imports(path):
         assert not under(module, "lvq_kafka.kafka", "lvq_kafka.testing", "lvq_kafka.queue", "lvq_kafka.cli"), module
 
 

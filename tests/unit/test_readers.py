@@ -11,7 +11,7 @@ import pytest
 
 from lvq_kafka import JSON, TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue, View
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, StateError, TopicNotFound
-from lvq_kafka.readers import Reader
+from lvq_kafka.reading.readers import Reader
 from lvq_kafka.testing import MemoryLog
 from tests.unit.polling import before_polls
 from tests.waiting import eventually

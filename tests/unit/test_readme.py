@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, errors
+from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.policy import TopicSpec, reason_for, topic_settings
-from lvq_kafka.delivery import Delivery
 from lvq_kafka.testing import MemoryLog
 from tests.readme import README, block
 from tests.waiting import eventually

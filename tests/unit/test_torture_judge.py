@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 from typing import Any
 
@@ -53,7 +54,7 @@ class Witness:
 
 def verdict(
     *witnesses: Witness,
-    messages: dict[int, tuple[str, str | None]] | None = None,
+    messages: Mapping[int, tuple[str, str | None]] | None = None,
     output: list[Output] | None = None,
     lock_timeout: float | None = LOCK,
 ) -> Verdict:

@@ -20,10 +20,10 @@ from lvq_kafka.cli.output import Output, printable
 from lvq_kafka.cli.output import count as counted
 from lvq_kafka.cli.rows import Format, is_unread, value_row
 from lvq_kafka.cli.session import QueueChoice, Session
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.crew import Crew
+from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.crew import Crew
-from lvq_kafka.delivery import Delivery
 from lvq_kafka.errors import LockLost
 
 __all__ = ["consume"]

@@ -28,7 +28,7 @@ from lvq_kafka.cli.outcome import complain_of_unread
 from lvq_kafka.cli.output import count
 from lvq_kafka.cli.rows import Format, is_unread, to_line, value_row
 from lvq_kafka.cli.session import QueueChoice, Session
-from lvq_kafka.snapshot import Snapshot
+from lvq_kafka.reading.snapshot import Snapshot
 
 __all__ = ["export"]
 

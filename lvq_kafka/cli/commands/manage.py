@@ -12,7 +12,7 @@ from lvq_kafka.cli.options import command, timeout_option
 from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cli.points import in_words, offsets_by_partition, point
 from lvq_kafka.cli.session import QueueChoice, Session
-from lvq_kafka.management import Change, Point
+from lvq_kafka.managing.management import Change, Point
 
 if TYPE_CHECKING:
     from lvq_kafka.queue import LastValueQueue

@@ -15,7 +15,7 @@ from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.policy import Finding, TopicSpec
-from lvq_kafka.groups import Start
+from lvq_kafka.managing.groups import Start
 from lvq_kafka.queue import Declaration, LastValueQueue
 from lvq_kafka.queue import queues as all_queues
 from lvq_kafka.topics import OnMismatch

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from lvq_kafka.browser import Browser
 from lvq_kafka.cli.options import command, format_option, queue_argument, timeout_option
 from lvq_kafka.cli.outcome import NOTHING, Complaint, complain_of_unread, tell
 from lvq_kafka.cli.output import Output, count, printable, printable_value
 from lvq_kafka.cli.rows import Format, event_row, is_unread, to_line, value_row
 from lvq_kafka.cli.session import QueueChoice, Session, events_of
 from lvq_kafka.entries import EndOfDump, Entry
+from lvq_kafka.reading.browser import Browser
 
 __all__ = ["browse", "get", "read_timeout"]
 

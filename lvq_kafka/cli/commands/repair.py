@@ -12,8 +12,8 @@ from lvq_kafka.cli.outcome import WRONG_QUEUE, Complaint
 from lvq_kafka.cli.output import Output, count, printable
 from lvq_kafka.cli.points import point
 from lvq_kafka.cli.session import QueueChoice, Session
-from lvq_kafka.damage import Damage
-from lvq_kafka.management import Point
+from lvq_kafka.managing.damage import Damage
+from lvq_kafka.managing.management import Point
 
 __all__ = ["damage_row", "repair"]
 

@@ -18,11 +18,11 @@ from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.core.keys import encode_key
 from lvq_kafka.core.policy import Finding, judge
 from lvq_kafka.core.progress import Shortfall
-from lvq_kafka.damage import Damage
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
+from lvq_kafka.managing.damage import Damage
+from lvq_kafka.managing.stats import PartitionStats, QueueStats
 from lvq_kafka.ports import TopicDescription
 from lvq_kafka.queue import LastValueQueue
-from lvq_kafka.stats import PartitionStats, QueueStats
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

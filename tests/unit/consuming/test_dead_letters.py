@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from lvq_kafka.codecs import JSON
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import (
     BrokerUnavailable,

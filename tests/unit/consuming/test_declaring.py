@@ -10,7 +10,7 @@ from lvq_kafka.errors import (
     QueueNotDeclared,
     TransportError,
 )
-from lvq_kafka.groups import declare_group
+from lvq_kafka.managing.groups import declare_group
 from tests.unit.consuming.world import (
     TOPIC,
     World,

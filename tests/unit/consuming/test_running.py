@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.consumer import Consumer
-from lvq_kafka.delivery import Delivery
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.workers import Workers
 from lvq_kafka.errors import ConfigError, Unauthorized
-from lvq_kafka.workers import Workers
 from tests.unit.consuming.world import World, consuming, drain, in_thread, make_world, settled_up, take
 from tests.waiting import eventually
 

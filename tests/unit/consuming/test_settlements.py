@@ -10,10 +10,10 @@ from concurrent.futures import wait as wait_for_all
 
 import pytest
 
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import LockLost, OutcomeUnknown, ReaderFailed, TransportError, Unauthorized
-from lvq_kafka.settlement import Settlement
 from tests.unit.consuming.world import World, consuming, drain, make_world, nothing_comes, settled_up, take
 from tests.waiting import eventually
 

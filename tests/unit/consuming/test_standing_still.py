@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import TransportError
 from tests.unit.consuming.world import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lvq_kafka.takers import Taker, Takers
+from lvq_kafka.consuming.takers import Taker, Takers
 
 
 class Line:

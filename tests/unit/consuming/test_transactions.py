@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.delivery import Delivery
 from lvq_kafka.errors import (
     AlreadySettled,
     BrokerUnavailable,
@@ -23,7 +24,6 @@ from lvq_kafka.errors import (
     TransportError,
 )
 from lvq_kafka.producer import Producer
-from lvq_kafka.transaction import Transaction
 from tests.unit.consuming.world import (
     GROUP,
     TOPIC,

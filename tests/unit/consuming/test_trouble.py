@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.codecs import TEXT
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import (
@@ -23,7 +23,7 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
-from lvq_kafka.groups import declare_group
+from lvq_kafka.managing.groups import declare_group
 from lvq_kafka.ports import Commit
 from lvq_kafka.testing import MemoryLog
 from tests.unit.consuming.world import (

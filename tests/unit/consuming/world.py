@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from lvq_kafka.codecs import TEXT, Codec
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.delivery import Delivery
-from lvq_kafka.groups import declare_group
+from lvq_kafka.managing.groups import declare_group
 from lvq_kafka.ports import GroupListener, GroupMember
 from lvq_kafka.producer import Producer
 from lvq_kafka.testing import MemoryLog

@@ -7,15 +7,15 @@ from threading import Event
 from typing import Any
 
 from lvq_kafka.codecs import TEXT
-from lvq_kafka.consumer import Consumer
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.delivery import Delivery
-from lvq_kafka.groups import declare_group
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.kafka.member import KafkaMember
+from lvq_kafka.managing.groups import declare_group
 from lvq_kafka.ports import Answered, Commit, GroupListener
-from lvq_kafka.settlement import Settlement
 from tests.unit.kafka.mock_cluster import MockCluster
 from tests.waiting import eventually
 

@@ -1,0 +1,299 @@
+"""Consuming a queue: messages are acquired, worked on, and removed by an acknowledgement."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import Any, Generic, Self
+
+from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
+from lvq_kafka.consuming.acquiring import Acquiring
+from lvq_kafka.consuming.custody import Custody
+from lvq_kafka.consuming.dead_letters import DeadLetters
+from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.engine import Consuming
+from lvq_kafka.consuming.holdings import Limits
+from lvq_kafka.consuming.inspection import Inspection
+from lvq_kafka.consuming.settling import Settling
+from lvq_kafka.consuming.stats import ConsumerStats
+from lvq_kafka.consuming.transaction import Transaction
+from lvq_kafka.consuming.workers import Handler, Workers
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.managing.groups import OnForeignCommits
+from lvq_kafka.ports import Log
+from lvq_kafka.producer import Producer
+
+__all__ = ["Consumer", "ConsumerStats"]
+
+
+class Consumer(Generic[V]):
+    """A consumer of a queue. It shares the queue's partitions with all other consumers of the queue.
+
+    Messages come as deliveries: exclusive (G9), of each key only the newest value and only one at a time (G13), in
+    queue order per partition, and none before the consumer knows what lies behind it in the log (G12). A delivery that
+    is not acknowledged comes again, here or elsewhere (G10). Deliveries can be settled in any order::
+
+        for delivery in consumer:
+            with delivery:                # a clean exit acks, an exception releases
+                work(delivery.value)
+
+        async for delivery in consumer: ...        # the same in asyncio, without a thread per message
+
+        consumer.run(handle, workers=8)            # the same by a callback, in threads
+
+    A message is chosen at the moment it is acquired, so none grows old in a buffer: what waits is replaced by newer
+    values. What is held in memory is the newest value of each key that waits in the assigned partitions, and every
+    message without a key.
+
+    Partitions are looked at one by one: a key that lies in two of them, because partitions were added or a writer uses
+    another partitioner, may be handed out once for each. Views and browsers tell the one that counts (R14).
+
+    Thread-safe: several threads may acquire from one consumer. It joins the group when it is made, from a thread of
+    its own, and leaves when it is closed. Slow handlers never cost the membership.
+
+    Args:
+        log: where the queue lies.
+        definition: the queue. Its group must have been declared (`lvq_kafka.managing.groups.declare_group`).
+        codec: how values are read.
+        undecodable: a value that the codec cannot read raises when it is asked for, is rejected and skipped, or is
+            given as bytes.
+        max_in_work: how many messages may be held at a time, over all threads; `acquire` waits beyond that.
+        prefetch: how many messages an iteration takes at a time. One that is replaced before its turn comes is passed
+            over, so each is the newest of its key when it comes, whatever the number. With more than 1 an iteration
+            keeps messages from other threads of this consumer, and saves time where ``durable_counts`` costs a commit
+            for each taking.
+        lock_timeout: seconds to settle a delivery in, after which it is released, and the handle is no good any more;
+            None for as long as the membership lasts. `Delivery.extend` asks for more.
+        max_deliveries: how often a message is handed out; one more time, and it is rejected instead. Without
+            ``durable_counts`` each consumer counts by itself.
+        dead_letters: the topic that rejected messages go to, with the headers of `lvq_kafka.consuming.dead_letters`;
+            None removes them. A dead letter is stored before its message counts as done. If it cannot be, the message
+            is available again a second later.
+        durable_counts: commit how often each message was delivered before it is handed out, so that one which kills
+            its handler is counted, too. Costs a commit for each taking: use `acquire_many`, ``prefetch`` or several
+            workers.
+        commit_interval: seconds over which acks are gathered into one commit; none is gathered when somebody waits.
+        revoke_grace: seconds that holders get to finish when the group moves a partition to another consumer.
+        on_foreign_commits: what to do where something else has committed with the queue's group: ``"refuse"`` raises,
+            ``"ignore"`` goes by the offsets alone, by which messages may come again.
+
+    Raises:
+        QueueNotDeclared: the queue's group holds no position: never declared, expired or deleted (R17).
+        CommitMapRefused: something else has committed with the queue's group.
+        TopicNotFound: the topic, or that of the dead letters, does not exist.
+        TopicRecreated: the topic was created anew since the queue was declared or consumed.
+        ConfigError: an option is out of range.
+        TransportError: the cluster cannot be reached or refuses.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        definition: QueueDefinition,
+        codec: Codec[V],
+        *,
+        undecodable: Undecodable = "raise",
+        max_in_work: int = 1000,
+        prefetch: int = 1,
+        lock_timeout: float | None = None,
+        max_deliveries: int | None = None,
+        dead_letters: str | None = None,
+        durable_counts: bool = False,
+        commit_interval: float = 0.2,
+        revoke_grace: float = 1.0,
+        on_foreign_commits: OnForeignCommits = "refuse",
+    ) -> None:
+        check_undecodable(undecodable)
+        _at_least_one(max_in_work=max_in_work, prefetch=prefetch, max_deliveries=max_deliveries)
+        _seconds(commit_interval=commit_interval, revoke_grace=revoke_grace)
+        if lock_timeout is not None and not lock_timeout > 0:
+            raise ConfigError(f"lock_timeout={lock_timeout!r} is not positive.", options=["lock_timeout"])
+        if on_foreign_commits not in ("refuse", "ignore"):
+            raise ConfigError(
+                f"on_foreign_commits={on_foreign_commits!r} is neither refuse nor ignore.",
+                options=["on_foreign_commits"],
+            )
+        self.name = definition.name
+        self.topic = definition.topic
+        self._holdings = Custody(definition, Limits(max_in_work, lock_timeout, max_deliveries, durable_counts))
+        inspection = Inspection(log, definition, on_foreign_commits)
+        self._dead_letters = DeadLetters(log, dead_letters, self._holdings)
+        self._settling = Settling(self._holdings, self._dead_letters)
+        self._acquiring = Acquiring(
+            self._holdings, self._dead_letters, codec, undecodable=undecodable, prefetch=prefetch
+        )
+        self._consuming = Consuming(
+            definition.name,
+            lambda listener: log.member(definition.group, definition.topic, listener),
+            self._holdings,
+            inspection,
+            commit_interval=commit_interval,
+            revoke_grace=revoke_grace,
+        )
+        self._consuming.start()
+
+    # ---------------------------------------------------------------- taking messages
+
+    def acquire(self, timeout: float | None = None) -> Delivery[V] | None:
+        """Take the next message; wait for one for ``timeout`` seconds, or as long as it takes.
+
+        It also waits while ``max_in_work`` messages are held. Returns None when none came in time.
+
+        Raises:
+            Closed: the consumer was closed.
+            LVQError: the consumer has stopped because of this error (`QueueNotDeclared`, `TopicNotFound`, `DataLoss`,
+                `KeyMismatch`, `TransportError` …), or of another one (`ReaderFailed`, with its cause).
+        """
+        taken = self.acquire_many(1, timeout)
+        return taken[0] if taken else None
+
+    def acquire_many(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
+        """Take up to so many messages that are there; wait for the first as `acquire` does.
+
+        Returns an empty list when none came in time. Raises what `acquire` raises.
+        """
+        return self._acquiring.acquire(most, timeout, self._settling)
+
+    async def acquire_async(self, timeout: float | None = None) -> Delivery[V] | None:
+        """As `acquire`, in asyncio: waits without a thread. When it is cancelled, nothing is held."""
+        taken = await self.acquire_many_async(1, timeout)
+        return taken[0] if taken else None
+
+    async def acquire_many_async(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
+        """As `acquire_many`, in asyncio: waits without a thread. When it is cancelled, nothing is held."""
+        return await self._acquiring.acquire_async(most, timeout, self._settling)
+
+    def __iter__(self) -> Iterator[Delivery[V]]:
+        """The messages as they come, without an end, until the consumer is closed.
+
+        Raises:
+            LVQError: as `acquire`.
+        """
+        return self._acquiring.iterate(self._settling)
+
+    def __aiter__(self) -> AsyncIterator[Delivery[V]]:
+        """As iterating, in asyncio."""
+        return self._acquiring.iterate_async(self._settling)
+
+    def run(self, handler: Handler[V], *, workers: int = 1, retry_delay: float = 1.0) -> None:
+        """Hand messages to a callback, from so many threads, until the consumer is closed elsewhere.
+
+        What the handler leaves unsettled is acked when it returns. When it raises, that goes to the log, and the
+        message is released; or rejected with the error as the reason, when that was the last of ``max_deliveries``.
+
+        On Ctrl-C it waits until the handlers have finished what they are at, and raises `KeyboardInterrupt`.
+
+        Args:
+            retry_delay: seconds after which a message whose handler raised is handed out again.
+
+        Raises:
+            LVQError: the consumer has stopped because of this error.
+        """
+        Workers(
+            self, handler, workers=workers, retry_delay=retry_delay, attempts=self._holdings.limits.max_deliveries
+        ).run()
+
+    def transaction(self, producer: Producer[Any], *, timeout: float | None = None) -> Transaction[V]:
+        """A transaction, for a ``with`` block: what is acked in it and what the producer sends commit as one.
+
+        ::
+
+            with consumer.transaction(producer) as tx:
+                for delivery in tx.acquire_many(100, timeout=1.0):
+                    producer.put(delivery.key, work(delivery.value))
+                    delivery.ack()
+
+        An exception aborts it, and the messages come again. A consumer has one transaction at a time; while it
+        commits, other acks wait.
+
+        Args:
+            producer: a transactional one, of the same cluster, with no transaction open.
+            timeout: seconds for each step of the commit; by default 60.
+
+        Raises (at the end of the block, the transaction being aborted):
+            LockLost: a message went to another consumer meanwhile, or may have, or its ``lock_timeout`` was over.
+            DeliveryFailed: the producer could not send something.
+            TransportError: it could not be committed; ``code`` is ``"_FENCED"`` when a newer producer with the same
+                transactional id has taken over.
+
+        Raises (when it is not known whether it has committed):
+            OutcomeUnknown: consumer and producer are of no use any more. The group decides when it is known.
+        """
+        return Transaction(
+            self._acquiring,
+            self._holdings,
+            self._dead_letters,
+            producer,
+            lambda: self._consuming.member,
+            timeout=timeout,
+        )
+
+    # ---------------------------------------------------------------- state and life
+
+    def pause(self) -> None:
+        """Hand out nothing for now. What waits goes on to be replaced by newer values, and held messages stay held."""
+        self._holdings.pause(True)
+
+    def resume(self) -> None:
+        """Hand out again."""
+        self._holdings.pause(False)
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is paused."""
+        return self._holdings.paused
+
+    @property
+    def stats(self) -> ConsumerStats:
+        """What this consumer has and has done."""
+        return self._holdings.stats
+
+    @property
+    def skipped(self) -> int:
+        """How many messages were skipped because their values could not be read."""
+        return self._acquiring.skipped
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Commit what is done and leave the group. Messages that are held are lost to their holders at once.
+
+        Let workers finish first. Returns after ``timeout`` seconds at the latest, then with a warning in the log; safe
+        to call more than once, and from any thread.
+        """
+        deadline = time.monotonic() + timeout
+        self._holdings.close()
+        self._dead_letters.close(timeout / 2)
+        self._consuming.close(max(0.0, deadline - time.monotonic()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def __repr__(self) -> str:
+        return f"<Consumer of {self.name}>"
+
+
+def _at_least_one(**options: int | None) -> None:
+    for option, value in options.items():
+        if value is not None and value < 1:
+            raise ConfigError(f"{option}={value!r} is out of range.", options=[option], hint="At least 1.")
+
+
+def _seconds(**options: float) -> None:
+    for option, value in options.items():
+        if not 0 <= value <= 60:
+            raise ConfigError(f"{option}={value!r} is out of range.", options=[option], hint="0 to 60 seconds.")

@@ -1,0 +1,62 @@
+"""Delivery counts that outlive a crash: a message is handed out when the group holds how often that was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+
+from lvq_kafka.consuming.lives import Taken
+from lvq_kafka.core.commits import Commits
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.outstanding import Item
+
+__all__ = ["Counting"]
+
+_HELD = frozenset({State.ACQUIRED, State.STALE})
+
+
+class Counting:
+    """Messages that are on their way to a holder, whoever that will be. It has no lock of its own.
+
+    One that is counted when nobody waits any more goes to the next who does.
+
+    Args:
+        commits: what the counts are committed with.
+        counted: called, without any lock, when some of them can be had; or will never be.
+    """
+
+    def __init__(self, commits: Commits[Future[None]], counted: Callable[[Future[None]], object]) -> None:
+        self._commits = commits
+        self._counted = counted
+        self._line: list[tuple[Taken, Future[None]]] = []
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def add(self, taken: Collection[Taken]) -> None:
+        """Have these counted: all that come at once by one commit."""
+        stored = {item.partition: Future[None]() for item, _ in taken}
+        for partition, future in stored.items():
+            future.add_done_callback(self._counted)
+            self._commits.wait_stored(partition, future)
+        self._line += [(one, stored[one[0].partition]) for one in taken]
+
+    def take(self, most: int) -> list[Taken]:
+        """Those that are counted, and not lost meanwhile."""
+        taken: list[Taken] = []
+        left: list[tuple[Taken, Future[None]]] = []
+        for one, future in self._line:
+            if one[0].state not in _HELD:
+                continue
+            if len(taken) < most and future.done():
+                taken.append(one)
+            else:
+                left.append((one, future))
+        self._line = left
+        return taken
+
+    def withdraw(self, partitions: Collection[int]) -> list[Item]:
+        """Nobody shall get those of these partitions."""
+        gone = [item for (item, _), _ in self._line if item.partition in partitions and item.state in _HELD]
+        self._line = [entry for entry in self._line if entry[0][0].partition not in partitions]
+        return gone

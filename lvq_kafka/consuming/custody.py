@@ -1,0 +1,293 @@
+"""What a consumer holds, as its engine sees it: records, assignments, commits, and the commits of transactions."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from enum import Enum
+from threading import Condition, RLock
+
+from lvq_kafka.consuming.holdings import Durable, Holdings, Limits, resolve
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commits import Answer, Flight
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.mismatch import choose_keys
+from lvq_kafka.core.records import Fetch
+from lvq_kafka.errors import LockLost, StateError, TransportError
+from lvq_kafka.forking import left_behind, tell_of_forks
+
+__all__ = ["Custody", "Step"]
+
+logger = logging.getLogger("lvq_kafka.consumer")
+
+Step = Callable[[Ledger, Item], None]
+"""What becomes of a message; see `Ledger`."""
+
+_LEAVING = frozenset({State.LEAVING, State.LEAVING_STALE})
+_GAP = 5.0  # seconds; a thread that stood still for so long may have been put out of the group meanwhile
+
+
+class _Transaction(Enum):
+    """How far the transaction of this consumer is."""
+
+    NONE = "none"
+    OPEN = "open"
+    NEXT = "next"
+    """Its commit is next, when the one before it is known to have arrived."""
+    COMMITTING = "committing"
+    """Its commit is on its way, or its outcome is not known: no other is sent, since that would win over it."""
+
+
+class Custody(Holdings):
+    """Holdings, and what the I/O thread and transactions do with them."""
+
+    def __init__(self, definition: QueueDefinition, limits: Limits) -> None:
+        super().__init__(definition, limits)
+        self._transaction = _Transaction.NONE
+        self._unanswered: Flight[Durable] | None = None  # the last plain commit, until it is known to be stored
+        tell_of_forks(self)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self._lock = RLock()
+        self._changed = Condition(self._lock)
+        self._takers.clear()  # their event loops are the parent's
+        self.fail(left_behind(f"The consumer of {self._definition.name}"))
+        self.forget(self.partitions)
+
+    # ---------------------------------------------------------------- facts
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions that are assigned."""
+        return list(self._lives)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a commit may become urgent at any moment."""
+        return self._ledger.in_work > 0 or self.waited_for
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether somebody waits for a commit."""
+        return self._commits.waited_for or self._transaction is _Transaction.NEXT
+
+    @property
+    def committing(self) -> bool:
+        """Whether a transaction's commit is on its way, so that no other may be sent."""
+        return self._transaction is _Transaction.COMMITTING
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing will come any more."""
+        return self._failure is not None
+
+    # ---------------------------------------------------------------- reading
+
+    def turn(self) -> None:
+        """A sign of life of the I/O thread; also does what is due by the clock.
+
+        If this process stood still, others may have its partitions by now: it is `suspended`, and everything is to be
+        committed anew, since the group says only to a commit whether it counts on us.
+        """
+        with self._lock:
+            now = time.monotonic()
+            silence, self._polled = now - self._polled, now
+            if silence > _GAP:
+                if self.partitions:
+                    logger.warning("the consumer of %s stood still for %.1f s", self._definition.name, silence)
+                    self.suspended = True
+                    self._commits.renew(self.partitions)
+                self._notify()
+            due = self._ledger.next_wake
+            if due is not None and due <= now:
+                self._ledger.wake(now)
+                self._notify()
+
+    def proven(self) -> None:
+        """The group counts on us."""
+        with self._lock:
+            self.suspended = False
+            self._notify()
+
+    def read(self, fetch: Fetch) -> None:
+        """Take in what was read.
+
+        Raises:
+            KeyMismatch: a header and a key disagree, and the queue's policy is ``"fail"``.
+        """
+        definition, batch = self._definition, fetch.batch
+        keys, mismatched = choose_keys(batch, self.topic, definition.key_header, definition.key_mismatch)
+        with self._lock:
+            self._ledger.take(batch, keys)
+            self._ledger.advance(fetch.positions)
+            self._mismatched += mismatched
+            self._trouble = ""
+            self._notify()
+
+    def trouble(self, error: Exception | None) -> None:
+        """Something does not work just now; or, with None, the cluster answers."""
+        if error is not None and not self._trouble:
+            logger.warning("the consumer of %s goes on after: %s", self._definition.name, error)
+        self._trouble = "" if error is None else str(error)
+
+    # ---------------------------------------------------------------- assignments
+
+    def assign(
+        self, loaded: Mapping[int, CommitMap], starts: Mapping[int, int], ends: Mapping[int, int], *, tag: bytes
+    ) -> None:
+        """Begin with these partitions: read from the starts, hand out from the ends on."""
+        with self._lock:
+            for partition, commit_map in loaded.items():
+                self._ledger.assign(partition, commit_map, ends[partition], start=starts[partition])
+                self._commits.begin(partition, commit_map, tag=tag, partitions=commit_map.partitions)
+                self._lives.begin(partition)
+            self._notify()
+
+    def withhold(self, partitions: Collection[int]) -> None:
+        """Hand out nothing more of these."""
+        with self._lock:
+            self._ledger.withhold(partitions)
+            for item in self._counting.withdraw(partitions) if self._counting is not None else ():
+                self._ledger.leave(item)
+                self._ledger.give_back(item)
+
+    def wait_finished(self, partitions: Collection[int], timeout: float) -> bool:
+        """Wait until nothing of these is held, or nobody shall wait for it any more; False when time is up."""
+        with self._lock:
+            return self._wait_for(
+                lambda: self._closed or self.failed or not any(self._ledger.held(partitions)), timeout
+            )
+
+    def forget(self, partitions: Collection[int]) -> None:
+        """End the assignment of these partitions, and with it the locks on their messages."""
+        with self._lock:
+            self._ledger.revoke(partitions)
+            for partition in partitions:
+                self._lives.end(partition, self._commits.last(partition))
+            vain = self._commits.end(partitions)
+            self._notify()
+        for future in vain:
+            future.set_exception(self._in_vain())
+
+    # ---------------------------------------------------------------- plain commits
+
+    def next_commit(self, partitions: Collection[int] | None = None) -> Flight[Durable] | None:
+        """What to commit now, for all partitions once the commit before is answered; or for these, at once.
+
+        Nothing while a transaction commits. One that is about to waits for the commit before it, so that is sent again
+        until it is known to be stored.
+        """
+        with self._lock:
+            if self.committing or (partitions is None and self._commits.in_flight):
+                return None
+            if self._transaction is _Transaction.NEXT:
+                if self._unanswered is not None:
+                    self._commits.renew(self.partitions)
+                elif partitions is None:
+                    return None
+            flight = self._commits.take(partitions)
+            if flight is not None:
+                self._unanswered = flight
+            elif partitions is None:
+                self._unanswered = None  # what it said is no longer this consumer's to say
+                self._changed.notify_all()
+            ready = self._commits.take_ready()
+        resolve(ready)
+        return flight
+
+    def answered(self, flight: Flight[Durable], answers: Mapping[int, Answer] | Answer) -> None:
+        """An answer to a commit came."""
+        stored = answers is Answer.STORED or (isinstance(answers, Mapping) and set(answers.values()) == {Answer.STORED})
+        with self._lock:
+            self._commits.landed(flight, answers)
+            if stored:
+                self._trouble = ""
+                if flight is self._unanswered:
+                    self._unanswered = None
+            ready = self._commits.take_ready()
+            self._changed.notify_all()
+        resolve(ready)
+
+    def found(self, stored: Mapping[int, CommitMap]) -> list[int]:
+        """A look at what the group holds; returns the partitions where something was written over ours."""
+        with self._lock:
+            return [p for p, commit_map in stored.items() if not self._commits.found(p, commit_map)]
+
+    # ---------------------------------------------------------------- transactions
+
+    def open_transaction(self) -> None:
+        """One more would undo what this one says: a commit is about all of its partitions.
+
+        Raises:
+            StateError: one is open.
+            Closed, LVQError: as `take`.
+        """
+        with self._lock:
+            self._check()
+            if self._transaction is not _Transaction.NONE:
+                raise StateError("A transaction is open already on this consumer.", hint="One at a time.")
+            self._transaction = _Transaction.OPEN
+
+    def begin_commit(self, items: Collection[Item], timeout: float) -> Flight[Durable] | None:
+        """What a transaction commits for these messages, which were left. No other commit is sent until it is over.
+
+        Not before the last plain commit is known to be stored: one on its way could arrive after the transaction's, and
+        undo it. Returns None when the group holds all of it already, since newer values have come.
+
+        Raises:
+            LockLost: one of them is no longer held.
+            TransportError: the commit before was not answered in time, or the commit text has no room for them.
+        """
+        with self._lock:
+            self._transaction = _Transaction.NEXT
+            arrived = self._wait_for(lambda: self._unanswered is None or self._closed or self.failed, timeout)
+            self._check()
+            if not arrived:
+                raise TransportError(
+                    "The commit before the transaction's was not answered in time.",
+                    code="_TIMED_OUT",
+                    retriable=True,
+                    hint="See whether the brokers can be reached.",
+                )
+            lost = [item for item in items if item.state not in _LEAVING]
+            if lost:
+                raise LockLost(
+                    f"{lost[0]} is no longer held: its partition was revoked, or the time to settle it was over.",
+                    hint="The transaction is aborted: whoever has the partition now gets the message.",
+                )
+            self._transaction = _Transaction.COMMITTING
+            flight = self._commits.take({item.partition for item in items}, items)
+            if not all(self._says_done(flight, item) for item in items):
+                if flight is not None:
+                    self._commits.landed(flight, Answer.UNKNOWN)
+                raise TransportError(
+                    "The commit has no room for all that is done out of order.",
+                    code="OFFSET_METADATA_TOO_LARGE",
+                    retriable=True,
+                    hint="Settle the messages that have been held for longest.",
+                )
+            return flight
+
+    def _says_done(self, flight: Flight[Durable] | None, item: Item) -> bool:
+        said = None if flight is None else flight.maps.get(item.partition)
+        return (said or self._commits.last(item.partition)).done(item.offset)
+
+    def end_transaction(
+        self, steps: Iterable[tuple[Step, Item]], flight: Flight[Durable] | None, answer: Answer
+    ) -> None:
+        """It has committed, or aborted. Each step says what becomes of one of its messages."""
+        with self._lock:
+            self._transaction = _Transaction.NONE
+            for step, item in steps:
+                with suppress(LockLost):
+                    step(self._ledger, item)
+            if flight is not None:
+                self._commits.landed(flight, answer)
+            ready = self._commits.take_ready()
+            self._notify()
+        resolve(ready)

@@ -1,0 +1,229 @@
+"""A message in the hands of a consumer."""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+from typing import Generic, Protocol, Self
+
+from lvq_kafka.codecs import Codec, V
+from lvq_kafka.consuming.settlement import Durability, Settlement
+from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.records import Headers, Position, header_value
+from lvq_kafka.errors import LockLost, StateError
+
+__all__ = ["Delivery", "Holder"]
+
+logger = logging.getLogger("lvq_kafka.consumer")
+
+_IN_HANDS = frozenset({State.ACQUIRED, State.STALE})
+
+
+class Holder(Protocol):
+    """Where a delivery is settled: its consumer, or a transaction of it."""
+
+    topic: str
+
+    defers: bool
+    """Whether an ack takes effect at the end of something else, so that it cannot be waited for before."""
+
+    @property
+    def holdings(self) -> Durability:
+        """What knows all messages of the consumer."""
+
+    def ack(self, item: Item, life: int) -> Settlement:
+        """See `Delivery.ack`."""
+
+    def release(self, item: Item, delay: float) -> None:
+        """See `Delivery.release`."""
+
+    def reject(self, item: Item, life: int, reason: str) -> Settlement:
+        """See `Delivery.reject`."""
+
+    def extend(self, item: Item, seconds: float | None) -> None:
+        """See `Delivery.extend`."""
+
+
+class Delivery(Generic[V]):
+    """A message that this consumer holds, and nobody else, until it is settled.
+
+    As a context manager it settles itself where that was not done: a clean exit acks, an exception releases. If the
+    lock was lost meanwhile that only goes to the log, since somebody else gets the message; explicit calls raise.
+
+    Any thread may settle a delivery.
+    """
+
+    __slots__ = ("_codec", "_holder", "_item", "_life", "_raw_on_error", "_value")
+
+    def __init__(self, holder: Holder, item: Item, life: int, codec: Codec[V], raw_on_error: bool) -> None:
+        self._holder = holder
+        self._item = item
+        self._life = life
+        self._codec = codec
+        self._raw_on_error = raw_on_error
+        self._value: list[V] = []  # empty until it is asked for
+
+    @property
+    def value(self) -> V:
+        """The value, decoded when it is first asked for.
+
+        Raises:
+            DecodeError: its codec cannot read it, and the policy is ``"raise"``.
+        """
+        if not self._value:
+            self._value = [
+                self._codec.decode_at(
+                    self._item.value, self.position, headers=self.headers, raw_on_error=self._raw_on_error
+                )
+            ]
+        return self._value[0]
+
+    @property
+    def raw(self) -> bytes:
+        """The value as it lies in the log."""
+        return self._item.value
+
+    @property
+    def key(self) -> str:
+        """The key as text; empty for a record that has none. A message without a key header has a key of its own."""
+        return "" if self._item.key is None else key_text(self._item.key)
+
+    @property
+    def headers(self) -> Headers:
+        """All headers in their order, names may repeat."""
+        return tuple(self._item.headers or ())
+
+    def header(self, name: str) -> str | None:
+        """The text of the last header of that name, or None."""
+        value = header_value(self._item.headers or (), name)
+        return None if value is None else value.decode("utf-8", "replace")
+
+    @property
+    def position(self) -> Position:
+        """Where the message lies."""
+        return Position(self._holder.topic, self._item.partition, self._item.offset)
+
+    @property
+    def timestamp(self) -> float:
+        """Seconds since the epoch: when the broker appended it, or the producer's time where the topic is set so."""
+        return self._item.timestamp / 1000
+
+    @property
+    def delivery_count(self) -> int:
+        """How often the message has been handed out, this time included, as far as this consumer knows.
+
+        Counted from the moment when the consumer was assigned the partition; with ``durable_counts`` over all consumers
+        of the queue, through crashes.
+        """
+        return self._item.deliveries
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it was handed out before, or may have been: by another consumer that has not settled it."""
+        return self._item.redelivered
+
+    @property
+    def state(self) -> State:
+        """Where it stands; ``stale`` says that a newer value, or a delete, has come since it was handed out."""
+        return self._item.state
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is out of this holder's hands: acked, released, rejected, or its lock lost."""
+        return self._item.state not in _IN_HANDS
+
+    def ack(self, *, wait: bool = False, timeout: float | None = None) -> Settlement:
+        """Done: remove the message from the queue. A newer value of its key is not touched (R6).
+
+        Acks are gathered and committed a few times a second, in any order; until then a crash brings the message again
+        (G10). With ``wait`` the call returns when the ack is durable: the message will not be handed out again, by
+        anybody (G11). Else what is returned can be waited for, later or with ``await``.
+
+        In a transaction the ack takes effect when that commits, and is durable then; so there is no waiting for it
+        inside.
+
+        Raises:
+            AlreadySettled: it was acked, released or rejected before.
+            LockLost: the partition went to another consumer, or ``lock_timeout`` was over; with ``wait`` also when
+                that happened before it was durable.
+            StateError: with ``wait`` in a transaction.
+            OutcomeUnknown: not durable within ``timeout`` seconds. The ack stands, and may become durable later.
+            ReaderFailed: the consumer stopped because of an error, before the ack was durable.
+        """
+        if wait and self._holder.defers:
+            raise StateError(
+                "An ack in a transaction is durable when the transaction has committed.", hint="Ack without wait=True."
+            )
+        settlement = self._holder.ack(self._item, self._life)
+        if wait:
+            settlement.result(timeout)
+        return settlement
+
+    def release(self, *, delay: float = 0.0) -> None:
+        """Give the message back: it can be acquired again, unless a newer value or a delete has come (R6).
+
+        Args:
+            delay: seconds after which it can be. A newer value of its key does not wait for that.
+
+        Raises:
+            AlreadySettled: it was acked, released or rejected before.
+            LockLost: the partition went to another consumer, or ``lock_timeout`` was over.
+        """
+        self._holder.release(self._item, delay)
+
+    def reject(self, reason: str = "") -> Settlement:
+        """The message cannot be processed: remove it from the queue, to the dead letter topic if there is one.
+
+        Its dead letter is stored before the message counts as done; if that fails, it becomes available again.
+
+        Args:
+            reason: goes to the log, and into the dead letter.
+
+        Raises:
+            AlreadySettled: it was acked, released or rejected before.
+            LockLost: the partition went to another consumer, or ``lock_timeout`` was over.
+        """
+        return self._holder.reject(self._item, self._life, reason)
+
+    def extend(self, seconds: float | None = None) -> None:
+        """Ask for more time: the lock ends so many seconds from now, by default ``lock_timeout``.
+
+        Without ``lock_timeout`` a lock lasts as long as the membership, and there is nothing to do.
+
+        Raises:
+            AlreadySettled: it was acked, released or rejected before.
+            LockLost: the partition went to another consumer, or the time was over.
+        """
+        self._holder.extend(self._item, seconds)
+
+    def into(self, holder: Holder) -> Self:
+        """The same delivery, settled by somebody else; see `lvq_kafka.consuming.transaction.Transaction.enlist`."""
+        if holder.holdings is not self._holder.holdings:
+            raise StateError("The delivery is another consumer's.", hint="A transaction is about one consumer.")
+        self._holder = holder
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._item.state is State.LOST:
+            self._report_lost()
+        elif not self.settled:
+            try:
+                if kind is None:
+                    self.ack()
+                else:
+                    self.release()
+            except LockLost:
+                self._report_lost()
+
+    def _report_lost(self) -> None:
+        logger.warning("%s was handled, but its lock was lost meanwhile; it may be handled again", self)
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self.key!r} at {self.position}, {self._item.state}>"

@@ -1,0 +1,247 @@
+"""The engine of a consumer: one thread that owns the group member.
+
+It polls, whatever the holders of messages do, so slow work never costs the membership. It brings what it reads into
+custody, commits what is done, and answers the group's comings and goings.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import Event, Thread, current_thread
+
+from lvq_kafka.consuming.custody import Custody
+from lvq_kafka.consuming.holdings import Durable
+from lvq_kafka.consuming.inspection import Inspection
+from lvq_kafka.core.commits import Answer, Flight
+from lvq_kafka.errors import AuthenticationFailed, TransportError, Unauthorized
+from lvq_kafka.ports import Commit, GroupListener, GroupMember
+
+__all__ = ["Consuming", "Join"]
+
+logger = logging.getLogger("lvq_kafka.consumer")
+
+Join = Callable[[GroupListener], GroupMember]
+"""Joins the queue's group."""
+
+_IDLE_POLL = 0.1  # seconds; how long close() waits for the thread to notice
+_BUSY_POLL = 0.005  # seconds; how long an ack that is waited for can lie before it is committed
+_ANSWER = 15.0  # seconds; a commit without an answer for so long counts as unknown, and the next one leaves
+_AGAIN = 0.1  # seconds until the next commit after one that failed, whoever waits for it
+
+
+class Consuming:
+    """A consumer's thread. It is the member's listener, too: the group calls it from inside its own polls."""
+
+    def __init__(
+        self,
+        name: str,
+        join: Join,
+        custody: Custody,
+        inspection: Inspection,
+        *,
+        commit_interval: float,
+        revoke_grace: float,
+    ) -> None:
+        self._name = name
+        self._join = join
+        self._custody = custody
+        self._inspection = inspection
+        self._commit_interval = commit_interval
+        self._revoke_grace = revoke_grace
+        self._flight: Flight[Durable] | None = None
+        self._commit_at = self._not_before = self._answer_by = 0.0
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name=f"lvq-consume-{name}", daemon=True)
+
+    # ---------------------------------------------------------------- life
+
+    def start(self) -> None:
+        """Begin."""
+        self._commit_at = time.monotonic() + self._commit_interval
+        self._thread.start()
+
+    def close(self, timeout: float) -> None:
+        """Commit what is done, leave the group, and end the locks of what is not settled. Waits for the thread."""
+        self._stop.set()
+        if current_thread() is self._thread:  # from a callback of a settlement: it ends when that returns
+            return
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            logger.warning(
+                "the consumer of %s did not close within %g s: the cluster does not answer; "
+                "what was not committed yet will be delivered again",
+                self._name,
+                timeout,
+            )
+
+    @property
+    def member(self) -> GroupMember:
+        """The member; its owner is the thread, and others may only ask what transactions need to know of it."""
+        return self._member
+
+    def _run(self) -> None:
+        try:
+            self._member = self._join(self)
+            try:
+                while not (self._stop.is_set() or self._custody.failed):
+                    self._step(self._member)
+            except Exception as error:  # noqa: BLE001  # a dead consumer must say so, whatever killed it
+                self._fail(error)
+            finally:
+                self._member.close()
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+        finally:
+            self._custody.forget(self._custody.partitions)
+
+    def _fail(self, error: Exception) -> None:
+        if self._stop.is_set():
+            logger.warning("while the consumer of %s was closed: %s", self._name, error)
+        else:
+            logger.error("the consumer of %s has failed: %s", self._name, error)
+            self._custody.fail(error)
+
+    # ---------------------------------------------------------------- turn by turn
+
+    def _step(self, member: GroupMember) -> None:
+        custody = self._custody
+        custody.turn()
+        pause = _BUSY_POLL if custody.busy else _IDLE_POLL
+        try:
+            fetch = member.poll(pause)
+        except TransportError as error:
+            if not error.retriable:
+                raise
+            custody.trouble(error)
+            self._inspection.hasten()
+            self._stop.wait(pause)
+            return
+        if fetch.positions:
+            custody.read(fetch)
+        now = time.monotonic()
+        if self._flight is not None and now >= self._answer_by:
+            self._answered(self._flight, Answer.UNKNOWN)
+        if custody.suspended:
+            if now >= self._not_before:
+                self._prove()
+        elif self._flight is None and now >= (self._not_before if custody.waited_for else self._commit_at):
+            self._commit(member)
+        if self._inspection.is_due(now):
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        """See that topic and group are what we take them for, now and then, and after every trouble."""
+        try:
+            stored = self._inspection.look(now, self._custody.partitions)
+        except TransportError as error:
+            if not error.retriable:
+                raise
+            self._custody.trouble(error)
+            return
+        self._custody.trouble(None)
+        for partition in self._custody.found(stored):
+            logger.warning(
+                "another commit was written over that of queue %s, partition %d; it is written again",
+                self._name,
+                partition,
+            )
+
+    def _prove(self) -> None:
+        """This process stood still, so others may have its partitions. The group says so only to a commit."""
+        if self._commit_now(self._custody.partitions):
+            self._custody.proven()
+            self._inspection.hasten()
+
+    # ---------------------------------------------------------------- committing
+
+    def _commit(self, member: GroupMember) -> None:
+        """Send a commit of all that has changed. A later poll brings its answer, the next commit mends a failure."""
+        self._commit_at = time.monotonic() + self._commit_interval
+        flight = self._custody.next_commit()
+        if flight is None:
+            return
+        self._flight, self._answer_by = flight, time.monotonic() + _ANSWER
+        try:
+            member.commit_async(_wire(flight), lambda outcome: self._take_answer(flight, outcome))
+        except TransportError as error:
+            self._answered(flight, self._judge(error))
+
+    def _take_answer(self, flight: Flight[Durable], outcome: Mapping[int, TransportError | None]) -> None:
+        answers = {p: Answer.STORED if error is None else self._judge(error) for p, error in outcome.items()}
+        self._answered(flight, answers)
+
+    def _answered(self, flight: Flight[Durable], answers: Mapping[int, Answer] | Answer) -> None:
+        if flight is self._flight:  # else the answer comes after it was given up
+            self._flight = None
+        self._custody.answered(flight, answers)
+
+    def _commit_now(self, partitions: Collection[int]) -> bool:
+        """Commit for these and wait for the answer; whether all that is done is known to be stored."""
+        while not self._custody.committing:
+            flight = self._custody.next_commit(partitions)
+            if flight is None:
+                return True
+            try:
+                self._member.commit(_wire(flight))
+            except TransportError as error:
+                answer = self._judge(error)
+            else:
+                answer = Answer.STORED
+            self._custody.answered(flight, answer)
+            if answer is Answer.UNKNOWN:
+                break
+        return False
+
+    def _judge(self, error: TransportError) -> Answer:
+        """What an error says about what is stored.
+
+        Raises:
+            AuthenticationFailed, Unauthorized: it will not become better.
+        """
+        if isinstance(error, AuthenticationFailed | Unauthorized):
+            raise error
+        self._custody.trouble(error)
+        too_large = error.code == "OFFSET_METADATA_TOO_LARGE"
+        self._commit_at = self._not_before = 0.0 if too_large else time.monotonic() + _AGAIN
+        return Answer.TOO_LARGE if too_large else Answer.UNKNOWN
+
+    # ---------------------------------------------------------------- the group's comings and goings, on the thread
+
+    def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
+        """See `GroupListener.assigned`: start at the commits, and hand nothing out below the ends of now (G12)."""
+        begin = self._inspection.begin(partitions, commits)
+        self._custody.assign(begin.maps, begin.starts, begin.ends, tag=begin.tag)
+        logger.info("the consumer of %s has got partitions %s", self._name, sorted(begin.starts))
+        return begin.starts
+
+    def revoked(self, partitions: Sequence[int]) -> None:
+        """See `GroupListener.revoked`: hand out no more, let holders finish for a moment, commit, end the locks."""
+        mine = self._mine(partitions)
+        custody = self._custody
+        custody.withhold(mine)
+        try:
+            deadline = time.monotonic() + self._revoke_grace
+            while (left := deadline - time.monotonic()) > 0 and not custody.wait_finished(mine, min(left, _BUSY_POLL)):
+                custody.turn()
+                if custody.waited_for and not (custody.committing or self._commit_now(custody.partitions)):
+                    break
+            self._commit_now(mine)
+        finally:
+            custody.forget(mine)
+            logger.info("the consumer of %s has given up partitions %s", self._name, sorted(mine))
+
+    def lost(self, partitions: Sequence[int]) -> None:
+        """See `GroupListener.lost`: the locks are over, and nothing can be committed."""
+        mine = self._mine(partitions)
+        self._custody.forget(mine)
+        logger.warning("the consumer of %s has lost partitions %s", self._name, sorted(mine))
+
+    def _mine(self, partitions: Collection[int]) -> list[int]:
+        """Those that were really assigned: after a failed assignment the group may name others."""
+        return [partition for partition in self._custody.partitions if partition in partitions]
+
+
+def _wire(flight: Flight[Durable]) -> dict[int, Commit]:
+    return {partition: Commit(said.base, said.encode()) for partition, said in flight.maps.items()}

@@ -1,0 +1,238 @@
+"""What a consumer holds: the ledger and the commits, shared between the thread that reads and those that work.
+
+The only place that knows the lock, in two halves: here holders acquire and settle messages; in `custody` the I/O thread
+brings records, takes what is to be committed, and gives and ends assignments.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Condition, RLock
+from typing import Concatenate, NamedTuple, ParamSpec
+
+from lvq_kafka.consuming.counting import Counting
+from lvq_kafka.consuming.lives import Lives, Taken
+from lvq_kafka.consuming.stats import ConsumerStats
+from lvq_kafka.consuming.takers import Taker, Takers
+from lvq_kafka.core.commits import Commits
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.errors import Closed, LockLost, LVQError, ReaderFailed
+
+__all__ = ["Durable", "Haul", "Holdings", "Limits", "resolve"]
+
+P = ParamSpec("P")
+
+Durable = Future[None]
+
+_LEASE = 5.0  # seconds without a sign of life of the I/O thread after which nothing is handed out until there is one
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How a consumer hands messages out. Seconds and messages; see `lvq_kafka.consuming.consumer.Consumer`."""
+
+    max_in_work: int = 1000
+    lock_timeout: float | None = None
+    max_deliveries: int | None = None
+    durable_counts: bool = False
+
+
+class Haul(NamedTuple):
+    """What a look has brought."""
+
+    taken: list[Taken]
+    exhausted: list[Item]
+    """Messages that were delivered ``max_deliveries`` times. They have been left, for somebody to reject."""
+
+
+class Holdings:
+    """A ledger and its commits, for several threads: what holders do with them."""
+
+    def __init__(self, definition: QueueDefinition, limits: Limits) -> None:
+        self.topic = definition.topic
+        self.limits = limits
+        self._definition = definition
+        self._lock = RLock()
+        self._changed = Condition(self._lock)
+        self._awaited = 0  # those who wait for a change, other than for messages
+        self._ledger = Ledger(order=definition.order, count_deliveries=limits.durable_counts)
+        self._commits: Commits[Durable] = Commits(self._ledger)
+        self._lives = Lives()
+        self._takers = Takers()
+        self._counting = Counting(self._commits, self._wake_taker) if limits.durable_counts else None
+        self._polled = time.monotonic()
+        self.suspended = False
+        """Whether nothing is handed out until the group is known to count on us still, or again."""
+        self._paused = False
+        self._mismatched = 0
+        self._trouble = ""
+        self._failure: Exception | None = None
+        self._closed = False
+
+    # ---------------------------------------------------------------- acquiring
+
+    def take(self, most: int, taker: Taker | None = None) -> Haul:
+        """Take what can be had at once, up to so many. Where that is nothing, the taker is in the line from now on.
+
+        Raises:
+            Closed: the consumer was closed.
+            LVQError: it has stopped because of this error, or of another one (`ReaderFailed`).
+        """
+        with self._lock:
+            self._check()
+            haul = Haul([], [])
+            if not (self._paused or self.suspended or time.monotonic() - self._polled > _LEASE):
+                self._take(most, haul)
+            if haul.taken or haul.exhausted:
+                if taker is not None:
+                    taker.woken = False
+                self._takers.wake_next()
+            elif taker is not None:
+                self._takers.wait(taker)
+            return haul
+
+    def _take(self, most: int, haul: Haul) -> None:
+        counting = self._counting
+        if counting is None:
+            haul.taken.extend(self._acquire(most, haul))
+            return
+        haul.taken.extend(counting.take(most))
+        locked_until = self._locked_until()
+        if locked_until is not None:
+            for item, _ in haul.taken:
+                self._ledger.extend(item, locked_until)  # what it took to count it is not the holder's
+        wanted = self._takers.wanted + (0 if haul.taken else most)
+        counting.add(self._acquire(wanted - len(counting), haul))
+
+    def _acquire(self, most: int, haul: Haul) -> list[Taken]:
+        limits, ledger, locked_until = self.limits, self._ledger, self._locked_until()
+        taken: list[Taken] = []
+        while len(taken) < most and ledger.in_work < limits.max_in_work:
+            item = ledger.acquire(locked_until)
+            if item is None:
+                break
+            if limits.max_deliveries is not None and item.deliveries > limits.max_deliveries:
+                ledger.leave(item)
+                haul.exhausted.append(item)
+            else:
+                taken.append(self._lives.of(item))
+        return taken
+
+    def _locked_until(self) -> float | None:
+        timeout = self.limits.lock_timeout
+        return None if timeout is None else time.monotonic() + timeout
+
+    def step_out(self, taker: Taker) -> None:
+        """They take no more for now."""
+        with self._lock:
+            self._takers.leave(taker)
+
+    def _wake_taker(self, _: object = None) -> None:
+        with self._lock:
+            self._takers.wake_next()
+
+    # ---------------------------------------------------------------- settling
+
+    def settle(self, step: Callable[Concatenate[Ledger, P], None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Take a step of `Ledger` with a message that is held; raises what the step raises."""
+        with self._lock:
+            step(self._ledger, *args, **kwargs)
+            self._notify()
+
+    def when_durable(self, item: Item, life: int) -> Durable:
+        """See `lvq_kafka.consuming.settlement.Durability`."""
+        future = Durable()
+        future.set_running_or_notify_cancel()  # so that nobody can cancel it, and it can always be resolved
+        with self._lock:
+            assigned = self._lives.lasts(item.partition, life)
+            if assigned:
+                self._commits.wait_done(item.partition, item.offset, future)
+            ready = self._commits.take_ready()
+        resolve(ready)
+        if not assigned:
+            if self._lives.committed(item.offset, life):
+                future.set_result(None)
+            else:
+                future.set_exception(self._in_vain())
+        return future
+
+    # ---------------------------------------------------------------- state
+
+    def pause(self, paused: bool) -> None:
+        """Hand nothing out for now, or again. What is read goes on to replace what waits."""
+        with self._lock:
+            self._paused = paused
+            self._notify()
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is handed out because somebody said so."""
+        return self._paused
+
+    @property
+    def stats(self) -> ConsumerStats:
+        """What this consumer has and has done."""
+        with self._lock:
+            return ConsumerStats.of(
+                self._ledger, self._commits, self._lives, mismatched=self._mismatched, trouble=self._trouble
+            )
+
+    def fail(self, error: Exception) -> None:
+        """Nothing will come any more, because of this."""
+        with self._lock:
+            self._failure = self._failure or error
+            self._notify()
+            self._takers.wake_all()
+
+    def close(self) -> None:
+        """Nothing will be handed out any more."""
+        with self._lock:
+            self._closed = True
+            self._notify()
+            self._takers.wake_all()
+
+    def _check(self) -> None:
+        """Raise when no message will come any more."""
+        failure = self._failure
+        if isinstance(failure, LVQError):
+            raise failure
+        if failure is not None:
+            raise ReaderFailed(
+                f"The consumer of {self._definition.name} has stopped: {failure}", hint="Open a new one."
+            ) from failure
+        if self._closed:
+            raise Closed(f"The consumer of {self._definition.name} is closed.")
+
+    def _notify(self) -> None:
+        if self._awaited:
+            self._changed.notify_all()
+        self._takers.wake_next()
+
+    def _wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Wait with the lock, as the I/O thread and transactions do; False when time is up."""
+        self._awaited += 1
+        try:
+            return self._changed.wait_for(condition, timeout)
+        finally:
+            self._awaited -= 1
+
+    def _in_vain(self) -> LVQError:
+        """What those are told who waited for a commit that will not come."""
+        if self._failure is not None:
+            error: LVQError = ReaderFailed(f"The consumer stopped before this was committed: {self._failure}")
+            error.__cause__ = self._failure
+            return error
+        return LockLost(
+            "The partition went to another consumer before this was committed.",
+            hint="Whoever has it now may handle the message again.",
+        )
+
+
+def resolve(ready: Iterable[Durable]) -> None:
+    """Tell those whose wait is over; without the lock, since they may do anything."""
+    for future in ready:
+        future.set_result(None)

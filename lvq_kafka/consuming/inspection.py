@@ -1,0 +1,133 @@
+"""What a consumer looks at before it begins, and from time to time: that topic and group are what it takes them for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from lvq_kafka.core.commit_map import CommitMap, topic_tag
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.errors import TopicRecreated
+from lvq_kafka.managing.damage import examine
+from lvq_kafka.managing.groups import OnForeignCommits, check_group
+from lvq_kafka.ports import Commit, Log, TopicDescription
+from lvq_kafka.retrying import patiently
+
+__all__ = ["Beginning", "Inspection"]
+
+_PATIENCE = 30.0  # seconds; how long a partition that just came waits for the cluster to say where it begins and ends
+_LOOK = 30.0  # seconds between two looks whether the topic is still the same one
+_LOOK_AGAIN = 1.0  # seconds until the next one after a look that has failed
+_REREAD = 300.0  # seconds between two looks whether the group still holds what was committed
+_QUESTION = 5.0  # seconds that such a look may take
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """How to begin with partitions that have just been assigned."""
+
+    maps: Mapping[int, CommitMap]
+    """What the group has done in each."""
+    starts: Mapping[int, int]
+    """Where to begin to read."""
+    ends: Mapping[int, int]
+    """Where to begin to hand out (G12)."""
+    tag: bytes
+    """The topic's, for commits."""
+
+
+class Inspection:
+    """Asks the cluster about the topic and the group of a queue.
+
+    Raises:
+        QueueNotDeclared: the group holds no position (R17).
+        CommitMapRefused: something else commits with the group.
+        TopicNotFound, TopicRecreated: there is no such topic, or it is not the one that was consumed.
+        TransportError: the cluster cannot be reached or refuses.
+    """
+
+    def __init__(self, log: Log, definition: QueueDefinition, on_foreign_commits: OnForeignCommits) -> None:
+        self._log = log
+        self._name = definition.name
+        self._topic = definition.topic
+        self._group = definition.group
+        self._on_foreign_commits = on_foreign_commits
+        described = log.describe_topic(self._topic)
+        self._topic_id = described.id
+        self._load(range(described.partitions), log.committed(self._group, self._topic), described)
+        self._look_at = time.monotonic() + _LOOK
+        self._reread_at = time.monotonic() + _REREAD
+
+    def begin(self, partitions: Collection[int], commits: Mapping[int, Commit]) -> Beginning:
+        """Judge the commits of partitions that have just been assigned. Raises as the constructor, and `DataLoss`.
+
+        Hand-out begins at the last stable offset of now. What lies above it was not visible to a former holder either,
+        so what is newest below it is never older than what the group has consumed; and an open transaction holds
+        nothing up.
+        """
+        log, topic = self._log, self._topic
+        if set(partitions) - commits.keys():
+            # Look at the group as a whole: whether it is gone, or only these partitions are new to it.
+            commits = patiently(lambda: log.committed(self._group, topic), _PATIENCE)
+        described = patiently(lambda: log.describe_topic(topic), _PATIENCE)
+        self._check_id(described)
+        maps = self._load(partitions, commits, described)
+        first = patiently(lambda: log.start_offsets(topic), _PATIENCE)
+        ends = patiently(lambda: log.end_offsets(topic, stable=True), _PATIENCE)
+        if any(said.end > ends[partition] for partition, said in maps.items()):
+            # Behind an open transaction it may; behind the end of the log it may not.
+            log_ends = patiently(lambda: log.end_offsets(topic), _PATIENCE)
+            maps = self._load(partitions, commits, described, log_ends)
+        # What lies below the start of the log is gone: consumed or superseded and truncated, or aged out.
+        starts = {partition: max(said.base, first[partition]) for partition, said in maps.items()}
+        return Beginning(maps, starts, ends, topic_tag(self._topic_id))
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time to `look` again."""
+        return now >= self._look_at
+
+    def hasten(self) -> None:
+        """Look soon: who knows what has happened during a trouble."""
+        self._look_at = 0.0
+
+    def look(self, now: float, mine: Collection[int]) -> Mapping[int, CommitMap]:
+        """See that the topic is the one that is consumed; returns, every few minutes, what the group holds.
+
+        A topic that was deleted and created anew is read on at the old position, and nobody is told.
+        """
+        self._look_at = now + _LOOK_AGAIN
+        self._check_id(self._log.describe_topic(self._topic, timeout=_QUESTION))
+        stored: Mapping[int, CommitMap] = {}
+        if now >= self._reread_at:
+            commits = self._log.committed(self._group, self._topic, timeout=_QUESTION)
+            stored = examine(self._group, self._topic, mine, commits, queue=self._name).maps
+            self._reread_at = now + _REREAD
+        self._look_at = now + _LOOK
+        return stored
+
+    def _load(
+        self,
+        partitions: Collection[int],
+        commits: Mapping[int, Commit],
+        described: TopicDescription,
+        ends: Mapping[int, int] | None = None,
+    ) -> dict[int, CommitMap]:
+        return check_group(
+            self._group,
+            self._topic,
+            partitions,
+            commits,
+            queue=self._name,
+            described=described,
+            ends=ends,
+            on_foreign_commits=self._on_foreign_commits,
+        )
+
+    def _check_id(self, described: TopicDescription) -> None:
+        if described.id != self._topic_id:
+            raise TopicRecreated(
+                f"The topic {self._topic} was created anew while queue {self._name} was consumed.",
+                topic=self._topic,
+                hint=f"Say where to begin in the new one: lvq repair {self._name} --start earliest --apply",
+            )

@@ -1,0 +1,54 @@
+"""Settling deliveries: what becomes of a message that is held."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from lvq_kafka.consuming.dead_letters import DeadLetters
+from lvq_kafka.consuming.holdings import Holdings
+from lvq_kafka.consuming.settlement import Settlement
+from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.outstanding import Item
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["Settling"]
+
+
+class Settling:
+    """Settles the deliveries of a consumer: the `Holder` of all that is not in a transaction."""
+
+    defers = False
+
+    def __init__(self, holdings: Holdings, dead_letters: DeadLetters) -> None:
+        self.topic = holdings.topic
+        self._holdings = holdings
+        self._dead_letters = dead_letters
+
+    @property
+    def holdings(self) -> Holdings:
+        """What knows all messages of the consumer."""
+        return self._holdings
+
+    def ack(self, item: Item, life: int) -> Settlement:
+        """See `Delivery.ack`."""
+        self._holdings.settle(Ledger.ack, item)
+        return Settlement(self._holdings, item, life)
+
+    def release(self, item: Item, delay: float) -> None:
+        """See `Delivery.release`."""
+        if not delay >= 0:
+            raise ConfigError(f"delay={delay!r} is not a number of seconds from 0 on.", options=["delay"])
+        self._holdings.settle(Ledger.release, item, time.monotonic() + delay if delay else None)
+
+    def reject(self, item: Item, life: int, reason: str) -> Settlement:
+        """See `Delivery.reject`."""
+        self._dead_letters.take(item, reason)
+        return Settlement(self._holdings, item, life)
+
+    def extend(self, item: Item, seconds: float | None) -> None:
+        """See `Delivery.extend`."""
+        if seconds is not None and not seconds > 0:
+            raise ConfigError(f"seconds={seconds!r} is not positive.", options=["seconds"])
+        seconds = self._holdings.limits.lock_timeout if seconds is None else seconds
+        self._holdings.settle(Ledger.extend, item, math.inf if seconds is None else time.monotonic() + seconds)

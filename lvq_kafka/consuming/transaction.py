@@ -1,0 +1,228 @@
+"""Consuming and producing as one: messages leave a queue exactly when what was made of them becomes visible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Generic, Self
+
+from lvq_kafka.codecs import V
+from lvq_kafka.consuming.acquiring import Acquiring
+from lvq_kafka.consuming.custody import Custody, Step
+from lvq_kafka.consuming.dead_letters import DeadLetters, dead_letter_headers
+from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.holdings import Durable, Holdings
+from lvq_kafka.consuming.settlement import Settlement
+from lvq_kafka.consuming.settling import Settling
+from lvq_kafka.core.commits import Answer, Flight
+from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.outstanding import Item
+from lvq_kafka.errors import (
+    AlreadySettled,
+    BrokerUnavailable,
+    LockLost,
+    LVQError,
+    OutcomeUnknown,
+    StateError,
+    TransportError,
+)
+from lvq_kafka.ports import Commit, GroupMember, LogWriter
+from lvq_kafka.producer import Producer
+
+__all__ = ["Transaction"]
+
+_PATIENCE = 60.0  # seconds that a transaction waits for the commit before it, by default; as for its other steps
+# What a broker says of a member that the group does not count on, or that has yet to learn of its newest assignment.
+_PUT_OUT = frozenset({"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH"})
+
+
+class _Leaving(Settling):
+    """Settles the deliveries of a transaction: what is acked or rejected is left until that is decided."""
+
+    defers = True
+
+    def __init__(self, holdings: Holdings, dead_letters: DeadLetters, writer: LogWriter) -> None:
+        super().__init__(holdings, dead_letters)
+        self._writer = writer
+        self.open = False
+        self.left: dict[Item, Step] = {}
+        """What was left, and what becomes of it when the transaction commits."""
+
+    def ack(self, item: Item, life: int) -> Settlement:
+        """See `Delivery.ack`."""
+        self._leave(item, Ledger.commit)
+        return Settlement(self._holdings, item, life)
+
+    def reject(self, item: Item, life: int, reason: str) -> Settlement:
+        """See `Delivery.reject`. The dead letter is part of the transaction."""
+        self._leave(item, Ledger.bury)
+        topic = self._dead_letters.topic
+        if topic is not None:
+            headers = dead_letter_headers(item, self.topic, reason, item.deliveries)
+            try:
+                self._writer.append(topic, item.key or b"", item.value, headers)
+            except BaseException:
+                del self.left[item]
+                self._holdings.settle(Ledger.give_back, item)
+                raise
+        self._dead_letters.tell(item, reason)
+        return Settlement(self._holdings, item, life)
+
+    def _leave(self, item: Item, step: Step) -> None:
+        self.require_open()
+        self._holdings.settle(Ledger.leave, item)
+        self.left[item] = step
+
+    def require_open(self) -> None:
+        """Raise when the transaction is not open."""
+        if not self.open:
+            raise StateError("The transaction is not open.", hint="Use it inside `with consumer.transaction(...)`.")
+
+
+class Transaction(Generic[V]):
+    """A transaction over what a consumer takes and a producer sends; see `Consumer.transaction`.
+
+    Everything that is acked in it, everything the producer sends meanwhile, and the record of what is done commit
+    together, or not at all. What was acked in a transaction that aborts comes again, unless a newer value has come; so
+    does, in any case, what was acquired in it and not settled.
+
+    For one thread.
+    """
+
+    def __init__(
+        self,
+        acquiring: Acquiring[V],
+        holdings: Custody,
+        dead_letters: DeadLetters,
+        producer: Producer[Any],
+        member: Callable[[], GroupMember],
+        *,
+        timeout: float | None,
+    ) -> None:
+        self._acquiring = acquiring
+        self._holdings = holdings
+        self._producer = producer
+        self._member = member
+        self._timeout = timeout
+        self._leaving = _Leaving(holdings, dead_letters, producer.writer)
+        self._deliveries: list[Delivery[V]] = []
+
+    # ---------------------------------------------------------------- inside
+
+    def acquire(self, timeout: float | None = None) -> Delivery[V] | None:
+        """As `Consumer.acquire`; what becomes of it is decided with the transaction."""
+        taken = self.acquire_many(1, timeout)
+        return taken[0] if taken else None
+
+    def acquire_many(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
+        """As `Consumer.acquire_many`; what becomes of them is decided with the transaction."""
+        self._leaving.require_open()
+        deliveries = self._acquiring.acquire(most, timeout, self._leaving)
+        self._deliveries += deliveries
+        return deliveries
+
+    def enlist(self, delivery: Delivery[V]) -> Delivery[V]:
+        """Make a delivery part of the transaction that was acquired from the consumer before. Returns it.
+
+        Raises:
+            StateError: the transaction is not open, or the delivery is another consumer's.
+        """
+        self._leaving.require_open()
+        self._deliveries.append(delivery.into(self._leaving))
+        return delivery
+
+    # ---------------------------------------------------------------- life
+
+    def __enter__(self) -> Self:
+        self._holdings.open_transaction()
+        try:
+            self._producer.writer.begin_transaction()
+        except BaseException:
+            self._end(None, Answer.UNKNOWN, kept=False)
+            raise
+        self._leaving.open = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._leaving.open = False
+        try:
+            if error is None:
+                self._commit()
+            else:
+                self._abort(error)
+        finally:
+            for delivery in self._deliveries:
+                with suppress(LockLost, AlreadySettled):
+                    delivery.release()
+            self._deliveries.clear()
+
+    def _commit(self) -> None:
+        flight, left = None, self._leaving.left
+        try:
+            self._flush()
+            if left:
+                flight = self._holdings.begin_commit(left, _PATIENCE if self._timeout is None else self._timeout)
+            if flight is not None:
+                offsets = {partition: Commit(said.base, said.encode()) for partition, said in flight.maps.items()}
+                self._producer.writer.send_offsets(self._member(), offsets)
+        except BaseException as error:
+            self._abort(error, flight)
+            if isinstance(error, TransportError) and error.code in _PUT_OUT:
+                raise LockLost(
+                    f"The transaction is aborted, since partitions are moving to other consumers: {error}",
+                    hint="Its messages come again, here or there.",
+                ) from error
+            raise
+        try:
+            self._producer.writer.commit_transaction(self._timeout)
+        except BaseException as error:
+            self._commit_failed(error, flight)
+            raise
+        self._end(flight, Answer.STORED, kept=True)
+
+    def _flush(self) -> None:
+        try:
+            self._producer.flush(self._timeout)
+        except OutcomeUnknown as late:  # but that of the transaction is known: it is aborted
+            message = str(late).removesuffix(late.hint).rstrip()
+            raise BrokerUnavailable(message, code="_TIMED_OUT", retriable=True, hint=late.hint) from None
+
+    def _commit_failed(self, error: BaseException, flight: Flight[Durable] | None) -> None:
+        """It has not committed if it can be aborted; else nobody knows.
+
+        Then this consumer must do no more: to hand the messages out again, or to commit anything, could undo what the
+        transaction says. The group decides about the partitions when the transaction is decided.
+        """
+        if self._abort_producer(error) or flight is None:
+            self._end(flight, Answer.UNKNOWN, kept=False)
+            return
+        unknown = OutcomeUnknown(
+            f"Whether the transaction on {self._holdings.topic} has committed is not known: {error}",
+            hint="Close the consumer and the producer, and open new ones: they begin when it is decided.",
+        )
+        self._holdings.fail(unknown)
+        raise unknown from error
+
+    def _abort(self, error: BaseException, flight: Flight[Durable] | None = None) -> None:
+        self._abort_producer(error)
+        too_large = isinstance(error, TransportError) and error.code == "OFFSET_METADATA_TOO_LARGE"
+        self._end(flight, Answer.TOO_LARGE if too_large else Answer.UNKNOWN, kept=False)
+
+    def _abort_producer(self, error: BaseException) -> bool:
+        try:
+            self._producer.writer.abort_transaction(self._timeout)
+        except LVQError as besides:
+            if getattr(besides, "code", "") != "_FENCED":  # whoever fenced it off has aborted it
+                error.add_note(f"Besides, the transaction could not be aborted: {besides}")
+            return False
+        finally:
+            self._producer.writer.take_failures()  # what the abort has withdrawn is no news
+        return True
+
+    def _end(self, flight: Flight[Durable] | None, answer: Answer, *, kept: bool) -> None:
+        left, self._leaving.left = self._leaving.left, {}
+        steps = [(step if kept else Ledger.give_back, item) for item, step in left.items()]
+        self._holdings.end_transaction(steps, flight, answer)

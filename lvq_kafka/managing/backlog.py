@@ -1,0 +1,245 @@
+"""What a queue holds, seen from outside of its consumers: where its group stands, and the messages not done."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.mismatch import choose_keys
+from lvq_kafka.core.progress import Progress, describe
+from lvq_kafka.core.records import Fetch
+from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
+from lvq_kafka.managing.damage import Findings, examine
+from lvq_kafka.managing.groups import OnForeignCommits, check_group
+from lvq_kafka.ports import Commit, Log, TopicDescription
+
+__all__ = ["Backlog", "Standing", "look", "read_backlog"]
+
+_NO_LIMIT = 1 << 30  # of a commit map that is never written as it is
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A queue's topic, and what its group has committed in it, at one moment."""
+
+    definition: QueueDefinition
+    described: TopicDescription
+    commits: Mapping[int, Commit]
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    stable: Mapping[int, int]
+    """The last stable offsets; an open transaction hides what lies beyond."""
+
+    def findings(self) -> Findings:
+        """What is wrong with the commits, and what of them can be trusted."""
+        definition = self.definition
+        return examine(
+            definition.group,
+            definition.topic,
+            self.ends,
+            self.commits,
+            queue=definition.name,
+            described=self.described,
+            ends=self.ends,
+        )
+
+    def maps(self, on_foreign_commits: OnForeignCommits = "refuse") -> dict[int, CommitMap]:
+        """What the commits say; raises what `check_group` raises."""
+        definition = self.definition
+        return check_group(
+            definition.group,
+            definition.topic,
+            self.ends,
+            self.commits,
+            queue=definition.name,
+            described=self.described,
+            ends=self.ends,
+            on_foreign_commits=on_foreign_commits,
+        )
+
+
+def look(log: Log, definition: QueueDefinition, *, consumed: bool = True) -> Standing:
+    """See where a queue stands.
+
+    Args:
+        consumed: whether there is a group at all to ask for.
+
+    Raises:
+        TopicNotFound: there is no such topic.
+        TransportError: the cluster cannot be reached or refuses.
+    """
+    topic = definition.topic
+    described = log.describe_topic(topic)
+    # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
+    commits = log.committed(definition.group, topic) if consumed else {}
+    return Standing(
+        definition,
+        described,
+        commits,
+        starts=log.start_offsets(topic),
+        ends=log.end_offsets(topic),
+        stable=log.end_offsets(topic, stable=True),
+    )
+
+
+class Backlog:
+    """The messages of a queue that are not done: of each key the newest, read once, in queue order."""
+
+    def __init__(self, ledger: Ledger, loaded: Mapping[int, CommitMap]) -> None:
+        self._ledger = ledger
+        self._loaded = loaded
+        self.messages: list[Item] = []
+        while (item := ledger.acquire()) is not None:
+            self.messages.append(item)
+
+    def leave(self, items: Iterable[Item]) -> None:
+        """Prepare these to be counted as done by `claim`."""
+        for item in items:
+            self._ledger.leave(item)
+
+    def remove(self, items: Iterable[Item]) -> None:
+        """These, which were left, are done for good."""
+        for item in items:
+            self._ledger.commit(item)
+
+    def claim(self, leaving: Collection[Item] = ()) -> dict[int, CommitMap]:
+        """What the group may commit, in each partition: what it had committed, what was removed, what is leaving."""
+        return {partition: self._claim(partition, leaving) for partition in self._loaded}
+
+    def fitting(self, leaving: Collection[Item], most: int) -> set[Item]:
+        """Those of them, the lowest in each partition, for which a commit map of ``most`` characters has room.
+
+        What the group had committed always has: nothing of that is ever forgotten.
+        """
+        found: set[Item] = set()
+        for partition, loaded in self._loaded.items():
+            items = sorted((item for item in leaving if item.partition == partition), key=attrgetter("offset"))
+            limit = max(most, min(_length(loaded), LONGEST_TEXT))
+
+            def length(number: int, partition: int = partition, items: Sequence[Item] = items) -> int:
+                return _length(self._claim(partition, set(items[:number])))
+
+            if items and length(len(items)) > limit:
+                items = items[: bisect_right(range(1, len(items)), limit, key=length)]
+            found.update(items)
+        return found
+
+    def _claim(self, partition: int, leaving: Collection[Item]) -> CommitMap:
+        # Nothing has been handed out to anybody, so delivered marks and counts stay as they were.
+        loaded, claim = self._loaded[partition], self._ledger.claim(partition, leaving)
+        counts = {at: count for at, count in loaded.counts.items() if at >= claim.base and not claim.done(at)}
+        return replace(
+            claim, topic_tag=loaded.topic_tag, delivered=loaded.delivered, counts=counts, sequence=loaded.sequence
+        )
+
+
+def _length(one: CommitMap) -> int:
+    """The characters of a map's text; more than any limit where it has none."""
+    try:
+        return len(one.encode(_NO_LIMIT))
+    except ValueError:
+        return _NO_LIMIT
+
+
+def read_backlog(
+    log: Log,
+    standing: Standing,
+    loaded: Mapping[int, CommitMap],
+    *,
+    keep: Callable[[bytes | None], bool] = lambda key: False,
+    timeout: float,
+) -> Backlog:
+    """Read a queue from what is done to its last stable offsets.
+
+    Args:
+        loaded: what is done, in each partition.
+        keep: of which keys values and headers are wanted; those of others are not held.
+
+    Raises:
+        CatchUpTimeout: the end was not reached within ``timeout`` seconds.
+        TransportError: the cluster cannot be reached or refuses.
+    """
+    deadline = time.monotonic() + timeout
+    starts = standing.starts
+    while True:
+        try:
+            return _read(log, standing, loaded, starts, keep, deadline)
+        except DataLoss:
+            begins = log.start_offsets(standing.definition.topic)
+            if begins == starts:
+                raise
+            starts = begins  # the log was truncated meanwhile
+
+
+def _read(
+    log: Log,
+    standing: Standing,
+    loaded: Mapping[int, CommitMap],
+    starts: Mapping[int, int],
+    keep: Callable[[bytes | None], bool],
+    deadline: float,
+) -> Backlog:
+    definition = standing.definition
+    # Nothing is consumed here, so a record that a consumer would stop at is none to stop at.
+    mismatch = "record" if definition.key_mismatch == "fail" else definition.key_mismatch
+    ledger = Ledger(order=definition.order, limit=_NO_LIMIT)
+    positions: dict[int, int] = {}
+    targets: dict[int, int] = {}
+    for partition, done in loaded.items():
+        positions[partition] = max(done.base, starts[partition])
+        targets[partition] = max(standing.stable[partition], done.end)
+        ledger.assign(partition, done, targets[partition], start=positions[partition])
+
+    def take(fetch: Fetch) -> None:
+        batch = fetch.batch
+        keys, _ = choose_keys(batch, definition.topic, definition.key_header, mismatch)
+        for row, (key, value) in enumerate(zip(keys, batch.values)):
+            if value is not None and not keep(key):
+                batch.values[row], batch.headers[row] = b"", None
+        ledger.take(batch, keys)
+        ledger.advance(fetch.positions)
+
+    _follow(log, definition.topic, positions, targets, take, deadline)
+    return Backlog(ledger, loaded)
+
+
+def _follow(
+    log: Log,
+    topic: str,
+    positions: Mapping[int, int],
+    targets: Mapping[int, int],
+    take: Callable[[Fetch], object],
+    deadline: float,
+) -> None:
+    """Read up to the targets."""
+    progress = Progress(positions)
+    if progress.reached(targets):
+        return
+    trouble: TransportError | None = None
+    reader = log.reader(topic, {p: position for p, position in positions.items() if position < targets[p]})
+    try:
+        while not progress.reached(targets):
+            if time.monotonic() > deadline:
+                shortfalls = progress.shortfalls(targets)
+                raise CatchUpTimeout(
+                    f"The end of {topic} was not reached in time: {describe(shortfalls)}.",
+                    shortfalls=shortfalls,
+                    hint="Allow more time.",
+                ) from trouble
+            try:
+                fetch = reader.poll(0.1)
+            except TransportError as error:
+                if not error.retriable:
+                    raise
+                trouble = error
+                continue
+            take(fetch)
+            progress.advance(fetch.positions)
+    finally:
+        reader.close()

@@ -1,0 +1,194 @@
+"""What can be wrong with what a group has committed: each kind of damage with its error, and what can still be trusted.
+
+Nothing of this is ever mended in silence: to begin anew would replay messages, or skip them (R17). Consumers raise the
+errors; `lvq_kafka.managing.management.repair` mends the damage when somebody says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from lvq_kafka.core.commit_map import CommitMap, topic_tag
+from lvq_kafka.errors import CommitMapRefused, DataLoss, LVQError, QueueNotDeclared, TopicRecreated
+from lvq_kafka.ports import Commit, TopicDescription
+
+__all__ = ["Damage", "DamageKind", "Findings", "examine"]
+
+DamageKind = Literal[
+    "topic-recreated", "group-gone", "commits-expired", "partitions-added", "offsets-lost", "commit-refused"
+]
+"""The commits are of an earlier topic of that name; there are none; some are gone; partitions came after the queue was
+declared; the log ends before them; their text is not the queue's, newer, or damaged."""
+
+_UNKNOWN_SINCE: frozenset[DamageKind] = frozenset({"topic-recreated", "group-gone", "commits-expired"})
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One thing that is wrong."""
+
+    kind: DamageKind
+    partitions: tuple[int, ...]
+    error: LVQError
+    """What a consumer raises for it."""
+
+    @property
+    def needs_start(self) -> bool:
+        """Whether it is lost what was consumed, so that only somebody who knows can say where to start."""
+        return self.kind in _UNKNOWN_SINCE
+
+    def __str__(self) -> str:
+        """What is wrong, without what to do about it."""
+        return str(self.error).removesuffix(self.error.hint).rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What an examination has found."""
+
+    maps: Mapping[int, CommitMap]
+    """By partition, what can be trusted: to go by it may bring messages again, and loses none."""
+    damages: tuple[Damage, ...]
+
+
+def examine(
+    group: str,
+    topic: str,
+    partitions: Collection[int],
+    commits: Mapping[int, Commit],
+    *,
+    queue: str | None = None,
+    described: TopicDescription | None = None,
+    ends: Mapping[int, int] | None = None,
+) -> Findings:
+    """Judge a group's commits.
+
+    Args:
+        partitions: those that matter.
+        commits: all that the group has committed in the topic, so that it can be told what is missing from what never
+            was.
+        queue: the queue's name, for messages; default the group's.
+        described: the topic as it is; without it, it is not seen whether the commits are of an earlier one.
+        ends: where the log ends, asked for after the commits; without it, it is not seen whether it ends before them.
+    """
+    name = queue or group
+    tag = None if described is None else topic_tag(described.id)
+    maps: dict[int, CommitMap] = {}
+    refused: list[Damage] = []
+    foreign: list[int] = []
+    lost: list[tuple[int, int, int]] = []
+    declared = 0  # how many partitions the topic had then
+    for partition, commit in sorted(commits.items()):
+        try:
+            loaded = CommitMap.decode(commit.offset, commit.metadata, queue=name, partition=partition)
+        except CommitMapRefused as error:
+            refused.append(Damage("commit-refused", (partition,), error))
+            loaded = CommitMap(commit.offset)
+        if tag is not None and any(loaded.topic_tag) and loaded.topic_tag != tag:
+            foreign.append(partition)
+            continue
+        declared = max(declared, loaded.partitions)
+        if ends is not None and loaded.end > ends.get(partition, loaded.end):
+            lost.append((partition, loaded.end, ends[partition]))
+            loaded = _cut(loaded, ends[partition])
+        maps[partition] = loaded
+    missing = sorted(set(partitions) - commits.keys())
+    added = [partition for partition in missing if commits and 0 < declared <= partition]
+    damages = [
+        *_recreated(group, topic, name, foreign),
+        *_missing(group, topic, name, [partition for partition in missing if partition not in added], commits),
+        *_added(topic, name, added, declared),
+        *_lost(group, topic, name, lost),
+        *refused,
+    ]
+    wanted = set(partitions)
+    return Findings(
+        {partition: loaded for partition, loaded in maps.items() if partition in wanted},
+        tuple(damage for damage in damages if wanted.intersection(damage.partitions)),
+    )
+
+
+def _cut(loaded: CommitMap, end: int) -> CommitMap:
+    """The map without what it says of offsets from ``end`` on: those are yet to be written."""
+    runs: list[int] = []
+    at = loaded.base
+    for pending, done in zip(loaded.runs[::2], loaded.runs[1::2]):
+        if at + pending >= end:
+            break
+        runs += (pending, min(done, end - at - pending))
+        at += pending + done
+    return replace(
+        loaded,
+        base=min(loaded.base, end),
+        runs=tuple(runs),
+        delivered=None if loaded.delivered is None else min(loaded.delivered, end),
+        counts={offset: count for offset, count in loaded.counts.items() if offset < end},
+    )
+
+
+def _recreated(group: str, topic: str, name: str, partitions: Sequence[int]) -> list[Damage]:
+    if not partitions:
+        return []
+    error = TopicRecreated(
+        f"What the consumer group {group!r} of queue {name!r} has committed is of an earlier topic {topic!r}, which "
+        "was deleted and created again.",
+        topic=topic,
+        hint=f"What it says of this one is not known. {_say_where(name)}",
+    )
+    return [Damage("topic-recreated", tuple(partitions), error)]
+
+
+def _missing(
+    group: str, topic: str, name: str, partitions: Sequence[int], commits: Mapping[int, Commit]
+) -> list[Damage]:
+    if not partitions:
+        return []
+    if not commits:
+        error = QueueNotDeclared(
+            f"The consumer group {group!r} of queue {name!r} holds no position in topic {topic!r}: the queue was never "
+            "declared, or its group has expired or was deleted, or its topic was deleted and created again.",
+            queue=name,
+            hint=f"Declare it. If it was declared, what it had consumed is not known any more. {_say_where(name)}",
+        )
+        return [Damage("group-gone", tuple(partitions), error)]
+    error = QueueNotDeclared(
+        f"The consumer group {group!r} of queue {name!r} holds no position for {_listed(partitions)} of topic "
+        f"{topic!r}, and for others it does: positions expire one by one.",
+        queue=name,
+        hint=f"What was consumed there is not known any more. {_say_where(name)}",
+    )
+    return [Damage("commits-expired", tuple(partitions), error)]
+
+
+def _added(topic: str, name: str, partitions: Sequence[int], declared: int) -> list[Damage]:
+    if not partitions:
+        return []
+    error = QueueNotDeclared(
+        f"The topic {topic!r} was given {_listed(partitions)} after the queue {name!r} was declared on {declared}.",
+        queue=name,
+        hint=f"Take them in from their beginning: queue.repair(), or: lvq repair {name} --apply",
+    )
+    return [Damage("partitions-added", tuple(partitions), error)]
+
+
+def _lost(group: str, topic: str, name: str, lost: Sequence[tuple[int, int, int]]) -> list[Damage]:
+    if not lost:
+        return []
+    which = "; ".join(f"partition {partition} up to {done}, and it ends at {end}" for partition, done, end in lost)
+    error = DataLoss(
+        f"The log of topic {topic!r} has lost records: the consumer group {group!r} of queue {name!r} has done "
+        f"{which}. A replica that lagged became leader, or a backup was restored.",
+        hint="Records to come would be taken for done. Let it go on at the end: queue.repair(), or: "
+        f"lvq repair {name} --apply",
+    )
+    return [Damage("offsets-lost", tuple(partition for partition, _, _ in lost), error)]
+
+
+def _say_where(name: str) -> str:
+    return f'Say where to start: queue.repair(start="earliest"), or: lvq repair {name} --start earliest --apply'
+
+
+def _listed(partitions: Sequence[int]) -> str:
+    return f"partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions))}"

@@ -1,0 +1,105 @@
+"""The consumer group that holds what a queue's consumers have done: its beginning, and how to tell that all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from lvq_kafka.core.commit_map import CommitMap, topic_tag
+from lvq_kafka.errors import LVQError, QueueError, TransportError
+from lvq_kafka.managing.damage import examine
+from lvq_kafka.ports import Commit, Log, TopicDescription
+from lvq_kafka.retrying import patiently
+
+__all__ = ["OnForeignCommits", "Start", "at_work", "check_group", "declare_group", "means_at_work"]
+
+Start = Literal["earliest", "latest"]
+"""What a new queue holds: the values that are in its topic already, or only those to come."""
+
+OnForeignCommits = Literal["refuse", "ignore"]
+"""What to do about a commit whose text is not the queue's, newer or damaged: raise `CommitMapRefused`, or go by its
+offset alone, so that what was done above it comes again."""
+
+# What a broker answers to commits and deletions from outside while a group has members.
+_AT_WORK = frozenset({"UNKNOWN_MEMBER_ID", "NON_EMPTY_GROUP", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS"})
+
+
+def declare_group(
+    log: Log, group: str, topic: str, start: Start = "earliest", *, queue: str | None = None, timeout: float = 10.0
+) -> bool:
+    """Commit where a new queue starts, for every partition; False when the group has its commits already.
+
+    Existing commits are never moved. Call this when the queue itself is new: where the queue was declared before, a
+    group without commits has expired, and to start it again would replay or skip messages silently (R17).
+
+    Args:
+        queue: the queue's name, for messages; default the group's.
+
+    Raises:
+        QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused: the group is not new, and something is wrong
+            with what it holds; see `check_group`.
+        TopicNotFound: the topic does not exist.
+        TransportError: the commits could not be stored within ``timeout`` seconds.
+    """
+    described = log.describe_topic(topic)
+    commits = patiently(lambda: log.committed(group, topic), timeout)
+    # What an open transaction hides is still to come.
+    starts = log.start_offsets(topic) if start == "earliest" else log.end_offsets(topic, stable=True)
+    if commits:
+        try:
+            check_group(group, topic, starts, commits, queue=queue, described=described, ends=log.end_offsets(topic))
+        except LVQError as error:
+            error.add_note(f"The queue is new, and its group is not: delete the group {group!r}, or name it otherwise.")
+            raise
+        return False
+    tag = topic_tag(described.id)
+    begun = {partition: CommitMap(at, topic_tag=tag, partitions=len(starts)) for partition, at in starts.items()}
+    texts = {partition: Commit(first.base, first.encode()) for partition, first in begun.items()}
+    # Nobody consumes from the group before this is done, so it can be stored as often as it takes.
+    patiently(lambda: log.commit(group, topic, texts), timeout)
+    return True
+
+
+def check_group(
+    group: str,
+    topic: str,
+    partitions: Collection[int],
+    commits: Mapping[int, Commit],
+    *,
+    queue: str | None = None,
+    described: TopicDescription | None = None,
+    ends: Mapping[int, int] | None = None,
+    on_foreign_commits: OnForeignCommits = "refuse",
+) -> dict[int, CommitMap]:
+    """What a group has done in each of these partitions. Arguments as for `lvq_kafka.managing.damage.examine`.
+
+    A commit without a text, as the first version wrote them, says only that everything below its offset is done.
+
+    Raises:
+        QueueNotDeclared: a partition has no commit: the queue was never declared, the group has expired or was
+            deleted, or the topic was given more partitions.
+        TopicRecreated: the commits are of an earlier topic of that name.
+        DataLoss: the log ends before what was consumed.
+        CommitMapRefused: a commit's text is not the queue's, newer or damaged, and not to be ignored.
+    """
+    found = examine(group, topic, partitions, commits, queue=queue, described=described, ends=ends)
+    damages = [one for one in found.damages if on_foreign_commits == "refuse" or one.kind != "commit-refused"]
+    if damages:
+        for other in damages[1:]:
+            damages[0].error.add_note(f"Besides: {other}")
+        raise damages[0].error
+    return dict(found.maps)
+
+
+def at_work(queue: str) -> QueueError:
+    """The error of what cannot be done while the queue is consumed."""
+    return QueueError(
+        f"Consumers of the queue {queue} are still at work.",
+        queue=queue,
+        hint="Close them first. One that was killed counts until its session ends, some ten seconds later.",
+    )
+
+
+def means_at_work(error: TransportError) -> bool:
+    """Whether a broker has refused a commit or a deletion because the group has members."""
+    return error.code in _AT_WORK

@@ -1,0 +1,257 @@
+"""Changes to what a queue has consumed, made from outside of its consumers, while none is at work.
+
+Each writes whole commit maps that are true by themselves. Consumers are refused by the broker, which takes commits from
+outside only for a group without members; what one has committed between our look and our write is seen just before the
+write. In the instant that is left between the two its acks could be undone: their messages would come again, none is
+lost by it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, topic_tag
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.keys import Key, encode_key
+from lvq_kafka.core.ledger import Item
+from lvq_kafka.errors import ConfigError, QueueError, TransportError, Unauthorized
+from lvq_kafka.managing.backlog import Standing, look, read_backlog
+from lvq_kafka.managing.damage import Damage
+from lvq_kafka.managing.groups import at_work, means_at_work
+from lvq_kafka.ports import Commit, Log
+
+__all__ = [
+    "MOST_TEXT",
+    "Change",
+    "Point",
+    "Repair",
+    "chosen_keys",
+    "expire",
+    "idle",
+    "purge",
+    "repair",
+    "reset",
+    "signed",
+    "store",
+]
+
+Point = Literal["earliest", "latest"] | float | Mapping[int, int]
+"""Where in the log: its beginning, its end, a time in seconds since the epoch, or an offset for each partition."""
+
+MOST_TEXT = LONGEST_TEXT * 3 // 4
+"""Characters of a commit map that is written from outside. The rest is room for consumers to ack in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What was changed: by partition, what the group held before and what it holds now."""
+
+    before: Mapping[int, CommitMap]
+    after: Mapping[int, CommitMap]
+    messages: int | None = None
+    """Messages that were waiting and are done now. None where they were not counted."""
+    without_room: int = 0
+    """Messages that were meant too, and stay: they lie too far apart for the commit map. As the queue is consumed, or
+    when more of it is taken at once, there is room again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What was wrong with a queue's commits, and what was done about it."""
+
+    found: tuple[Damage, ...]
+    left: tuple[Damage, ...]
+    """What of it is not mended, because only the caller can know where to start."""
+    after: Mapping[int, CommitMap]
+    """What the group holds now; or would hold, if it was a dry run. Empty when there was nothing to do."""
+    dry_run: bool
+
+
+def purge(log: Log, definition: QueueDefinition, keys: Iterable[Key] | None = None, *, timeout: float = 60.0) -> Change:
+    """Count what is in the queue as consumed. See `lvq_kafka.queue.LastValueQueue.purge`."""
+    wanted = None if keys is None else chosen_keys(keys)
+    standing = idle(log, definition)
+    loaded = standing.maps()
+    if wanted is not None:
+        return _settle(log, standing, loaded, lambda item: item.key in wanted, timeout)
+    ends = {
+        partition: replace(one, base=max(one.base, standing.stable[partition]), runs=(), counts={})
+        for partition, one in loaded.items()
+    }
+    return Change(loaded, store(log, standing, signed(standing, ends)))
+
+
+def expire(log: Log, definition: QueueDefinition, older_than: float, *, timeout: float = 60.0) -> Change:
+    """Count as consumed what is older. See `lvq_kafka.queue.LastValueQueue.expire`."""
+    horizon = (time.time() - _seconds("older_than", older_than)) * 1000
+    standing = idle(log, definition)
+    return _settle(log, standing, standing.maps(), lambda item: item.timestamp < horizon, timeout)
+
+
+def reset(log: Log, definition: QueueDefinition, to: Point) -> Change:
+    """Go on at another point. See `lvq_kafka.queue.LastValueQueue.reset`."""
+    standing = idle(log, definition)
+    loaded = standing.maps()
+    maps: dict[int, CommitMap] = {}
+    for partition, base in _resolve(log, standing, to, "to").items():
+        # What was done before may have been handed out before; what comes of it again is marked so.
+        delivered = max(loaded[partition].delivered or 0, loaded[partition].end)
+        maps[partition] = CommitMap(
+            base, sequence=loaded[partition].sequence, delivered=delivered if delivered > base else None
+        )
+    return Change(loaded, {**loaded, **store(log, standing, signed(standing, maps))})
+
+
+def repair(log: Log, definition: QueueDefinition, start: Point | None = None, *, dry_run: bool = False) -> Repair:
+    """Mend what is wrong with the commits. See `lvq_kafka.queue.LastValueQueue.repair`."""
+    standing = look(log, definition) if dry_run else idle(log, definition)
+    found = standing.findings()
+    starts = {} if start is None else _resolve(log, standing, start, "start")
+    maps = dict(found.maps)
+    left: list[Damage] = []
+    for damage in found.damages:
+        # Nothing of partitions that were added has been consumed, so there is nothing to choose.
+        known = starts if damage.needs_start else standing.starts
+        for partition in damage.partitions:
+            if partition in known and partition not in maps:
+                maps[partition] = CommitMap(known[partition])
+        if rest := tuple(partition for partition in damage.partitions if partition not in maps):
+            left.append(replace(damage, partitions=rest))
+    if tuple(left) == found.damages:
+        return Repair(found.damages, tuple(left), {}, dry_run)
+    mended = signed(standing, maps)
+    return Repair(found.damages, tuple(left), mended if dry_run else store(log, standing, mended), dry_run)
+
+
+# -------------------------------------------------------------------- the parts they are made of
+
+
+def idle(log: Log, definition: QueueDefinition) -> Standing:
+    """See where a queue stands that nobody consumes.
+
+    Raises:
+        QueueError: consumers are at work.
+        TopicNotFound, TransportError: as `look`.
+    """
+    with suppress(Unauthorized):  # the broker refuses the commit in any case; this saves the work until then
+        if log.member_count(definition.group):
+            raise at_work(definition.name)
+    return look(log, definition)
+
+
+def chosen_keys(keys: Iterable[Key]) -> frozenset[bytes]:
+    """Keys as they are on the wire.
+
+    Raises:
+        ConfigError: it is one key and not several.
+    """
+    if isinstance(keys, str | bytes):
+        raise ConfigError(f"keys={keys!r} is one key, not several.", options=["keys"], hint="Put it into a list.")
+    return frozenset(map(encode_key, keys))
+
+
+def signed(standing: Standing, maps: Mapping[int, CommitMap]) -> dict[int, CommitMap]:
+    """These maps as the next commits in this topic."""
+    tag, partitions = topic_tag(standing.described.id), len(standing.ends)
+    return {
+        partition: replace(one, topic_tag=tag, partitions=partitions, sequence=one.sequence + 1)
+        for partition, one in maps.items()
+    }
+
+
+def store(log: Log, standing: Standing, maps: Mapping[int, CommitMap]) -> dict[int, CommitMap]:
+    """Commit from outside, and return what was stored.
+
+    Raises:
+        QueueError: consumers are at work, or have been since the look that ``standing`` is.
+        TransportError: the cluster cannot be reached or refuses.
+    """
+    definition = standing.definition
+    if log.committed(definition.group, definition.topic) != standing.commits:
+        raise QueueError(
+            f"What was consumed of the queue {definition.name} has changed meanwhile.",
+            queue=definition.name,
+            hint="Close its consumers, and do it again.",
+        )
+    # A map that was as long as can be may be longer by a letter now.
+    fitting = {partition: one.shortened() for partition, one in maps.items()}
+    try:
+        log.commit(
+            definition.group, definition.topic, {p: Commit(one.base, one.encode()) for p, one in fitting.items()}
+        )
+    except TransportError as error:
+        if means_at_work(error):
+            raise at_work(definition.name) from error
+        raise
+    return fitting
+
+
+def _settle(
+    log: Log,
+    standing: Standing,
+    loaded: Mapping[int, CommitMap],
+    chosen: Callable[[Item], bool],
+    timeout: float,
+) -> Change:
+    """Count single messages as consumed, as many as there is room for."""
+    backlog = read_backlog(log, standing, loaded, timeout=timeout)
+    items = [item for item in backlog.messages if chosen(item)]
+    backlog.leave(items)
+    most = MOST_TEXT
+    while True:
+        fitting = backlog.fitting(items, most)
+        try:
+            after = store(log, standing, signed(standing, backlog.claim(fitting)))
+        except TransportError as error:
+            if error.code != "OFFSET_METADATA_TOO_LARGE" or not fitting:
+                raise
+            most //= 2  # this broker takes less
+        else:
+            return Change(loaded, after, len(fitting), len(items) - len(fitting))
+
+
+def _resolve(log: Log, standing: Standing, point: Point, option: str) -> dict[int, int]:
+    """The offsets of a point.
+
+    Raises:
+        ConfigError: it is none, or lies outside the log.
+    """
+    topic = standing.definition.topic
+    if point == "earliest":
+        return dict(standing.starts)
+    if point == "latest":
+        return dict(standing.stable)
+    if isinstance(point, Mapping):
+        return _checked(standing, point, option)
+    offsets = log.offsets_at(topic, round(_seconds(option, point) * 1000))
+    return {p: min(offsets[p], stable) for p, stable in standing.stable.items()}
+
+
+def _seconds(option: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ConfigError(
+            f"{option}={value!r} is no number of seconds.", options=[option], hint="Give zero or more, as a number."
+        )
+    return float(value)
+
+
+def _checked(standing: Standing, offsets: Mapping[int, int], option: str) -> dict[int, int]:
+    if not offsets:
+        raise ConfigError(f"{option} names no partition.", options=[option])
+    for partition, offset in offsets.items():
+        begin, end = standing.starts.get(partition), standing.stable.get(partition)
+        if begin is None or end is None:
+            raise ConfigError(
+                f"The topic {standing.definition.topic} has no partition {partition!r}; it has {len(standing.ends)}.",
+                options=[option],
+            )
+        if type(offset) is not int or not begin <= offset <= end:
+            raise ConfigError(
+                f"Offset {offset!r} is not in partition {partition}, which holds {begin} to {end}.", options=[option]
+            )
+    return dict(offsets)

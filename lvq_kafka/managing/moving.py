@@ -1,0 +1,274 @@
+"""Moving messages from one queue to another: each leaves the one exactly when it is in the other."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.keys import Key
+from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.records import header_value
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    ConfigError,
+    LVQError,
+    MissingKey,
+    OutcomeUnknown,
+    QueueError,
+    TopicNotFound,
+    TransportError,
+)
+from lvq_kafka.managing import management
+from lvq_kafka.managing.backlog import Backlog, Standing, look, read_backlog
+from lvq_kafka.managing.groups import at_work, means_at_work
+from lvq_kafka.managing.management import Change, chosen_keys, idle, signed, store
+from lvq_kafka.ports import Commit, Log, LogWriter
+from lvq_kafka.producer import UNKEYED_HEADER
+
+__all__ = ["move"]
+
+_BATCH = 5_000  # messages of one transaction
+_JOIN = 30.0  # seconds until the group has let us in
+_POLL = 0.1  # seconds
+_UNDECIDED = frozenset({"_TIMED_OUT", "_FAIL"})  # codes of a commit that the client gave up waiting for
+
+_Record = tuple[bytes, bytes, Sequence[tuple[str, bytes | None]]]
+
+
+def move(
+    log: Log,
+    source: QueueDefinition,
+    target_log: Log,
+    target: QueueDefinition,
+    keys: Iterable[Key] | None = None,
+    *,
+    atomic: bool = True,
+    timeout: float = 60.0,
+) -> Change:
+    """Move messages. See `lvq_kafka.queue.LastValueQueue.move`."""
+    wanted = None if keys is None else chosen_keys(keys)
+    one_cluster = _same_cluster(log, target_log, target.topic)
+    if one_cluster and source.topic == target.topic:
+        raise ConfigError(
+            f"The queues {source.name} and {target.name} are on one topic, so what is in it is in both.",
+            options=["destination"],
+            hint="To take it out of one of them, purge that.",
+        )
+    if atomic and not one_cluster:
+        raise ConfigError(
+            f"The queue {target.name} is on another cluster, and no transaction spans two.",
+            options=["atomic"],
+            hint="With atomic=False a message can end up in both queues, if something fails in between.",
+        )
+    moving = _Moving(source, target, wanted, timeout)
+    idle(log, source)
+    return moving.in_transactions(log) if atomic else moving.at_least_once(log, target_log)
+
+
+def _same_cluster(log: Log, other: Log, topic: str) -> bool:
+    if log is other:
+        return True
+    there = other.describe_topic(topic)
+    try:
+        return log.describe_topic(topic).id == there.id
+    except TopicNotFound:
+        return False
+
+
+class _Moving:
+    def __init__(
+        self, source: QueueDefinition, target: QueueDefinition, wanted: frozenset[bytes] | None, timeout: float
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._wanted = wanted
+        self._timeout = timeout
+
+    def in_transactions(self, log: Log) -> Change:
+        """Move batch by batch, each in a transaction, while we are the queue's only consumer."""
+        member = _SoleMember(log, self._source)
+        try:
+            member.join()
+            standing = look(log, self._source)
+            loaded = standing.maps()
+            backlog, items = self._read(log, standing, loaded)
+            now = dict(loaded)
+            moved = 0
+            writer = log.writer(transactional_id=f"lvq.move.{self._source.name}")
+            try:
+                for batch in _batches(items):
+                    member.check()
+                    claims = backlog.claim(set(batch))
+                    touched = {item.partition for item in batch}
+                    maps = signed(standing, {p: replace(claims[p], sequence=now[p].sequence) for p in touched})
+                    self._transact(writer, member, batch, maps)
+                    backlog.remove(batch)
+                    now |= maps
+                    moved += len(batch)
+            except LVQError as error:
+                error.add_note(f"{moved} of {len(items)} messages had been moved by then.")
+                raise
+            finally:
+                writer.close(0)
+        finally:
+            member.close()
+        return Change(loaded, now, moved)
+
+    def at_least_once(self, log: Log, target_log: Log) -> Change:
+        """Write them all, then count them as consumed."""
+        standing = look(log, self._source)
+        loaded = standing.maps()
+        backlog, items = self._read(log, standing, loaded)
+        maps = signed(standing, backlog.claim(set(items)))
+        writer = target_log.writer()
+        try:
+            self._append(writer, items)
+            after = store(log, standing, maps)
+        except LVQError as error:
+            error.add_note(f"Some or all of {len(items)} messages are in {self._target.name} and in the queue.")
+            raise
+        finally:
+            writer.close(0)
+        return Change(loaded, after, len(items))
+
+    def _read(self, log: Log, standing: Standing, loaded: Mapping[int, CommitMap]) -> tuple[Backlog, list[Item]]:
+        """The messages, and those of them that are to go; all of these have room in the commit map."""
+        wanted = self._wanted
+        backlog = read_backlog(
+            log, standing, loaded, keep=lambda key: wanted is None or key in wanted, timeout=self._timeout
+        )
+        items = [item for item in backlog.messages if wanted is None or item.key in wanted]
+        backlog.leave(items)
+        without_room = len(items) - len(backlog.fitting(items, management.MOST_TEXT))
+        if without_room:
+            raise QueueError(
+                f"{without_room} of {len(items)} messages of {self._source.name} lie too far apart for one commit map.",
+                queue=self._source.name,
+                hint="Move fewer keys at a time, or all of them at once.",
+            )
+        return backlog, items
+
+    def _transact(
+        self, writer: LogWriter, member: _SoleMember, batch: Sequence[Item], maps: Mapping[int, CommitMap]
+    ) -> None:
+        commits = {partition: Commit(one.base, one.encode()) for partition, one in maps.items()}
+        writer.begin_transaction()
+        try:
+            self._append(writer, batch)
+            writer.send_offsets(member.member, commits)
+        except BaseException as error:
+            with suppress(LVQError):  # then it ends with the transaction timeout; the reason is the news
+                writer.abort_transaction()
+            if isinstance(error, TransportError) and means_at_work(error):
+                raise at_work(self._source.name) from error
+            raise
+        try:
+            writer.commit_transaction(self._timeout)
+        except TransportError as error:
+            if not error.retriable and error.code not in _UNDECIDED:
+                with suppress(LVQError):
+                    writer.abort_transaction()
+                raise
+            raise OutcomeUnknown(
+                f"Whether a batch of {len(batch)} messages has been moved is not known: {error}",
+                hint="It is in one queue, and not in both. Look again when the cluster is well, and move the rest.",
+            ) from error
+
+    def _append(self, writer: LogWriter, items: Sequence[Item]) -> None:
+        for key, value, headers in [self._record(item) for item in items]:  # before the first is sent
+            writer.append(self._target.topic, key, value, headers)
+        undecided = writer.flush(self._timeout)
+        failures = writer.take_failures()
+        if failures:
+            raise failures[0]
+        if undecided:
+            raise BrokerUnavailable(
+                f"{undecided} messages for {self._target.topic} were not acknowledged within {self._timeout:g} s.",
+                code="_TIMED_OUT",
+                retriable=True,
+                hint="See whether the brokers can be reached, and do it again.",
+            )
+
+    def _record(self, item: Item) -> _Record:
+        """The record that a message becomes: as it is, and with the key that it has in its new queue."""
+        target, headers = self._target, item.headers or ()
+        unkeyed = header_value(headers, UNKEYED_HEADER) is not None
+        if item.key is not None and not unkeyed and target.key_header in (None, self._source.key_header):
+            return item.key, item.value, headers
+        named = None if target.key_header is None else header_value(headers, target.key_header)
+        if named is not None:
+            return named, item.value, headers
+        if target.keyless == "refuse":
+            raise MissingKey(
+                f"The message at {self._source.topic}/{item.partition}/{item.offset} has no key for {target.name}, "
+                "which takes none without.",
+                hint="Name the keys to move, and leave it out.",
+            )
+        if unkeyed and item.key is not None:
+            return item.key, item.value, headers
+        return f"{UNKEYED_HEADER}:{uuid.uuid4().hex}".encode(), item.value, [*headers, (UNKEYED_HEADER, b"1")]
+
+
+class _SoleMember:
+    """The only member of a queue's group. It holds all partitions, at their ends: what it is for is to commit."""
+
+    def __init__(self, log: Log, definition: QueueDefinition) -> None:
+        self._log = log
+        self._definition = definition
+        self._all = set(range(log.describe_topic(definition.topic).partitions))
+        self._held: set[int] = set()
+        self.member = log.member(definition.group, definition.topic, self)
+
+    def join(self) -> None:
+        """Wait until all partitions are here.
+
+        Raises:
+            QueueError: others have joined, too.
+        """
+        deadline = time.monotonic() + _JOIN
+        while self._held != self._all:
+            if time.monotonic() > deadline:
+                raise at_work(self._definition.name)
+            try:
+                self.member.poll(_POLL)
+            except TransportError as error:
+                if not error.retriable:
+                    raise
+
+    def check(self) -> None:
+        """See that it still is so.
+
+        Raises:
+            QueueError: others have joined.
+        """
+        self.member.poll(0)
+        if self._held != self._all:
+            raise at_work(self._definition.name)
+
+    def close(self) -> None:
+        """Leave."""
+        self.member.close()
+
+    def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
+        """See `GroupListener.assigned`."""
+        self._held.update(partitions)
+        ends = self._log.end_offsets(self._definition.topic, stable=True)
+        return {partition: ends[partition] for partition in partitions}
+
+    def revoked(self, partitions: Sequence[int]) -> None:
+        """See `GroupListener.revoked`."""
+        self._held.difference_update(partitions)
+
+    def lost(self, partitions: Sequence[int]) -> None:
+        """See `GroupListener.lost`."""
+        self._held.difference_update(partitions)
+
+
+def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for begin in range(0, len(items), _BATCH):
+        yield items[begin : begin + _BATCH]

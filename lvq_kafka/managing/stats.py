@@ -1,0 +1,155 @@
+"""How full a queue is: counted by one read of what is not done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.errors import Unauthorized
+from lvq_kafka.managing.backlog import Backlog, Standing, look, read_backlog
+from lvq_kafka.managing.damage import examine
+from lvq_kafka.managing.groups import OnForeignCommits
+from lvq_kafka.ports import Log
+
+__all__ = ["PartitionStats", "QueueStats", "measure"]
+
+_ATTEMPTS = 3  # to read while somebody resets the queue
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStats:
+    """A partition of a queue. What is of consumption is None for a queue that is never consumed."""
+
+    partition: int
+    start: int
+    """The first offset of the log."""
+    stable: int
+    """The last stable offset: an open transaction hides what lies from here to the end."""
+    end: int
+    base: int | None
+    """Everything below this offset is done."""
+    depth: int
+    """Messages: the newest of each key, without those that are done. Those in work count."""
+    attempted: int
+    """How many of them may have been handed out before: they are in work now, or came back. It cannot be told which."""
+    oldest: float | None
+    """When the oldest of them arrived, in seconds since the epoch; None where there is none."""
+    lag: int | None
+    """Offsets from the base to the end of the log, whatever lies there."""
+    done_ahead: int
+    """Offsets above the base that are done."""
+    sequence: int | None
+    """How many commits there have been."""
+    text: int
+    """Characters of the commit's text; 4095 is the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """How full a queue is. No number is ever negative."""
+
+    queue: str
+    topic: str
+    partitions: tuple[PartitionStats, ...]
+    members: int | None
+    """Consumers at work, over all processes; None where there are none by nature, or this user may not ask."""
+
+    @property
+    def depth(self) -> int:
+        """Messages that are not done: of each key the newest. Those in work count."""
+        return sum(one.depth for one in self.partitions)
+
+    @property
+    def attempted(self) -> int:
+        """How many of them may have been handed out before; see `PartitionStats.attempted`."""
+        return sum(one.attempted for one in self.partitions)
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest of them arrived, in seconds since the epoch; None where there is none."""
+        return min((one.oldest for one in self.partitions if one.oldest is not None), default=None)
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets from the bases to the ends of the logs; None for a queue that is never consumed."""
+        lags = [one.lag for one in self.partitions if one.lag is not None]
+        return sum(lags) if lags else None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether an open transaction hides some of what is in the log."""
+        return any(one.stable < one.end for one in self.partitions)
+
+
+def measure(
+    log: Log,
+    definition: QueueDefinition,
+    *,
+    consumed: bool,
+    on_foreign_commits: OnForeignCommits = "refuse",
+    timeout: float = 60.0,
+) -> QueueStats:
+    """Count a queue. See `lvq_kafka.queue.LastValueQueue.stats`.
+
+    Args:
+        consumed: whether it is a queue that can be consumed.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        standing = look(log, definition, consumed=consumed)
+        loaded = standing.maps(on_foreign_commits) if consumed else _untouched(standing)
+        backlog = read_backlog(log, standing, loaded, timeout=timeout)
+        # What was consumed during the read does not count either.
+        now = _commits_of_now(log, standing, loaded) if consumed else loaded
+        if attempt == _ATTEMPTS or all(now[partition].covers(then) for partition, then in loaded.items()):
+            break
+    members: int | None = None
+    if consumed:
+        with suppress(Unauthorized):
+            members = log.member_count(definition.group)
+    return QueueStats(definition.name, definition.topic, _count(standing, backlog, now, consumed=consumed), members)
+
+
+def _untouched(standing: Standing) -> dict[int, CommitMap]:
+    return {partition: CommitMap(start) for partition, start in standing.starts.items()}
+
+
+def _commits_of_now(log: Log, standing: Standing, before: Mapping[int, CommitMap]) -> Mapping[int, CommitMap]:
+    definition = standing.definition
+    commits = log.committed(definition.group, definition.topic)
+    found = examine(definition.group, definition.topic, before, commits, described=standing.described)
+    return {partition: found.maps.get(partition, then) for partition, then in before.items()}
+
+
+def _count(
+    standing: Standing, backlog: Backlog, done: Mapping[int, CommitMap], *, consumed: bool
+) -> tuple[PartitionStats, ...]:
+    depth: Counter[int] = Counter()
+    attempted: Counter[int] = Counter()
+    oldest: dict[int, int] = {}
+    for item in backlog.messages:
+        partition = item.partition
+        if not done[partition].done(item.offset):
+            depth[partition] += 1
+            attempted[partition] += item.offset < (done[partition].delivered or 0)
+            oldest[partition] = min(oldest.get(partition, item.timestamp), item.timestamp)
+    return tuple(
+        PartitionStats(
+            partition=partition,
+            start=standing.starts[partition],
+            stable=standing.stable[partition],
+            end=standing.ends[partition],
+            base=state.base if consumed else None,
+            depth=depth[partition],
+            attempted=attempted[partition],
+            oldest=oldest[partition] / 1000 if partition in oldest else None,
+            lag=max(0, standing.ends[partition] - max(state.base, standing.starts[partition])) if consumed else None,
+            done_ahead=sum(state.runs[1::2]),
+            sequence=state.sequence if consumed else None,
+            text=len(standing.commits[partition].metadata) if consumed else 0,
+        )
+        for partition, state in sorted(done.items())
+    )

@@ -1,0 +1,1 @@
+"""Reading without taking: views, browsers, and the follower beneath them."""

@@ -1,0 +1,223 @@
+"""A background reader that keeps the latest values of a topic, and says how far it is.
+
+Views and browsers are built on it. It knows records, not decoded values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Condition, Thread
+
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.progress import Shortfall
+from lvq_kafka.forking import tell_of_forks
+from lvq_kafka.ports import Log
+from lvq_kafka.reading.listeners import Subscription
+from lvq_kafka.reading.loop import Reading, Screen, Since
+from lvq_kafka.reading.observing import Observing
+from lvq_kafka.reading.standing import Standing, State
+from lvq_kafka.reading.waiting import Waiting
+
+__all__ = ["Follower", "State", "Subscription"]
+
+_JOIN = 15.0  # seconds; more than either thread takes to notice that it shall stop
+
+
+class Follower:
+    """Reads all partitions of a topic into a `LatestValues`, from a thread of its own, until it is closed.
+
+    A second thread looks at the topic from outside. Both tell a `Standing`, and whoever waits, waits on that.
+
+    When it has to start over, since the topic was created anew or cut short, ``table`` stays what it was until what is
+    read meanwhile is complete: nobody is shown a value that is older than one shown before, or a gap (G2).
+
+    Args:
+        log: where the topic lies.
+        definition: the queue, for its topic and its key header.
+        since: positions to start from, asked once; None for the start of the log. A topic that is created anew is read
+            from its start.
+        screen: looks at each batch before it is folded, and may change its values.
+        metadata_interval: seconds between two looks at the topic.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        definition: QueueDefinition,
+        *,
+        since: Since | None = None,
+        screen: Screen | None = None,
+        metadata_interval: float = 5.0,
+    ) -> None:
+        self.topic = definition.topic
+        self._standing = Standing(definition.topic)
+        self._observing = Observing(log, self._standing, metadata_interval)
+        self._reading = Reading(log, definition, self._standing, self._observing, since=since, screen=screen)
+        self._waiting = Waiting(self._standing, self._observing)
+        self._threads: list[Thread] = []
+
+    # ---------------------------------------------------------------- life
+
+    def start(self) -> None:
+        """Take a look at the topic and begin to read; does nothing when that was done before.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        if self._threads:
+            return
+        self._reading.open()
+        self._threads = [
+            Thread(target=self._guard, args=(self._reading.run,), name=f"lvq-read-{self.topic}", daemon=True),
+            Thread(target=self._guard, args=(self._observing.run,), name=f"lvq-observe-{self.topic}", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+        tell_of_forks(self)
+
+    def _guard(self, body: Callable[[], None]) -> None:
+        try:
+            body()
+        except Exception as error:  # noqa: BLE001  # a dead reader must say so, whatever killed it
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Stop for good because of an error."""
+        self._standing.fail(error)
+        self._observing.look_now()
+
+    def close(self) -> None:
+        """Stop reading. Waits for the threads; safe to call more than once."""
+        self._standing.close()
+        self._observing.look_now()
+        for thread in self._threads:
+            thread.join(_JOIN)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self._standing.left_behind()
+
+    # ---------------------------------------------------------------- how it is
+
+    @property
+    def state(self) -> State:
+        """How this reader is."""
+        return self._standing.state
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why it has stopped for good, if it has."""
+        return self._standing.failure
+
+    def check(self) -> None:
+        """Raise when nothing more will come.
+
+        Raises:
+            Closed, ReaderFailed: it was closed, or has stopped because of an error.
+            StateError: it was not started.
+        """
+        self._standing.check()
+
+    @property
+    def starting_over(self) -> bool:
+        """Whether the table is what it was before the topic was created anew or cut short."""
+        return self._standing.starting_over
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the table holds all that the log held at the start."""
+        return self._standing.replay.caught_up
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is caught up, or as far as open transactions let it be (see `wait_caught_up`)."""
+        return self._standing.replay.complete
+
+    @property
+    def lag(self) -> dict[int, int]:
+        """Offsets between this reader and the end of the log, by partition, as of the last look at the topic."""
+        return self._standing.replay.lag
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Offsets read and offsets to read in all until caught up."""
+        return self._standing.replay.progress
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the ends of all partitions were last known: without lag, how stale this reader may be."""
+        return self._standing.silence
+
+    def shortfalls(self) -> list[Shortfall]:
+        """What is missing to caught up, and what holds it up."""
+        return self._standing.replay.shortfalls()
+
+    @property
+    def blocked(self) -> list[Shortfall]:
+        """The partitions in which an open transaction hides what follows, as of the last look at the topic."""
+        return self._standing.replay.hidden
+
+    # ---------------------------------------------------------------- waiting
+
+    def wait_caught_up(self, timeout: float | None = None, *, or_blocked: bool = False) -> None:
+        """Wait until all that the log held at the start has been read; with ``or_blocked`` stop at open transactions.
+
+        Raises:
+            CatchUpTimeout: names each partition that lacks something, and why.
+            Closed, ReaderFailed: as `check`.
+        """
+        self._waiting.caught_up(timeout, or_blocked=or_blocked)
+
+    def barrier(self, timeout: float | None = None) -> dict[int, int]:
+        """Wait until everything that was acknowledged before this call has been applied (G7). Returns that cut.
+
+        Raises:
+            CatchUpTimeout: names each partition that lacks something, and why.
+            TopicNotFound: the topic is gone; whether it comes back shows in ``state``.
+            TransportError: the cluster cannot be asked for the end of the log.
+            Closed, ReaderFailed: as `check`.
+        """
+        return self._waiting.barrier(timeout)
+
+    def wait_for(
+        self, targets: Mapping[int, int], timeout: float | None = None, *, topic_id: str | None = None
+    ) -> None:
+        """Wait until each partition has been read up to its offset, or what has replaced the records below it.
+
+        ``topic_id`` is that of the topic they lie in; None for whichever is read.
+
+        Raises:
+            CatchUpTimeout, TopicNotFound, TransportError, Closed, ReaderFailed: as `barrier`.
+        """
+        self._waiting.reached(targets, timeout, topic_id)
+
+    # ---------------------------------------------------------------- the table and its listeners
+
+    @property
+    def table(self) -> LatestValues:
+        """What is shown. To look at more than one thing of it, hold the lock."""
+        return self._standing.table
+
+    @property
+    def topic_id(self) -> str:
+        """The id of the topic that the table was read from."""
+        return self._standing.topic_id
+
+    @property
+    def changed(self) -> Condition:
+        """The lock; notified when there is news for listeners."""
+        return self._standing.listeners.changed
+
+    @contextmanager
+    def locked(self) -> Iterator[LatestValues]:
+        """The table, which no batch is applied to meanwhile."""
+        with self.changed:
+            yield self.table
+
+    def subscribe(self, dump: Callable[[LatestValues], Iterable[bytes]] | None = None) -> Subscription:
+        """Be told of every key that changes from now on, after the keys that ``dump`` chooses of the table of now."""
+        with self.locked() as table:
+            return self._standing.listeners.subscribe(dump(table) if dump is not None else ())

@@ -1,0 +1,158 @@
+"""The reading thread of a follower: it polls and folds, grows with the topic, and starts over when it has to."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TopicRecreated, TransportError
+from lvq_kafka.ports import Log, LogReader, TopicDescription
+from lvq_kafka.reading.observing import Observing
+from lvq_kafka.reading.replay import Replay
+from lvq_kafka.reading.standing import Standing
+
+__all__ = ["Reading", "Screen", "Since"]
+
+Since = Callable[[Log, str], Mapping[int, int]]
+"""Asks a log for the positions to start from in a topic."""
+
+Screen = Callable[[RecordBatch], None]
+"""Looks at a batch before it is folded, and may change its values."""
+
+log = logging.getLogger("lvq_kafka.follower")
+
+_POLL = 0.1  # seconds; bounds how long close() waits for the reader thread
+_ABSENCE = 3.0  # seconds that a topic may be gone: to create it anew somebody has to delete it first
+_RETENTION = 86_400_000  # ms; Kafka's default for delete.retention.ms
+
+
+class Reading:
+    """Reads all partitions of a topic. Owns the `LogReader`; what it reads goes to the `Standing`."""
+
+    def __init__(
+        self,
+        log: Log,
+        definition: QueueDefinition,
+        standing: Standing,
+        observing: Observing,
+        *,
+        since: Since | None = None,
+        screen: Screen | None = None,
+    ) -> None:
+        self._log = log
+        self._definition = definition
+        self._topic = definition.topic
+        self._standing = standing
+        self._observing = observing
+        self._since = since
+        self._screen = screen
+        self._from: Mapping[int, int] = {}
+        self._reader: LogReader
+
+    def open(self) -> None:
+        """Look at the topic, and get ready to read it.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        described = self._log.describe_topic(self._topic)
+        self._from = dict(self._since(self._log, self._topic)) if self._since is not None else {}
+        self._begin(described)
+
+    def run(self) -> None:
+        """Read until the follower is closed or has failed: the body of the thread."""
+        standing = self._standing
+        try:
+            while not standing.closed and standing.failure is None:
+                self._step()
+        finally:
+            self._reader.close()
+
+    def _step(self) -> None:
+        standing, replay = self._standing, self._standing.replay
+        try:
+            if standing.gone is not None:
+                self._start_over(standing.gone)
+            elif replay.described.partitions > replay.table.partitions:
+                self._grow(replay.table.partitions, replay.described.partitions)
+            elif replay.aiming_again:
+                topic_id, stable = self._observing.ends(stable=True)
+                standing.aim(topic_id, stable)
+            else:
+                fetch = self._reader.poll(_POLL)
+                if fetch.positions:
+                    self.take(fetch)
+        except (TopicNotFound, DataLoss) as error:
+            standing.lose(error, replay.described.id)
+        except TransportError as error:
+            if not error.retriable:
+                raise
+            standing.lost_touch("reading", error)
+            standing.stop.wait(_POLL)
+
+    def take(self, fetch: Fetch) -> None:
+        """Hand on what was read."""
+        if self._screen is not None:
+            self._screen(fetch.batch)
+        self._standing.take(fetch)
+
+    # ---------------------------------------------------------------- beginning, growing, starting over
+
+    def _begin(self, described: TopicDescription) -> None:
+        """Begin at the beginning: an empty table, a reader on all partitions, the log's end of now as the target."""
+        starts = dict(self._log.start_offsets(self._topic))
+        # Ends before stable ends: a partition without transactions then never looks blocked.
+        ends = self._log.end_offsets(self._topic, partitions=described.partitions)
+        stable = self._log.end_offsets(self._topic, stable=True, partitions=described.partitions)
+        for partition, offset in self._from.items():
+            # Within the log: it may have been deleted from, or cut off, since that place was asked for.
+            start = starts.get(partition, 0)
+            starts[partition] = min(max(offset, start), ends.get(partition, start))
+        table = LatestValues(
+            described.partitions,
+            key_header=self._definition.key_header,
+            key_mismatch=self._definition.key_mismatch,
+            topic=self._topic,
+            tombstone_memory=self._tombstone_memory(),
+        )
+        table.advance(starts)
+        self._reader = self._log.reader(self._topic, starts)
+        self._standing.begin(Replay(described, table, starts, ends, stable))
+
+    def _tombstone_memory(self) -> int:
+        try:
+            return int(self._log.topic_config(self._topic).get("delete.retention.ms", _RETENTION))
+        except (LVQError, ValueError):
+            return _RETENTION  # this user may not ask
+
+    def _grow(self, before: int, now: int) -> None:
+        starts = self._log.start_offsets(self._topic)
+        added = {partition: starts.get(partition, 0) for partition in range(before, now)}
+        log.info("%s has %d partitions now; reading the %d new ones", self._topic, now, len(added))
+        self._reader.assign(added)
+        self._standing.grow(now, added)
+
+    def _start_over(self, error: LVQError) -> None:
+        """The topic, or what this reader was about to read of it, is gone: build anew what can be built (R18)."""
+        standing = self._standing
+        try:
+            described = self._log.describe_topic(self._topic)
+        except TopicNotFound as gone:
+            if time.monotonic() - standing.gone_since < _ABSENCE:
+                standing.stop.wait(_POLL)
+                return
+            raise TopicRecreated(
+                f"The topic {self._topic} was deleted while it was being read.",
+                topic=self._topic,
+                hint="Declare the queue again and open a new reader.",
+            ) from gone
+        log.warning("reading %s from its start again: %s", self._topic, error)
+        if described.id != standing.replay.described.id:
+            self._from = {}
+        self._reader.close()
+        self._begin(described)

@@ -1,0 +1,107 @@
+"""The observing thread of a follower: it looks at the topic from outside, over a connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+from typing import TypeVar
+
+from lvq_kafka.errors import TopicNotFound, TopicRecreated, TransportError
+from lvq_kafka.ports import Log, TopicDescription
+from lvq_kafka.reading.standing import Standing
+
+__all__ = ["Observing"]
+
+T = TypeVar("T")
+
+_LOOK = 5.0  # seconds that a question may take; a frozen cluster is called lost after it, and close() may wait for it
+_QUESTION = 10.0  # the same for one who waits for the answer
+
+
+class Observing:
+    """Sees whether the topic is still the same one, whether partitions were added, and where its log ends.
+
+    That keeps every look-up off the reading path, and tells a quiet topic from a lost cluster.
+
+    Args:
+        log: where the topic lies.
+        standing: is told.
+        interval: seconds between two looks.
+    """
+
+    def __init__(self, log: Log, standing: Standing, interval: float) -> None:
+        self._log = log
+        self._standing = standing
+        self._topic = standing.topic
+        self._interval = interval
+        self._due = Event()
+
+    def look_now(self) -> None:
+        """Let the thread look at once, or at its end if it was told to stop."""
+        self._due.set()
+
+    def run(self) -> None:
+        """Look until the follower is closed or has failed: the body of the thread."""
+        standing = self._standing
+        while True:
+            self._due.wait(self._interval)
+            self._due.clear()  # before the question whether to stop, or that news could get lost
+            if standing.closed or standing.failure is not None:
+                return
+            topic_id = standing.replay.described.id
+            try:
+                self._look()
+            except TopicNotFound as error:
+                standing.lose(error, topic_id)
+            except TransportError as error:
+                if not error.retriable:
+                    raise
+                standing.lost_touch("looking", error)
+
+    def _look(self) -> None:
+        described, (ends, stable) = self._of_one_topic(
+            lambda partitions: (
+                # In this order: a partition without transactions then never looks blocked.
+                self._log.end_offsets(self._topic, partitions=partitions, timeout=_LOOK),
+                self._log.end_offsets(self._topic, stable=True, partitions=partitions, timeout=_LOOK),
+            ),
+            lambda: _LOOK,
+        )
+        self._standing.looked(described, ends, stable)
+
+    def ends(
+        self, left: Callable[[], float | None] = lambda: None, *, stable: bool = False
+    ) -> tuple[str, dict[int, int]]:
+        """The id of the topic, and the end of each partition's log, for one who waits; ``left`` are their seconds.
+
+        For any thread. Raises what `Log.end_offsets` does.
+        """
+
+        def timeout() -> float:
+            seconds = left()
+            return _QUESTION if seconds is None else min(seconds, _QUESTION)
+
+        described, ends = self._of_one_topic(
+            lambda partitions: self._log.end_offsets(
+                self._topic, stable=stable, partitions=partitions, timeout=timeout()
+            ),
+            timeout,
+        )
+        return described.id, ends
+
+    def _of_one_topic(self, question: Callable[[int], T], timeout: Callable[[], float]) -> tuple[TopicDescription, T]:
+        """The answer to a question about so many partitions, and the topic that the answer is of.
+
+        The answer of a topic that was the same before and is the same after is of that one. What is known of it from
+        before is enough to ask, so that this costs no question more.
+        """
+        known = self._standing.replay.described
+        while True:
+            answer = question(known.partitions)
+            described = self._log.describe_topic(self._topic, timeout=timeout())
+            if described.id != known.id:
+                news = TopicRecreated(f"The topic {self._topic} was created anew.", topic=self._topic)
+                self._standing.lose(news, known.id)
+            elif described.partitions == known.partitions:
+                return described, answer
+            known = described

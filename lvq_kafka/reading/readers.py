@@ -1,0 +1,176 @@
+"""What a view and a browser have in common: their life, and what they say of how they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Generic, Self
+
+from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.fold import Counters, LatestValues
+from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.progress import Shortfall
+from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.entries import to_entry
+from lvq_kafka.errors import DecodeError, ReaderFailed
+from lvq_kafka.ports import Log
+from lvq_kafka.reading.follower import Follower, State
+
+__all__ = ["Reader"]
+
+
+class Reader(Generic[V]):
+    """Follows a queue in the background, from `open` to `close`: by ``with``, or by ``async with`` in asyncio code."""
+
+    def __init__(
+        self,
+        log: Log,
+        definition: QueueDefinition,
+        codec: Codec[V],
+        *,
+        undecodable: Undecodable,
+        catch_up_timeout: float | None,
+        metadata_interval: float,
+        since: Callable[[Log, str], Mapping[int, int]] | None = None,
+    ) -> None:
+        check_undecodable(undecodable)
+        self.undecodable = 0
+        """How many values could not be read and were skipped, under the policy ``"skip"``."""
+        self._log = log
+        self._topic = definition.topic
+        self._codec = codec
+        self._order = definition.order
+        self._undecodable = undecodable
+        self._catch_up_timeout = catch_up_timeout
+        self._follower = Follower(
+            log,
+            definition,
+            since=since,
+            screen=self._hide_undecodable if undecodable == "skip" else None,
+            metadata_interval=metadata_interval,
+        )
+
+    # ---------------------------------------------------------------- life
+
+    def start(self) -> Self:
+        """Begin to read, without waiting; does nothing when that was done before. See ``state`` and ``progress``.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        self._follower.start()
+        return self
+
+    def open(self) -> Self:
+        """Begin, and wait until all is at hand, as ``with`` does; does nothing when that was done before.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            CatchUpTimeout: the end of the log was not reached in time.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        self.start()
+        try:
+            self._wait_open()
+        except ReaderFailed as failed:  # nobody has read anything yet: the news is why it cannot be opened
+            self.close()
+            raise failed.reason from failed.reason.__cause__
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _wait_open(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop reading. What waits for something here returns; safe to call more than once."""
+        self._follower.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await asyncio.to_thread(self.open)
+        except asyncio.CancelledError:
+            await asyncio.to_thread(self.close)  # which ends the opening, too: its thread goes on without us
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._topic}: {self.state}>"
+
+    def _locked(self) -> AbstractContextManager[LatestValues]:
+        self._follower.check()
+        return self._follower.locked()
+
+    def _hide_undecodable(self, batch: RecordBatch) -> None:
+        for row, record in enumerate(batch):
+            if record.key is not None and record.value is not None:
+                try:
+                    to_entry(record, self._topic, self._codec)
+                except DecodeError:
+                    batch.values[row] = None
+                    self.undecodable += 1
+
+    # ---------------------------------------------------------------- how it is
+
+    @property
+    def state(self) -> State:
+        """How the reader is; see `lvq_kafka.reading.follower.State`."""
+        return self._follower.state
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the reader has failed, if it has."""
+        return self._follower.failure
+
+    @property
+    def lag(self) -> int:
+        """Offsets between this reader and the end of the log, as of the last look at the topic."""
+        return sum(self._follower.lag.values())
+
+    @property
+    def lag_by_partition(self) -> dict[int, int]:
+        """`lag` for each partition."""
+        return self._follower.lag
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Offsets read and offsets to read in all until caught up."""
+        return self._follower.progress
+
+    @property
+    def blocked_by(self) -> list[Shortfall]:
+        """The partitions in which an open transaction hides what follows, as of the last look at the topic."""
+        return self._follower.blocked
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the ends of all partitions were last known: without lag, how stale this reader may be."""
+        return self._follower.silence
+
+    @property
+    def counters(self) -> Counters:
+        """What the reader has seen so far."""
+        return self._follower.table.counters
+
+    @property
+    def split_keys(self) -> list[str]:
+        """Keys that lie in several partitions: a writer uses another partitioner, or partitions were added (R14)."""
+        with self._locked() as table:
+            return [key_text(key) for key in table.split_keys]

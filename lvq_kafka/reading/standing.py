@@ -1,0 +1,218 @@
+"""What the threads of a follower share: what it shows and what it reads, and what is wrong."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from threading import Event
+from typing import Literal
+
+from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.records import Fetch
+from lvq_kafka.errors import Closed, LVQError, ReaderFailed, StateError
+from lvq_kafka.forking import left_behind
+from lvq_kafka.ports import TopicDescription
+from lvq_kafka.reading.listeners import Listeners
+from lvq_kafka.reading.replay import Replay
+
+__all__ = ["Standing", "State"]
+
+State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed", "closed"]
+"""How a reader is.
+
+- ``catching-up``: it has not yet read what the log held when it was opened.
+- ``blocked``: it has read all it may; an open transaction hides the rest of what the log held then.
+- ``caught-up``: it has, and follows.
+- ``disconnected``: it cannot reach the cluster, tries on by itself, and may be stale meanwhile.
+- ``failed``: it has stopped for good; ``failure`` says why.
+- ``closed``: it was closed.
+"""
+
+Doing = Literal["reading", "looking"]
+
+log = logging.getLogger("lvq_kafka.follower")
+
+
+class Standing:
+    """The shared state of a follower. Nothing here asks the cluster.
+
+    Everything that changes does so in the methods below, which take the lock of ``listeners`` and wake whom the change
+    concerns. Others may read the attributes; what has to be of one moment is read under the lock.
+
+    ``replay`` is what is read. ``table`` is what is shown: that of the replay, or when the reading thread has started
+    over, that of the one before, until the new one is complete. So nobody is shown a value that is older than one shown
+    before, or a gap (G2).
+    """
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.listeners = Listeners()
+        self.stop = Event()
+        self.failure: Exception | None = None
+        self.table = LatestValues()
+        self.topic_id = ""  # of the topic that the table was read from
+        self.replay = Replay(TopicDescription(topic, "", 0, 0), self.table, {}, {}, {})
+        self.gone: LVQError | None = None  # why the reading thread has to start over
+        self.gone_since = 0.0
+        self.heard = time.monotonic()
+        self._trouble: dict[Doing, LVQError] = {}
+
+    # ---------------------------------------------------------------- the reading thread
+
+    def begin(self, replay: Replay) -> None:
+        """It reads anew from here on."""
+        with self.listeners.changing(everybody=True):
+            first = not self.begun
+            self.replay = replay
+            self.gone = None
+            self._trouble.pop("reading", None)
+            self.heard = time.monotonic()
+            if first:
+                self._show()
+            self._note_progress()
+
+    def take(self, fetch: Fetch) -> None:
+        """It has read on."""
+        with self.listeners.changing():
+            table = self.replay.table
+            keys = table.apply(fetch.batch)
+            table.advance(fetch.positions)
+            self._trouble.pop("reading", None)
+            if not self.starting_over:
+                self.listeners.tell(keys)
+            self._note_progress()
+
+    def aim(self, topic_id: str, stable: Mapping[int, int]) -> None:
+        """Having reached its first target, it has asked for the second one."""
+        with self.listeners.changing():
+            if topic_id == self.replay.described.id:
+                self.replay.aim(stable)
+                self._note_progress()
+
+    def grow(self, partitions: int, added: Mapping[int, int]) -> None:
+        """It reads added partitions, too, from these starts."""
+        with self.listeners.changing(everybody=True):
+            keys = self.replay.table.grow(partitions)
+            self.replay.table.advance(added)
+            if not self.starting_over:
+                self.listeners.tell(keys)
+
+    def _note_progress(self) -> None:
+        if self.replay.note_progress():
+            self._show()
+
+    def _show(self) -> None:
+        """Show what was read; after starting over, tell what is another now than before."""
+        before, after = self.table, self.replay.table
+        self.table, self.topic_id = after, self.replay.described.id
+        if before is not after and self.listeners.any:
+            self.listeners.tell([key for key in before.keys("in-place") if key not in after])
+            self.listeners.tell([key for key in after.keys("tail") if after.record(key) != before.record(key)])
+
+    # ---------------------------------------------------------------- news of the topic
+
+    def looked(self, described: TopicDescription, ends: Mapping[int, int], stable: Mapping[int, int]) -> None:
+        """So the topic is now."""
+        with self.listeners.changing(everybody=True):
+            if described.id != self.replay.described.id:
+                return  # the reading thread has found a new topic meanwhile, which these are not of
+            self.replay.looked(described, ends, stable)
+            self.heard = time.monotonic()
+            self._trouble.clear()  # nothing comes from a quiet topic that could tell of the reader's recovery
+
+    def lose(self, error: LVQError, topic_id: str) -> None:
+        """What is read of the topic with this id is gone: the reading thread is to start over at its next step.
+
+        Until then this reader may be stale, which it says. Late news of a topic that is read no more change nothing.
+        """
+        with self.listeners.changing(everybody=True):
+            if topic_id == self.replay.described.id:
+                self.gone_since = time.monotonic() if self.gone is None else self.gone_since
+                self.gone = error
+
+    def lost_touch(self, while_: Doing, error: LVQError) -> None:
+        """The cluster does not answer one of the threads, which tries on."""
+        if while_ not in self._trouble:
+            log.warning("lost touch with the cluster while reading %s: %s", self.topic, error)
+        self._trouble[while_] = error
+
+    # ---------------------------------------------------------------- those who use it
+
+    def settle(self) -> None:
+        """Count what was read as complete, though an open transaction hides some. The lock is held."""
+        self.replay.settle()
+        if self.starting_over:
+            self._show()
+
+    def fail(self, error: Exception) -> None:
+        """Stop for good because of an error."""
+        if not self.closed:
+            log.error("reading %s has failed: %s", self.topic, error)
+        with self.listeners.changing(everybody=True):
+            self.failure = self.failure or error
+
+    def close(self) -> None:
+        """Stop for good because nobody needs it any more."""
+        self.stop.set()
+        with self.listeners.changing(everybody=True):
+            pass
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self.listeners.left_behind()
+        self.failure = self.failure or left_behind(f"The reader of {self.topic}")
+
+    @property
+    def state(self) -> State:
+        """How the reader is."""
+        if self.closed:
+            return "closed"
+        if self.failure is not None:
+            return "failed"
+        if self.trouble is not None:
+            return "disconnected"
+        if self.replay.caught_up:
+            return "caught-up"
+        return "blocked" if self.replay.blocked else "catching-up"
+
+    @property
+    def begun(self) -> bool:
+        """Whether the reading thread has begun."""
+        return self.replay.described.id != ""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self.stop.is_set()
+
+    @property
+    def trouble(self) -> LVQError | None:
+        """Why the reader may be stale."""
+        return self._trouble.get("reading") or self.gone or self._trouble.get("looking")
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the ends of all partitions were last known."""
+        return time.monotonic() - self.heard
+
+    @property
+    def starting_over(self) -> bool:
+        """Whether the table is what it was before the topic was created anew or cut short."""
+        return self.replay.table is not self.table
+
+    def check(self) -> None:
+        """Raise when nothing more will come.
+
+        Raises:
+            Closed, ReaderFailed: it was closed, or has stopped because of an error.
+            StateError: it was not started.
+        """
+        if self.closed:
+            raise Closed(f"The reader of {self.topic} is closed.")
+        if not self.begun:
+            raise StateError(f"The reader of {self.topic} was not started.", hint="Open it, by `with` for example.")
+        if self.failure is not None:
+            raise ReaderFailed(
+                f"Reading {self.topic} has stopped: {self.failure}", hint="Open a new one when the cause is mended."
+            ) from self.failure

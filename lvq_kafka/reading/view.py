@@ -1,0 +1,182 @@
+"""A queue as a live mapping from key to current value."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Thread
+from typing import Generic
+
+from lvq_kafka.codecs import Codec, Undecodable, V
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.records import Position
+from lvq_kafka.entries import Event
+from lvq_kafka.errors import ConfigError, DecodeError, LVQError
+from lvq_kafka.ports import Log
+from lvq_kafka.reading.readers import Reader
+from lvq_kafka.reading.snapshot import CurrentValues, Snapshot
+from lvq_kafka.reading.watch import Watch
+
+__all__ = ["View"]
+
+log = logging.getLogger("lvq_kafka.view")
+
+
+class View(Reader[V], CurrentValues[V], Generic[V]):
+    """A live mapping from key to current value, kept up to date by a background reader.
+
+    As a context manager, ``async with`` too, it is caught up when entered: it then holds the newest value of every key
+    that was acknowledged before (G1), and follows. Reads come from memory and never touch the network. A view that
+    cannot follow any more says so: reads raise `ReaderFailed` once it has failed, and ``state`` tells when it is cut
+    off.
+
+    A view holds what it has read. A value that retention or DeleteRecords removes from the log behind it stays, though
+    a reader that is opened later does not find it any more, and goes when the view has to start over. Topics whose
+    ``cleanup.policy`` is just ``compact`` know neither.
+
+    Safe for use from many threads. Keys come and go while it is iterated over: iteration is over the keys of the
+    moment it began.
+
+    Args:
+        log: where the queue lies.
+        definition: the queue.
+        codec: how values are read.
+        catch_up_timeout: seconds that entering ``with`` waits; None for ever.
+        undecodable: see `Undecodable`.
+        metadata_interval: seconds between looks at the topic (new partitions, re-creation, end of the log).
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        definition: QueueDefinition,
+        codec: Codec[V],
+        *,
+        undecodable: Undecodable = "raise",
+        catch_up_timeout: float | None = 60.0,
+        metadata_interval: float = 5.0,
+    ) -> None:
+        super().__init__(
+            log,
+            definition,
+            codec,
+            undecodable=undecodable,
+            catch_up_timeout=catch_up_timeout,
+            metadata_interval=metadata_interval,
+        )
+        self._callbacks: list[Watch[V]] = []
+
+    def _wait_open(self) -> None:
+        self.wait_caught_up(self._catch_up_timeout)
+
+    def close(self) -> None:
+        """Stop reading. The mapping cannot be used afterwards."""
+        for watch in list(self._callbacks):
+            watch.close()
+        super().close()
+
+    # ---------------------------------------------------------------- waiting for what is newer
+
+    def wait_caught_up(self, timeout: float | None = None) -> None:
+        """Wait until the view holds all that the log held when it was started (G1).
+
+        Raises:
+            CatchUpTimeout: names each partition that lacks something, and what holds it up.
+            ReaderFailed, Closed: nothing more will come.
+        """
+        self._follower.wait_caught_up(timeout)
+
+    def barrier(self, timeout: float | None = 30.0) -> dict[int, int]:
+        """Wait until everything acknowledged before this call, by anyone, is visible here (G7).
+
+        Returns:
+            The cut that was waited for: the end offset of each partition.
+
+        Raises:
+            CatchUpTimeout: names each partition that lacks something, and what holds it up.
+            TransportError: the cluster cannot be asked for the end of the log.
+            ReaderFailed, Closed: nothing more will come.
+        """
+        return self._follower.barrier(timeout)
+
+    def wait_for(self, position: Position | str, timeout: float | None = 30.0) -> None:
+        """Wait until the record at a position, or a newer one of its key, is visible here.
+
+        A position does not say which topic of that name it lies in. After the topic was deleted and created again, wait
+        for no position from before; and until this view has noticed (see ``metadata_interval``), for none at all, but
+        by `barrier`, which looks at the topic first.
+
+        Args:
+            position: what a producer's receipt gave, or its text, from this process or another.
+
+        Raises:
+            ConfigError: it is a position in another topic, or the text is none.
+            CatchUpTimeout, ReaderFailed, Closed: as `barrier`.
+        """
+        if isinstance(position, str) and not isinstance(position, Position):
+            position = Position.parse(position)
+        if position.topic != self._topic:
+            raise ConfigError(f"{position} does not lie in {self._topic}.", options=["position"])
+        if position.offset < 0:
+            self.barrier(timeout)  # it is stored, and nobody knows where: wait for all that is
+            return
+        self._follower.wait_for({position.partition: position.offset + 1}, timeout)
+
+    # ---------------------------------------------------------------- what it gives
+
+    def snapshot(self) -> Snapshot[V]:
+        """All current values and the cut they are, frozen. Costs a copy of the columns, not of the values."""
+        with self._locked() as table:
+            copy = table.copy()
+            topic_id = self._follower.topic_id
+        return Snapshot(copy, self._topic, topic_id, self._codec, self._undecodable, self._order)
+
+    def watch(self, *, dump: bool = False) -> Watch[V]:
+        """Changes from now on, as an iterator for ``for`` or ``async for``; see `Watch`.
+
+        Args:
+            dump: give the current values first, then `EndOfDump`, with no gap before the updates (G4).
+        """
+        follower = self._follower
+        follower.check()
+        order = self._order
+        return Watch(
+            follower,
+            self._codec,
+            dump=(lambda table: table.keys(order)) if dump else None,
+            raw_on_error=self._undecodable == "raw",
+        )
+
+    def on_change(self, callback: Callable[[Event[V]], object]) -> Callable[[], None]:
+        """Call back with every change, conflated, from a thread of its own; returns what ends that.
+
+        An error that the callback raises is logged, and the next change comes all the same.
+        """
+        watch = self.watch()
+        self._callbacks.append(watch)
+        Thread(target=_call_back, args=(watch, callback), name=f"lvq-callback-{self._topic}", daemon=True).start()
+
+        def end() -> None:
+            watch.close()
+            if watch in self._callbacks:
+                self._callbacks.remove(watch)
+
+        return end
+
+
+def _call_back(watch: Watch[V], callback: Callable[[Event[V]], object]) -> None:
+    while True:
+        try:
+            event = watch.take()
+        except DecodeError as error:
+            log.warning("a value was left out of the callbacks: %s", error)
+            continue
+        except LVQError as error:
+            log.warning("callbacks end: %s", error)
+            return
+        if event is None:
+            return
+        try:
+            callback(event)
+        except Exception:
+            log.exception("a change callback has failed")

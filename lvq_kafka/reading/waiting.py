@@ -1,0 +1,132 @@
+"""Waiting until a follower is as far as somebody needs it to be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from lvq_kafka.core.progress import describe
+from lvq_kafka.errors import CatchUpTimeout
+from lvq_kafka.reading.observing import Observing
+from lvq_kafka.reading.standing import Standing
+
+__all__ = ["Waiting"]
+
+_PATIENCE = 0.5  # seconds after which one who still waits has the topic looked at
+_MARKERS = 0.4  # seconds in which the markers of a transaction that is decided reach all its partitions
+_BRISK = 0.1  # seconds in which nothing that was just written can have been replaced, closed off and compacted away
+
+
+class Waiting:
+    """Waits on a `Standing`, for a thread that is none of the follower's. See `lvq_kafka.reading.follower.Follower`."""
+
+    def __init__(self, standing: Standing, observing: Observing) -> None:
+        self._standing = standing
+        self._observing = observing
+
+    def caught_up(self, timeout: float | None, *, or_blocked: bool) -> None:
+        """See `Follower.wait_caught_up`."""
+        standing = self._standing
+        goal = _AsFarAsAllowed(standing) if or_blocked else lambda: standing.replay.caught_up
+        self._wait(goal, _Limit(timeout), "catch up", None)
+
+    def barrier(self, timeout: float | None) -> dict[int, int]:
+        """See `Follower.barrier`."""
+        self._standing.check()
+        limit, following = _Limit(timeout), self._standing.replay.caught_up
+        topic_id, ends = self._observing.ends(limit.left)
+        self._reach(ends, topic_id, limit, following)
+        return ends
+
+    def reached(self, targets: Mapping[int, int], timeout: float | None, topic_id: str | None) -> None:
+        """See `Follower.wait_for`."""
+        self._reach(targets, topic_id, _Limit(timeout), self._standing.replay.caught_up)
+
+    def _reach(self, targets: Mapping[int, int], topic_id: str | None, limit: _Limit, following: bool) -> None:
+        """Wait for a cut through a topic (None: whichever is read), and for what has replaced the records below it."""
+        self._wait_for_cut(targets, topic_id, limit)
+        if not following or limit.elapsed > _BRISK:
+            # As when catching up: of what has replaced a record that was compacted away nothing may be read yet.
+            topic_id, second = self._observing.ends(limit.left, stable=True)
+            self._wait_for_cut(second, topic_id, limit)
+
+    def _wait_for_cut(self, targets: Mapping[int, int], topic_id: str | None, limit: _Limit) -> None:
+        standing = self._standing
+
+        def reached() -> bool:
+            # A topic that was created anew may be longer, or shorter, than what was read of the one before.
+            replay = standing.replay
+            return topic_id in (None, replay.described.id) and not standing.starting_over and replay.reached(targets)
+
+        self._wait(reached, limit, "reach the end", targets)
+
+    def _wait(self, goal: Callable[[], bool], limit: _Limit, aim: str, targets: Mapping[int, int] | None) -> None:
+        standing = self._standing
+        next_look = time.monotonic() + _PATIENCE
+        with standing.listeners.waiting_for(goal) as changed:
+            while True:
+                standing.check()
+                if goal():
+                    return
+                left = limit.left()
+                if left == 0:
+                    break
+                until_look = next_look - time.monotonic()
+                if until_look <= 0:
+                    self._observing.look_now()  # is it the topic that keeps us waiting?
+                    next_look, until_look = time.monotonic() + _PATIENCE, _PATIENCE
+                changed.wait(until_look if left is None else min(left, until_look))
+            shortfalls = standing.replay.shortfalls(targets)
+            trouble = standing.trouble
+        reason = str(trouble) if trouble else describe(shortfalls) or "it reads the topic from its start again"
+        blocked = any(shortfall.blocked for shortfall in shortfalls)
+        raise CatchUpTimeout(
+            f"The reader of {standing.topic} did not {aim} within {limit.timeout:g} s: {reason}.",
+            shortfalls=shortfalls,
+            hint="Commit or abort that transaction, or wait for its timeout."
+            if blocked
+            else "Allow more time, or look at the cluster.",
+        )
+
+
+class _AsFarAsAllowed:
+    """The goal of one who does not wait for open transactions.
+
+    A commit is acknowledged before its markers are in all partitions, so a transaction counts as open only when it
+    still is after a moment. What was committed until then is read, for the reason that `Replay` has two targets.
+    """
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+        self._replay = standing.replay
+        self._blocked_since: float | None = None
+        self._allowed: Mapping[int, int] | None = None
+
+    def __call__(self) -> bool:
+        standing, replay = self._standing, self._standing.replay
+        if replay is not self._replay:  # the topic was created anew, or cut short
+            self._replay, self._blocked_since, self._allowed = replay, None, None
+        if replay.complete:
+            return True
+        if self._blocked_since is None:
+            self._blocked_since = time.monotonic() if standing.state == "blocked" else None
+        elif self._allowed is None:
+            self._allowed = replay.stable if standing.heard > self._blocked_since + _MARKERS else None
+        if self._allowed is not None and replay.reached(self._allowed):
+            standing.settle()
+        return replay.complete
+
+
+class _Limit:
+    """A time limit, from now on, in seconds; None for none."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self.timeout = timeout
+        self._begun = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._begun
+
+    def left(self) -> float | None:
+        return None if self.timeout is None else max(0.0, self.timeout - self.elapsed)
