@@ -171,7 +171,7 @@ class Partition:
 
     def _supersede_held(self, item: Item) -> None:
         if item.state in _NEWEST_IN_WORK:
-            # As if acked: whoever acks it shall find it done in the commit map, whatever lower one is held for long; and
+            # As if acked: whoever acks it shall find it done in the commit map, however long a lower one is held; and
             # a transaction's commit, in which it counts as acked, may be on its way.
             self.outstanding.remove(item, acked=True)
             self._attempted.pop(item.offset, None)
