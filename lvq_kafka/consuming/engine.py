@@ -28,6 +28,7 @@ Join = Callable[[GroupListener], GroupMember]
 _IDLE_POLL = 0.1  # seconds; how long close() waits for the thread to notice
 _BUSY_POLL = 0.005  # seconds; how long an ack that is waited for can lie before it is committed
 _ANSWER = 15.0  # seconds; a commit without an answer for so long counts as unknown, and the next one leaves
+_SHORTER = 8  # tries with a text that the broker finds too large; each is half as long as the one before
 _AGAIN = 0.1  # seconds until the next commit after one that failed, whoever waits for it
 
 
@@ -178,8 +179,13 @@ class Consuming:
         self._custody.answered(flight, answers)
 
     def _commit_now(self, partitions: Collection[int]) -> bool:
-        """Commit for these and wait for the answer; whether all that is done is known to be stored."""
-        while not self._custody.committing:
+        """Commit for these and wait for the answer; whether all that was done by then is known to be stored.
+
+        One commit, however fast others go on acking: only a text that is too large is made shorter and sent again.
+        """
+        for _ in range(_SHORTER):
+            if self._custody.committing:
+                return False
             flight = self._custody.next_commit(partitions)
             if flight is None:
                 return True
@@ -190,8 +196,8 @@ class Consuming:
             else:
                 answer = Answer.STORED
             self._custody.answered(flight, answer)
-            if answer is Answer.UNKNOWN:
-                break
+            if answer is not Answer.TOO_LARGE:
+                return answer is Answer.STORED
         return False
 
     def _judge(self, error: TransportError) -> Answer:

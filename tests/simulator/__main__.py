@@ -55,9 +55,8 @@ def _settings(length: int) -> settings:
 
 def _say(who: str, steps: int, started: float) -> None:
     seconds = time.process_time() - started
-    print(
-        f"{who}: {steps:,} steps in {seconds:.0f} s, {steps / seconds:,.0f} a second; all invariants hold", flush=True
-    )
+    rate = f"{steps / seconds:,.0f} a second"
+    print(f"{who}: {steps:,} steps in {seconds:.0f} s of processor time, {rate}; all invariants hold", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import (
     LockLost,
 )
+from lvq_kafka.ports import Commit
 from tests.unit.consuming.world import (
     World,
     consuming,
@@ -182,3 +184,29 @@ def test_reading_goes_on_while_a_message_is_worked_on(world: World) -> None:
             world.send(("a", f"a{number}"), ("b", f"b{number}"))
         has_read_all(world, consumer)
         assert consumer.stats.available == 2
+
+
+def test_a_revocation_does_not_last_for_as_long_as_holders_of_other_partitions_go_on_acking() -> None:
+    world = make_world(partitions=2)
+    for partition in (0, 1):
+        world.send(*((f"{partition}-{number}", "x") for number in range(100)), partition=partition)
+    with consuming(world, revoke_grace=0.02, commit_interval=60) as one:
+        held = [take(one) for _ in range(200)]
+        (member,) = world.members
+        commit, sent = member.commit, 0
+
+        def commit_and_ack(commits: Mapping[int, Commit]) -> None:
+            """Whenever a commit is stored, the next message of the partition that stays is acked and waited for."""
+            nonlocal sent
+            sent += 1
+            commit(commits)
+            kept = [delivery for delivery in held if not delivery.settled and delivery.position.partition in staying]
+            if kept:
+                kept[0].ack().future()
+
+        staying = {0, 1}
+        member.commit = commit_and_ack  # type: ignore[method-assign]
+        held[0].ack().future()
+        with consuming(world) as two:
+            eventually(lambda: len(two.stats.partitions) == 1)
+            assert sent < 50
