@@ -165,7 +165,7 @@ def test_messages_move_to_another_queue(kafka_log: KafkaLog, queue: Queue, other
 def test_a_consumer_that_joins_while_messages_move_ends_the_move_and_none_is_in_both(
     kafka_log: KafkaLog, queue: Queue, other: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.moving._BATCH", 50)
+    monkeypatch.setattr("lvq_kafka.managing.moving._BATCH", 50)
     put(queue, *(f"{number}={number}" for number in range(1000)))
     check, checks, joined = _SoleMember.check, count(1), []
 

@@ -84,7 +84,7 @@ def test_a_queue_that_is_never_consumed_can_be_moved_to(memory_log: MemoryLog, q
 def test_what_moves_in_one_batch_and_what_in_the_next_is_all_of_it(
     memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.moving._BATCH", 7)
+    monkeypatch.setattr("lvq_kafka.managing.moving._BATCH", 7)
     queue, other = declare(memory_log, spec=TopicSpec(partitions=3)), declare(memory_log, "other")
     put(queue, *(f"{number}={number}" for number in range(50)))
     assert queue.move(other, keys=range(0, 50, 2)).messages == 25
@@ -152,7 +152,7 @@ class TestWhereItCannotBe:
     def test_messages_that_lie_too_far_apart_are_refused_before_any_has_moved(
         self, memory_log: MemoryLog, queue: Queue, other: Queue, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("lvq_kafka.management.MOST_TEXT", 60)
+        monkeypatch.setattr("lvq_kafka.managing.management.MOST_TEXT", 60)
         put(queue, *(f"{number}=1" for number in range(300)))
         with pytest.raises(QueueError, match="of 150 messages of prices lie too far apart"):
             queue.move(other, keys=Random(7).sample(range(300), 150))
@@ -175,7 +175,7 @@ class TestWhenItFails:
     def test_batches_before_have_moved(
         self, memory_log: MemoryLog, queue: Queue, other: Queue, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("lvq_kafka.moving._BATCH", 2)
+        monkeypatch.setattr("lvq_kafka.managing.moving._BATCH", 2)
         begin = memory_log.writer
 
         def writer(**options: Any) -> Any:

@@ -42,7 +42,7 @@ class TestPurge:
         assert text == "✓ 1 message of prices counts as consumed\n"
 
     def test_what_has_no_room_is_told_to_a_person_too(self, prices: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("lvq_kafka.management.MOST_TEXT", 1)
+        monkeypatch.setattr("lvq_kafka.managing.management.MOST_TEXT", 1)
         ran = prices("purge", "prices", "-k", "MSFT", "--yes", person=True)
         assert ran.text == "✓ 0 messages of prices count as consumed\n"
         assert "no room for 1 message more" in ran.stderr

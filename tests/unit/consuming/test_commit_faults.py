@@ -30,7 +30,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(autouse=True)
 def soon_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming._ANSWER", 0.05)
+    monkeypatch.setattr("lvq_kafka.consuming.engine._ANSWER", 0.05)
 
 
 def test_a_commit_whose_answer_is_lost_is_followed_by_another(world: World) -> None:
@@ -256,8 +256,8 @@ def test_a_foreign_commit_that_comes_before_an_assignment_stops_the_consumer(wor
 def test_an_older_commit_that_was_written_over_ours_is_put_right(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.inspection._LOOK", 0.01)
-    monkeypatch.setattr("lvq_kafka.inspection._REREAD", 0.01)
+    monkeypatch.setattr("lvq_kafka.consuming.inspection._LOOK", 0.01)
+    monkeypatch.setattr("lvq_kafka.consuming.inspection._REREAD", 0.01)
     world.send(("a", "a"), ("b", "b"))
     with consuming(world) as consumer:
         old = world.committed(GROUP, TOPIC)

@@ -44,7 +44,7 @@ def world() -> World:
 
 @pytest.fixture(autouse=True)
 def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lvq_kafka.dead_letters._AGAIN", 0.02)
+    monkeypatch.setattr("lvq_kafka.consuming.dead_letters._AGAIN", 0.02)
 
 
 def test_a_rejected_message_goes_to_the_dead_letters_as_it_was_with_what_is_to_know(world: World) -> None:

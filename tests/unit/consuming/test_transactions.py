@@ -319,7 +319,7 @@ def settled(world: World, consumer: Consumer[Any]) -> None:
 def test_a_transaction_sends_a_plain_commit_again_whose_answer_was_lost(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming._ANSWER", 0.05)
+    monkeypatch.setattr("lvq_kafka.consuming.engine._ANSWER", 0.05)
     world.send(("a", "a"), ("b", "b"))
     with consuming(world) as consumer, world.producer() as producer:
         settled(world, consumer)
@@ -336,7 +336,7 @@ def test_a_transaction_sends_a_plain_commit_again_whose_answer_was_lost(
 def test_a_transaction_that_cannot_learn_of_the_commit_before_it_is_aborted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming._ANSWER", 0.02)
+    monkeypatch.setattr("lvq_kafka.consuming.engine._ANSWER", 0.02)
     world.send(("a", "a"), ("b", "b"))
     with consuming(world) as consumer, world.producer() as producer:
         settled(world, consumer)

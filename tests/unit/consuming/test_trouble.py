@@ -122,7 +122,7 @@ def test_a_position_behind_an_open_transaction_is_no_data_loss(world: World) -> 
 def test_a_partition_that_came_in_an_outage_is_begun_when_it_is_over(
     world: World, question: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.inspection._PATIENCE", 0.0)
+    monkeypatch.setattr("lvq_kafka.consuming.inspection._PATIENCE", 0.0)
     world.send(("a", "a1"))
     with consuming(world) as consumer:
         with take(consumer):

@@ -158,7 +158,7 @@ def test_of_a_commit_that_is_too_long_nothing_is_believed_though_a_part_of_it_is
 def test_a_commit_that_is_stored_and_not_answered_is_not_called_durable_until_the_next_is(
     new_queue: NewQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming._ANSWER", 0.3)
+    monkeypatch.setattr("lvq_kafka.consuming.engine._ANSWER", 0.3)
     queue = new_queue()
     queue.send("a", "b")
     consumer = queue.open()

@@ -142,7 +142,7 @@ def test_a_topic_that_is_deleted_stops_the_consumer_and_says_so(new_queue: NewQu
 
 
 def test_a_topic_that_is_created_anew_is_not_read_on(new_queue: NewQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lvq_kafka.inspection._LOOK", 0.0)
+    monkeypatch.setattr("lvq_kafka.consuming.inspection._LOOK", 0.0)
     queue = new_queue()
     queue.send("a")
     consumer = queue.open(properties=SHORT_SESSION)
