@@ -295,7 +295,9 @@ class KafkaWriter:
                 self._transact(doing, self._client.init_transactions, _SLICE)
             except TransportError as error:
                 passing = error.retriable or isinstance(error, AuthenticationFailed)  # another broker may let us in
-                if not passing or self._health.refused or time.monotonic() > deadline:
+                # The call may have ended just before the client was refused; the next one then says why.
+                refused = self._health.refused and isinstance(error, AuthenticationFailed)
+                if not passing or refused or time.monotonic() > deadline:
                     raise
             else:
                 return

@@ -367,7 +367,7 @@ def test_r17_a_queue_whose_group_has_expired_is_not_begun_anew_in_silence(plain:
         assert isinstance(error, LookupError)
         assert error.queue == "forgotten"
         assert "'lvq.forgotten'" in str(error)
-        assert "delete it first" in error.hint
+        assert "queue.repair(start=" in error.hint
     code, line = lvq("consume", "forgotten", "--timeout", "1", config=plain, folder=tmp_path)
     assert code == 4
     assert "'lvq.forgotten'" in line

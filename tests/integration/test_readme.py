@@ -25,7 +25,7 @@ def prices(kafka_log: Log) -> object:
 def test_the_first_example_and_the_shell_commands_do_what_they_say(
     broker: ProvidedBroker, prices: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program = block("python", "queue.consumer()").replace("localhost:9092", broker.bootstrap_servers, 1)
+    program = block("python", "producer.send(Message(").replace("localhost:9092", broker.bootstrap_servers, 1)
     exec(program, {})
     assert capsys.readouterr().out == after(program.splitlines()[-1])
 
