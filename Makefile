@@ -34,7 +34,7 @@ test-fast: $(READY) ## Run what needs no broker (under a minute)
 	@$(BIN)/pytest tests/unit tests/property tests/scenarios tests/simulator -q -n 4
 
 test-embedded: $(READY) java ## Run the integration and Spark tests on the embedded broker
-	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/integration tests/spark -q -n 4 --dist loadgroup
+	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/integration tests/spark -q -n 2 --dist loadgroup
 
 test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest
