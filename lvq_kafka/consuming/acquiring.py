@@ -44,8 +44,6 @@ class Acquiring(Generic[V]):
 
     def acquire(self, most: int, timeout: float | None, holder: Holder) -> list[Delivery[V]]:
         """See `Consumer.acquire_many`; they are settled by the holder."""
-        if most < 1:
-            raise ConfigError(f"most={most!r} is out of range.", options=["most"], hint="At least 1.")
         deliveries = self._look(most, None, holder)
         if deliveries:
             return deliveries
@@ -64,8 +62,6 @@ class Acquiring(Generic[V]):
 
     async def acquire_async(self, most: int, timeout: float | None, holder: Holder) -> list[Delivery[V]]:
         """As `acquire`. There is nothing to wait for between taking and returning, so no cancellation can lose any."""
-        if most < 1:
-            raise ConfigError(f"most={most!r} is out of range.", options=["most"], hint="At least 1.")
         deadline = None if timeout is None else time.monotonic() + timeout
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         taker = Taker(most, lambda: loop.call_soon_threadsafe(woken.set))
@@ -111,6 +107,8 @@ class Acquiring(Generic[V]):
 
     def _look(self, most: int, taker: Taker | None, holder: Holder) -> list[Delivery[V]]:
         """What can be had now. Nothing means that the taker will be woken."""
+        if most < 1:
+            raise ConfigError(f"most={most!r} is out of range.", options=["most"], hint="At least 1.")
         while True:
             haul = self._holdings.take(most, taker)
             if haul.exhausted:

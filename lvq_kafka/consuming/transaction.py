@@ -20,7 +20,6 @@ from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.outstanding import Item
 from lvq_kafka.errors import (
     AlreadySettled,
-    BrokerUnavailable,
     LockLost,
     LVQError,
     OutcomeUnknown,
@@ -162,7 +161,7 @@ class Transaction(Generic[V]):
     def _commit(self) -> None:
         flight, left = None, self._leaving.left
         try:
-            self._flush()
+            self._producer.flush_transaction(self._timeout)
             if left:
                 flight = self._holdings.begin_commit(left, _PATIENCE if self._timeout is None else self._timeout)
             if flight is not None:
@@ -182,13 +181,6 @@ class Transaction(Generic[V]):
             self._commit_failed(error, flight)
             raise
         self._end(flight, Answer.STORED, kept=True)
-
-    def _flush(self) -> None:
-        try:
-            self._producer.flush(self._timeout)
-        except OutcomeUnknown as late:  # but that of the transaction is known: it is aborted
-            message = str(late).removesuffix(late.hint).rstrip()
-            raise BrokerUnavailable(message, code="_TIMED_OUT", retriable=True, hint=late.hint) from None
 
     def _commit_failed(self, error: BaseException, flight: Flight[Durable] | None) -> None:
         """It has not committed if it can be aborted; else nobody knows.
