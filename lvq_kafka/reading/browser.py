@@ -12,9 +12,9 @@ from typing import Generic, Self
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import Key, encode_key, key_text
 from lvq_kafka.core.records import Record, header_value
+from lvq_kafka.core.store import Store
 from lvq_kafka.entries import Deleted, EndOfDump, Event
 from lvq_kafka.errors import ConfigError, TransportError, Unauthorized
 from lvq_kafka.managing.damage import examine
@@ -157,7 +157,7 @@ class Browser(Reader[V], Generic[V]):
 
     # ---------------------------------------------------------------- what concerns this browser
 
-    def _dump_keys(self, table: LatestValues) -> list[bytes]:
+    def _dump_keys(self, table: Store) -> list[bytes]:
         return table.keys(self._order)
 
     def _tell(self, key: bytes, record: Record | None) -> Record | Deleted | None:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from threading import Condition, Thread
 
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.progress import Shortfall
+from lvq_kafka.core.store import Store
 from lvq_kafka.forking import tell_of_forks
 from lvq_kafka.ports import Log
 from lvq_kafka.reading.listeners import Subscription
@@ -26,7 +26,7 @@ _JOIN = 15.0  # seconds; more than either thread takes to notice that it shall s
 
 
 class Follower:
-    """Reads all partitions of a topic into a `LatestValues`, from a thread of its own, until it is closed.
+    """Reads all partitions of a topic into a `Store`, from a thread of its own, until it is closed.
 
     A second thread looks at the topic from outside. Both tell a `Standing`, and whoever waits, waits on that.
 
@@ -197,7 +197,7 @@ class Follower:
     # ---------------------------------------------------------------- the table and its listeners
 
     @property
-    def table(self) -> LatestValues:
+    def table(self) -> Store:
         """What is shown. To look at more than one thing of it, hold the lock."""
         return self._standing.table
 
@@ -212,12 +212,12 @@ class Follower:
         return self._standing.listeners.changed
 
     @contextmanager
-    def locked(self) -> Iterator[LatestValues]:
+    def locked(self) -> Iterator[Store]:
         """The table, which no batch is applied to meanwhile."""
         with self.changed:
             yield self.table
 
-    def subscribe(self, dump: Callable[[LatestValues], Iterable[bytes]] | None = None) -> Subscription:
+    def subscribe(self, dump: Callable[[Store], Iterable[bytes]] | None = None) -> Subscription:
         """Be told of every key that changes from now on, after the keys that ``dump`` chooses of the table of now."""
         with self.locked() as table:
             return self._standing.listeners.subscribe(dump(table) if dump is not None else ())

@@ -10,10 +10,11 @@ from typing import Generic, Self
 
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import Counters, LatestValues
+from lvq_kafka.core.fold import Counters
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.store import Store
 from lvq_kafka.entries import to_entry
 from lvq_kafka.errors import DecodeError, ReaderFailed
 from lvq_kafka.ports import Log
@@ -114,7 +115,7 @@ class Reader(Generic[V]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._topic}: {self.state}>"
 
-    def _locked(self) -> AbstractContextManager[LatestValues]:
+    def _locked(self) -> AbstractContextManager[Store]:
         self._follower.check()
         return self._follower.locked()
 

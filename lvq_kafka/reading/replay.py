@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.progress import Progress, Shortfall
+from lvq_kafka.core.store import Store
 from lvq_kafka.ports import TopicDescription
 
 __all__ = ["Replay"]
@@ -27,7 +27,7 @@ class Replay:
     def __init__(
         self,
         described: TopicDescription,
-        table: LatestValues,
+        table: Store,
         starts: Mapping[int, int],
         ends: Mapping[int, int],
         stable: Mapping[int, int],

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from lvq_kafka.codecs import Codec, Undecodable, V
-from lvq_kafka.core.fold import LatestValues, Order
+from lvq_kafka.core.fold import Order
 from lvq_kafka.core.keys import Key, encode_key, key_text
+from lvq_kafka.core.store import Store
 from lvq_kafka.entries import Entry, to_entry
 
 __all__ = ["CurrentValues", "Snapshot"]
@@ -21,7 +22,7 @@ class CurrentValues(Mapping[str, V]):
     _undecodable: Undecodable
     _order: Order
 
-    def _locked(self) -> AbstractContextManager[LatestValues]:
+    def _locked(self) -> AbstractContextManager[Store]:
         raise NotImplementedError
 
     def __getitem__(self, key: Key) -> V:
@@ -104,7 +105,7 @@ class Snapshot(CurrentValues[V]):
     """
 
     def __init__(
-        self, table: LatestValues, topic: str, topic_id: str, codec: Codec[V], undecodable: Undecodable, order: Order
+        self, table: Store, topic: str, topic_id: str, codec: Codec[V], undecodable: Undecodable, order: Order
     ) -> None:
         self._table = table
         self._topic = topic
@@ -115,7 +116,7 @@ class Snapshot(CurrentValues[V]):
         self.topic_id = topic_id
         self.offsets: dict[int, int] = dict(sorted(table.positions.items()))
 
-    def _locked(self) -> AbstractContextManager[LatestValues]:
+    def _locked(self) -> AbstractContextManager[Store]:
         return nullcontext(self._table)
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.store import Store
 from lvq_kafka.errors import Closed, LVQError, ReaderFailed, StateError
 from lvq_kafka.forking import left_behind
 from lvq_kafka.ports import TopicDescription
@@ -50,7 +51,7 @@ class Standing:
         self.listeners = Listeners()
         self.stop = Event()
         self.failure: Exception | None = None
-        self.table = LatestValues()
+        self.table: Store = LatestValues()
         self.topic_id = ""  # of the topic that the table was read from
         self.replay = Replay(TopicDescription(topic, "", 0, 0), self.table, {}, {}, {})
         self.gone: LVQError | None = None  # why the reading thread has to start over

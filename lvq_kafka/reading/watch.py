@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Generic, Self
 
 from lvq_kafka.codecs import Codec, V
-from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Record
+from lvq_kafka.core.store import Store
 from lvq_kafka.entries import Deleted, EndOfDump, Entry, Event, to_entry
 from lvq_kafka.errors import Closed
 from lvq_kafka.reading.follower import Follower
@@ -39,7 +39,7 @@ class Watch(Generic[V]):
         follower: Follower,
         codec: Codec[V],
         *,
-        dump: Callable[[LatestValues], Iterable[bytes]] | None = None,
+        dump: Callable[[Store], Iterable[bytes]] | None = None,
         tell: Tell | None = None,
         raw_on_error: bool = False,
     ) -> None:
