@@ -66,7 +66,10 @@ class Health:
         if code in REFUSED:
             self._refusal = error
         elif code == KafkaError._ALL_BROKERS_DOWN:
-            self._outage = self._news = error
+            # Once, and without a reason, a connection was closed in good order: the next one may well stand already.
+            if self._outage is not None or self._refusal is not None or self._detail:
+                self._news = error
+            self._outage = error
         elif code in NO_TOPIC or code in UNAUTHORIZED or error.fatal():
             self._news = error
         elif code != KafkaError._UNKNOWN_PARTITION:  # a partition that was just added; the client finds it by itself

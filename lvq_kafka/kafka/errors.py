@@ -166,12 +166,15 @@ def _forbidden_hint(code: int, reason: str) -> str:
 
 
 _NOISE = re.compile(r" \(after \d+ms in state \w+(?:, \d+ identical error\(s\) suppressed)?\)")
+_HANDSHAKE = re.compile(r"(?:SSL handshake failed: )?Disconnected: SSL connection closed by peer.*")
 _NO_KAFKA = re.compile(r"Receive failed: Invalid response size.*")
 
 
 def _told(text: str) -> str:
     """What the client says, as a sentence, without what only its authors need."""
     text = _NOISE.sub("", text)
+    # The client says it in two ways, and only in the second one what it may mean.
+    text = _HANDSHAKE.sub("The other side broke off the TLS handshake: is it a PLAINTEXT listener?", text)
     # The answer of something else, a web server for one, is taken for the size of a Kafka answer.
     text = _NO_KAFKA.sub("What answers there does not speak Kafka's protocol", text).strip()
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Position, Record
+from lvq_kafka.errors import TransportError
 from lvq_kafka.ports import Commit, GroupMember, Log, LogReader
 from tests.waiting import eventually
 
@@ -51,12 +52,17 @@ def settled(log: Log, topic: str) -> dict[int, int]:
 
 
 def follow(reader: LogReader | GroupMember, until: Mapping[int, int], timeout: float = 15.0) -> list[Record]:
-    """Poll until the positions reach ``until``; return the records that came."""
+    """Poll until the positions reach ``until``; return the records that came. Goes on after errors that pass."""
     records: list[Record] = []
     positions: dict[int, int] = {}
 
     def reached() -> bool:
-        fetch = reader.poll(0.1)
+        try:
+            fetch = reader.poll(0.1)
+        except TransportError as error:
+            if not error.retriable:
+                raise
+            return False
         records.extend(fetch.batch)
         for partition, position in fetch.positions.items():
             assert position >= positions.get(partition, 0), "a position never moves back"

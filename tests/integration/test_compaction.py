@@ -8,7 +8,7 @@ from lvq_kafka.core.keys import key_text
 from lvq_kafka.errors import TopicNotFound
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.compaction import force_compaction
-from tests.waiting import eventually
+from tests.contract.harness import follow
 
 COMPACT = {"cleanup.policy": "compact"}
 
@@ -22,19 +22,11 @@ def put(log: KafkaLog, topic: str, *pairs: tuple[str, bytes | None]) -> None:
 
 def records(log: KafkaLog, topic: str) -> list[tuple[str, int, bytes | None]]:
     """Key, offset and value of everything in the log, but for what forcing compaction has left behind."""
-    positions, ends = log.start_offsets(topic), log.end_offsets(topic)
-    reader = log.reader(topic, positions)
-    found = []
-
-    def done() -> bool:
-        fetch = reader.poll(0.1)
-        found.extend([record for record in fetch.batch if not (record.key or b"").startswith(b"\xff")])
-        positions.update(fetch.positions)
-        return positions == ends
-
-    eventually(done, 20)
+    reader = log.reader(topic, log.start_offsets(topic))
+    found = follow(reader, log.end_offsets(topic), 20)
     reader.close()
-    return [(key_text(record.key or b""), record.offset, record.value) for record in found]
+    mine = [record for record in found if not (record.key or b"").startswith(b"\xff")]
+    return [(key_text(record.key or b""), record.offset, record.value) for record in mine]
 
 
 def test_each_key_keeps_its_newest_record_where_it_lay(kafka_log: KafkaLog, topic_name: str) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 from confluent_kafka import Producer
 
-from lvq_kafka.core.records import Record
 from lvq_kafka.errors import BrokerUnavailable, DataLoss, TopicNotFound
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.ports import LogReader
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
+from tests.contract.harness import follow
 from tests.waiting import eventually
 
 COMPACT = {"cleanup.policy": "compact"}
@@ -32,21 +30,6 @@ def abort(log: KafkaLog, topic: str, key: bytes = b"never") -> None:
     writer.append(topic, key, b"v").result(20)
     writer.abort_transaction(20)
     writer.close()
-
-
-def follow(reader: LogReader, ends: Mapping[int, int]) -> list[Record]:
-    """Read until the reader's own positions have reached the ends."""
-    records: list[Record] = []
-    positions: dict[int, int] = {}
-
-    def done() -> bool:
-        fetch = reader.poll(0.1)
-        records.extend(fetch.batch)
-        positions.update(fetch.positions)
-        return all(positions.get(partition, -1) >= end for partition, end in ends.items())
-
-    eventually(done, 20)
-    return records
 
 
 class TestPositions:

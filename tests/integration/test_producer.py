@@ -16,6 +16,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.ports import Receipt
 from lvq_kafka.producer import Message, Producer
 from lvq_kafka.testing.brokers import ProvidedBroker
+from tests.contract.harness import follow
 from tests.waiting import eventually
 
 COMPACT = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
@@ -23,18 +24,8 @@ COMPACT = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime
 
 def read(log: KafkaLog, topic: str) -> list[Record]:
     """All committed records, by partition and offset."""
-    ends = log.end_offsets(topic)
     reader = log.reader(topic, log.start_offsets(topic))
-    records: list[Record] = []
-    positions: dict[int, int] = {}
-
-    def done() -> bool:
-        fetch = reader.poll(0.1)
-        records.extend(fetch.batch)
-        positions.update(fetch.positions)
-        return all(positions.get(partition, 0) >= end for partition, end in ends.items())
-
-    eventually(done, 30)
+    records = follow(reader, log.end_offsets(topic), 30)
     reader.close()
     return sorted(records, key=lambda record: (record.partition, record.offset))
 

@@ -86,6 +86,15 @@ def test_an_unreachable_cluster_is_named_with_its_servers_and_what_the_client_sa
         ),
         ("a:1/1: connecting to a PLAINTEXT broker listener?", "a:1/1: connecting to a PLAINTEXT broker listener?"),
         (
+            "ssl://a:1/1: Disconnected: SSL connection closed by peer (after 8ms in state SSL_HANDSHAKE)",
+            "ssl://a:1/1: The other side broke off the TLS handshake: is it a PLAINTEXT listener?",
+        ),
+        (
+            "ssl://a:1/1: SSL handshake failed: Disconnected: SSL connection closed by peer: connecting to a PLAINTEXT"
+            " broker listener? (after 8ms in state SSL_HANDSHAKE)",
+            "ssl://a:1/1: The other side broke off the TLS handshake: is it a PLAINTEXT listener?",
+        ),
+        (
             "a:1/1: Receive failed: Invalid response size 1213486160 (0..100000000): increase receive.message.max.bytes"
             " (after 0ms in state APIVERSION_QUERY)",
             "a:1/1: What answers there does not speak Kafka's protocol.",
@@ -167,6 +176,16 @@ class TestHealth:
         assert news is not None
         assert news.code() == KafkaError._ALL_BROKERS_DOWN
         assert health.take_news() is None
+
+    def test_a_connection_that_is_closed_in_good_order_is_no_news_unless_the_next_one_is_too(self) -> None:
+        health = Health("a:1")
+        health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        assert health.take_news() is None
+        health.recovered()
+        health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        assert health.take_news() is None
+        health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        assert health.take_news() is not None
 
     def test_an_outage_without_a_reason_is_a_connection_that_the_other_side_closes(self) -> None:
         health = Health("a:1")
