@@ -7,6 +7,9 @@ from threading import Condition, Event, Thread
 
 __all__ = ["Crew"]
 
+# Seconds. Python sees a signal that comes just as a thread goes to sleep only when that thread wakes up again.
+_NAP = 0.2
+
 
 class Crew:
     """Runs a function in several threads.
@@ -36,7 +39,8 @@ class Crew:
             for thread in self._threads:
                 thread.start()
             for thread in self._threads:
-                thread.join()
+                while thread.is_alive():
+                    thread.join(_NAP)
         finally:
             self.stop.set()
             # Not by joining: a join that was interrupted takes the thread for one that has ended.
