@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
 from threading import Condition, RLock
 
-from lvq_kafka.consuming.holdings import Durable, Holdings, Limits, resolve
+from lvq_kafka.consuming.holdings import LEASE, Durable, Holdings, Limits, resolve, uptime
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.definition import QueueDefinition
@@ -28,7 +28,6 @@ Step = Callable[[Ledger, Item], None]
 """What becomes of a message; see `Ledger`."""
 
 _LEAVING = frozenset({State.LEAVING, State.LEAVING_STALE})
-_GAP = 5.0  # seconds; a thread that stood still for so long may have been put out of the group meanwhile
 
 
 class _Transaction(Enum):
@@ -45,10 +44,12 @@ class _Transaction(Enum):
 class Custody(Holdings):
     """Holdings, and what the I/O thread and transactions do with them."""
 
-    def __init__(self, definition: QueueDefinition, limits: Limits) -> None:
-        super().__init__(definition, limits)
+    def __init__(self, definition: QueueDefinition, limits: Limits, clock: Callable[[], float] = uptime) -> None:
+        super().__init__(definition, limits, clock)
         self._transaction = _Transaction.NONE
         self._unanswered: Flight[Durable] | None = None  # the last plain commit, until it is known to be stored
+        self._asked_at = -math.inf  # when the last commit was made, a transaction's included
+        self._turned_at = clock()
         tell_of_forks(self)
 
     def left_behind(self) -> None:
@@ -74,7 +75,7 @@ class Custody(Holdings):
     @property
     def waited_for(self) -> bool:
         """Whether somebody waits for a commit."""
-        return self._commits.waited_for or self._transaction is _Transaction.NEXT
+        return self._commits.waited_for or self._transaction is _Transaction.NEXT or self.suspended
 
     @property
     def committing(self) -> bool:
@@ -88,31 +89,19 @@ class Custody(Holdings):
 
     # ---------------------------------------------------------------- reading
 
-    def turn(self) -> None:
-        """A sign of life of the I/O thread; also does what is due by the clock.
-
-        If this process stood still, others may have its partitions by now: it is `suspended`, and everything is to be
-        committed anew, since the group says only to a commit whether it counts on us.
-        """
+    def turn(self) -> bool:
+        """Do what is due by the clock. Returns whether it is long since the last turn: this process stood still."""
         with self._lock:
-            now = time.monotonic()
-            silence, self._polled = now - self._polled, now
-            if silence > _GAP:
-                if self.partitions:
-                    logger.warning("the consumer of %s stood still for %.1f s", self._definition.name, silence)
-                    self.suspended = True
-                    self._commits.renew(self.partitions)
-                self._notify()
+            now = self.clock()
+            silence, self._turned_at = now - self._turned_at, now
             due = self._ledger.next_wake
             if due is not None and due <= now:
                 self._ledger.wake(now)
                 self._notify()
-
-    def proven(self) -> None:
-        """The group counts on us."""
-        with self._lock:
-            self.suspended = False
-            self._notify()
+        stood_still = silence > LEASE and bool(self.partitions)
+        if stood_still:
+            logger.warning("the consumer of %s stood still for %.1f s", self._definition.name, silence)
+        return stood_still
 
     def read(self, fetch: Fetch) -> None:
         """Take in what was read.
@@ -146,6 +135,7 @@ class Custody(Holdings):
                 self._ledger.assign(partition, commit_map, ends[partition], start=starts[partition])
                 self._commits.begin(partition, commit_map, tag=tag, partitions=commit_map.partitions)
                 self._lives.begin(partition)
+            self._turned_at = self.clock()  # the cluster may have taken its time to say where they begin and end
             self._notify()
 
     def withhold(self, partitions: Collection[int]) -> None:
@@ -172,7 +162,7 @@ class Custody(Holdings):
             vain = self._commits.end(partitions)
             self._notify()
         for future in vain:
-            future.set_exception(self._in_vain())
+            resolve([future], self._in_vain())
 
     # ---------------------------------------------------------------- plain commits
 
@@ -190,9 +180,12 @@ class Custody(Holdings):
                     self._commits.renew(self.partitions)
                 elif partitions is None:
                     return None
+            if self.suspended:
+                self._commits.renew(self.partitions)  # one that is accepted speaks for all: the others may be refused
+            asked_at = self.clock()
             flight = self._commits.take(partitions)
             if flight is not None:
-                self._unanswered = flight
+                self._unanswered, self._asked_at = flight, asked_at
             elif partitions is None:
                 self._unanswered = None  # what it said is no longer this consumer's to say
                 self._changed.notify_all()
@@ -202,10 +195,12 @@ class Custody(Holdings):
 
     def answered(self, flight: Flight[Durable], answers: Mapping[int, Answer] | Answer) -> None:
         """An answer to a commit came."""
-        stored = answers is Answer.STORED or (isinstance(answers, Mapping) and set(answers.values()) == {Answer.STORED})
+        said = set(answers.values()) if isinstance(answers, Mapping) else {answers}
         with self._lock:
             self._commits.landed(flight, answers)
-            if stored:
+            if Answer.STORED in said and flight is self._unanswered:
+                self.proven()
+            if said == {Answer.STORED}:
                 self._trouble = ""
                 if flight is self._unanswered:
                     self._unanswered = None
@@ -213,10 +208,28 @@ class Custody(Holdings):
             self._changed.notify_all()
         resolve(ready)
 
-    def found(self, stored: Mapping[int, CommitMap]) -> list[int]:
-        """A look at what the group holds; returns the partitions where something was written over ours."""
+    def proven(self) -> None:
+        """The group has accepted the last commit: it counted on us when that was made, or later."""
         with self._lock:
-            return [p for p, commit_map in stored.items() if not self._commits.found(p, commit_map)]
+            self._counted_on = self._asked_at
+            self._takers.wake_next()
+
+    @property
+    def durable(self) -> dict[int, CommitMap]:
+        """What the group is known to hold."""
+        with self._lock:
+            return {partition: self._commits.last(partition) for partition in self._lives}
+
+    def found(self, stored: Mapping[int, CommitMap], before: Mapping[int, CommitMap] | None = None) -> list[int]:
+        """A look at what the group holds; returns the partitions where something was written over ours.
+
+        Args:
+            before: what it was known to hold when it was asked. Where that has changed since, by a transaction, the
+                look says nothing.
+        """
+        with self._lock:
+            judged = stored if before is None else [p for p in stored if before.get(p) is self._commits.last(p)]
+            return [partition for partition in judged if not self._commits.found(partition, stored[partition])]
 
     # ---------------------------------------------------------------- transactions
 
@@ -261,6 +274,7 @@ class Custody(Holdings):
                     hint="The transaction is aborted: whoever has the partition now gets the message.",
                 )
             self._transaction = _Transaction.COMMITTING
+            self._asked_at = self.clock()
             flight = self._commits.take({item.partition for item in items}, items)
             if not all(self._says_done(flight, item) for item in items):
                 if flight is not None:
@@ -288,6 +302,8 @@ class Custody(Holdings):
                     step(self._ledger, item)
             if flight is not None:
                 self._commits.landed(flight, answer)
+                if answer is Answer.STORED:
+                    self.proven()
             ready = self._commits.take_ready()
             self._notify()
         resolve(ready)

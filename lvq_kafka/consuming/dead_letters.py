@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import suppress
 from functools import partial
 
@@ -129,7 +128,7 @@ class DeadLetters:
     def _failed(self, item: Item, error: Exception) -> None:
         logger.warning("the dead letter of %s could not be stored: %s", self._source(item), error)
         with suppress(LockLost):
-            self._holdings.settle(Ledger.give_back, item, time.monotonic() + _AGAIN)
+            self._holdings.settle(Ledger.give_back, item, self._holdings.clock() + _AGAIN)
 
     def _source(self, item: Item) -> Position:
         return Position(self._holdings.topic, item.partition, item.offset)

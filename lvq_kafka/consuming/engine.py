@@ -30,6 +30,7 @@ _BUSY_POLL = 0.005  # seconds; how long an ack that is waited for can lie before
 _ANSWER = 15.0  # seconds; a commit without an answer for so long counts as unknown, and the next one leaves
 _SHORTER = 8  # tries with a text that the broker finds too large; each is half as long as the one before
 _AGAIN = 0.1  # seconds until the next commit after one that failed, whoever waits for it
+_LAST_CHANCE = 1.0  # seconds during which a commit that is refused for now, and that no later one mends, is sent again
 
 
 class Consuming:
@@ -108,7 +109,8 @@ class Consuming:
 
     def _step(self, member: GroupMember) -> None:
         custody = self._custody
-        custody.turn()
+        if custody.turn():
+            self._inspection.hasten()
         pause = _BUSY_POLL if custody.busy else _IDLE_POLL
         try:
             fetch = member.poll(pause)
@@ -124,16 +126,14 @@ class Consuming:
         now = time.monotonic()
         if self._flight is not None and now >= self._answer_by:
             self._answered(self._flight, Answer.UNKNOWN)
-        if custody.suspended:
-            if now >= self._not_before:
-                self._prove()
-        elif self._flight is None and now >= (self._not_before if custody.waited_for else self._commit_at):
+        if self._flight is None and now >= (self._not_before if custody.waited_for else self._commit_at):
             self._commit(member)
         if self._inspection.is_due(now):
             self._look(now)
 
     def _look(self, now: float) -> None:
         """See that topic and group are what we take them for, now and then, and after every trouble."""
+        before = self._custody.durable
         try:
             stored = self._inspection.look(now, self._custody.partitions)
         except TransportError as error:
@@ -142,18 +142,12 @@ class Consuming:
             self._custody.trouble(error)
             return
         self._custody.trouble(None)
-        for partition in self._custody.found(stored):
+        for partition in self._custody.found(stored, before):
             logger.warning(
                 "another commit was written over that of queue %s, partition %d; it is written again",
                 self._name,
                 partition,
             )
-
-    def _prove(self) -> None:
-        """This process stood still, so others may have its partitions. The group says so only to a commit."""
-        if self._commit_now(self._custody.partitions):
-            self._custody.proven()
-            self._inspection.hasten()
 
     # ---------------------------------------------------------------- committing
 
@@ -181,22 +175,28 @@ class Consuming:
     def _commit_now(self, partitions: Collection[int]) -> bool:
         """Commit for these and wait for the answer; whether all that was done by then is known to be stored.
 
-        One commit, however fast others go on acking: only a text that is too large is made shorter and sent again.
+        One commit, however fast others go on acking: only one that is refused for now is sent again, and one whose text
+        is too large, which is made shorter.
         """
+        deadline = time.monotonic() + _LAST_CHANCE
         for _ in range(_SHORTER):
             if self._custody.committing:
                 return False
             flight = self._custody.next_commit(partitions)
             if flight is None:
                 return True
+            passes = False
             try:
                 self._member.commit(_wire(flight))
             except TransportError as error:
                 answer = self._judge(error)
+                passes = error.retriable and error.code != "UNKNOWN_MEMBER_ID"
             else:
                 answer = Answer.STORED
             self._custody.answered(flight, answer)
-            if answer is not Answer.TOO_LARGE:
+            if passes and time.monotonic() + _AGAIN < deadline:
+                time.sleep(_AGAIN)
+            elif answer is not Answer.TOO_LARGE:
                 return answer is Answer.STORED
         return False
 

@@ -6,6 +6,8 @@ brings records, takes what is to be committed, and gives and ends assignments.
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -22,13 +24,31 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.errors import Closed, LockLost, LVQError, ReaderFailed
 
-__all__ = ["Durable", "Haul", "Holdings", "Limits", "resolve"]
+__all__ = ["LEASE", "Durable", "Haul", "Holdings", "Limits", "resolve", "uptime"]
 
 P = ParamSpec("P")
 
 Durable = Future[None]
 
-_LEASE = 5.0  # seconds without a sign of life of the I/O thread after which nothing is handed out until there is one
+LEASE = 5.0
+"""Seconds for which messages are handed out after a commit was sent that the group has accepted.
+
+A member that the group does not hear of is put out when its session is over, and others work on what it has. It cannot
+know: neither when it is cut off, nor when it stood still. No broker allows sessions below 6 s unless it is told to.
+"""
+
+
+_SLOW = 1.0  # seconds after which a callback has held up the consumer for too long
+
+logger = logging.getLogger("lvq_kafka.consumer")
+
+
+_BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def uptime() -> float:
+    """Seconds, also those in which this machine sleeps: Linux leaves them out of its monotonic clock."""
+    return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +70,16 @@ class Haul(NamedTuple):
 
 
 class Holdings:
-    """A ledger and its commits, for several threads: what holders do with them."""
+    """A ledger and its commits, for several threads: what holders do with them.
 
-    def __init__(self, definition: QueueDefinition, limits: Limits) -> None:
+    Args:
+        clock: seconds, by which locks end, delays are over, and silence is judged.
+    """
+
+    def __init__(self, definition: QueueDefinition, limits: Limits, clock: Callable[[], float] = uptime) -> None:
         self.topic = definition.topic
         self.limits = limits
+        self.clock = clock
         self._definition = definition
         self._lock = RLock()
         self._changed = Condition(self._lock)
@@ -64,9 +89,7 @@ class Holdings:
         self._lives = Lives()
         self._takers = Takers()
         self._counting = Counting(self._commits, self._wake_taker) if limits.durable_counts else None
-        self._polled = time.monotonic()
-        self.suspended = False
-        """Whether nothing is handed out until the group is known to count on us still, or again."""
+        self._counted_on = -math.inf  # when the group is known to have counted on us
         self._paused = False
         self._mismatched = 0
         self._trouble = ""
@@ -85,7 +108,7 @@ class Holdings:
         with self._lock:
             self._check()
             haul = Haul([], [])
-            if not (self._paused or self.suspended or time.monotonic() - self._polled > _LEASE):
+            if not (self._paused or self.suspended):
                 self._take(most, haul)
             if haul.taken or haul.exhausted:
                 if taker is not None:
@@ -124,7 +147,7 @@ class Holdings:
 
     def _locked_until(self) -> float | None:
         timeout = self.limits.lock_timeout
-        return None if timeout is None else time.monotonic() + timeout
+        return None if timeout is None else self.clock() + timeout
 
     def step_out(self, taker: Taker) -> None:
         """They take no more for now."""
@@ -167,6 +190,15 @@ class Holdings:
         with self._lock:
             self._paused = paused
             self._notify()
+
+    @property
+    def suspended(self) -> bool:
+        """Whether messages wait for the group to accept a commit, since for all we know others may have them by now."""
+        return self._in_doubt and (self._ledger.available > 0 or bool(self._counting))
+
+    @property
+    def _in_doubt(self) -> bool:
+        return self.clock() - self._counted_on > LEASE
 
     @property
     def paused(self) -> bool:
@@ -232,7 +264,18 @@ class Holdings:
         )
 
 
-def resolve(ready: Iterable[Durable]) -> None:
-    """Tell those whose wait is over; without the lock, since they may do anything."""
+def resolve(ready: Iterable[Durable], error: Exception | None = None) -> None:
+    """Tell those whose wait is over, or in vain; without the lock, since they may do anything."""
     for future in ready:
-        future.set_result(None)
+        began = time.monotonic()
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+        taken = time.monotonic() - began
+        if taken > _SLOW:
+            logger.warning(
+                "a callback of a settlement took %.1f s: meanwhile the consumer neither reads nor commits, and after "
+                "max.poll.interval.ms the group puts it out; give long work to another thread",
+                taken,
+            )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import TopicRecreated
@@ -20,7 +21,7 @@ _PATIENCE = 30.0  # seconds; how long a partition that just came waits for the c
 _LOOK = 30.0  # seconds between two looks whether the topic is still the same one
 _LOOK_AGAIN = 1.0  # seconds until the next one after a look that has failed
 _REREAD = 300.0  # seconds between two looks whether the group still holds what was committed
-_QUESTION = 5.0  # seconds that such a look may take
+_QUESTIONS = LEASE / 2  # seconds that a look may take: meanwhile nothing is polled, and no lease renewed
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,11 @@ class Inspection:
         A topic that was deleted and created anew is read on at the old position, and nobody is told.
         """
         self._look_at = now + _LOOK_AGAIN
-        self._check_id(self._log.describe_topic(self._topic, timeout=_QUESTION))
+        deadline = time.monotonic() + _QUESTIONS
+        self._check_id(self._log.describe_topic(self._topic, timeout=_QUESTIONS))
         stored: Mapping[int, CommitMap] = {}
         if now >= self._reread_at:
-            commits = self._log.committed(self._group, self._topic, timeout=_QUESTION)
+            commits = self._log.committed(self._group, self._topic, timeout=max(0.1, deadline - time.monotonic()))
             stored = examine(self._group, self._topic, mine, commits, queue=self._name).maps
             self._reread_at = now + _REREAD
         self._look_at = now + _LOOK

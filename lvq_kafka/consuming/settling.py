@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.holdings import Holdings
@@ -39,7 +38,7 @@ class Settling:
         """See `Delivery.release`."""
         if not delay >= 0:
             raise ConfigError(f"delay={delay!r} is not a number of seconds from 0 on.", options=["delay"])
-        self._holdings.settle(Ledger.release, item, time.monotonic() + delay if delay else None)
+        self._holdings.settle(Ledger.release, item, self._holdings.clock() + delay if delay else None)
 
     def reject(self, item: Item, life: int, reason: str) -> Settlement:
         """See `Delivery.reject`."""
@@ -51,4 +50,4 @@ class Settling:
         if seconds is not None and not seconds > 0:
             raise ConfigError(f"seconds={seconds!r} is not positive.", options=["seconds"])
         seconds = self._holdings.limits.lock_timeout if seconds is None else seconds
-        self._holdings.settle(Ledger.extend, item, math.inf if seconds is None else time.monotonic() + seconds)
+        self._holdings.settle(Ledger.extend, item, math.inf if seconds is None else self._holdings.clock() + seconds)

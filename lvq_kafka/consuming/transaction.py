@@ -166,7 +166,7 @@ class Transaction(Generic[V]):
                 flight = self._holdings.begin_commit(left, _PATIENCE if self._timeout is None else self._timeout)
             if flight is not None:
                 offsets = {partition: Commit(said.base, said.encode()) for partition, said in flight.maps.items()}
-                self._producer.writer.send_offsets(self._member(), offsets)
+                self._producer.writer.send_offsets(self._member(), offsets, self._timeout)
         except BaseException as error:
             self._abort(error, flight)
             if isinstance(error, TransportError) and error.code in _PUT_OUT:

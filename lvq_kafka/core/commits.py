@@ -180,7 +180,9 @@ class Commits(Generic[W]):
         # (G11). More has to be settled first: so let nobody wait before that for a count to be stored.
         self._ready += [waiter for offset, _, waiter in book.waiters if offset == _STATE]
         book.waiters = [waiting for waiting in book.waiters if waiting[0] != _STATE]
-        return None
+        # What is stored is true still: it serves whoever only asks for a commit, to hear whether the group accepts one.
+        again = replace(book.durable, sequence=book.sequence + 1)
+        return again if book.stored < book.wanted and _size(again) <= self._ledger.limit else None
 
     def landed(self, flight: Flight[W], answers: Mapping[int, Answer] | Answer) -> None:
         """An answer came, for all partitions of a commit or for each of them; perhaps late, perhaps once more."""

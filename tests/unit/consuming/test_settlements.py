@@ -163,9 +163,10 @@ def test_a_settlement_says_so_when_the_final_commit_at_close_has_failed(world: W
     world.send(("a", "a"))
     with consuming(world, commit_interval=60) as consumer:
         settlement = take(consumer).ack()
-        world.fail_next("commit", TransportError("no", code="REBALANCE_IN_PROGRESS", retriable=True))
+        world.fail_next("commit", TransportError("no", code="REBALANCE_IN_PROGRESS", retriable=True), times=1000)
     with pytest.raises(LockLost, match="before this was committed"):
         settlement.result(0)
+    world._cluster._failures.clear()
     with consuming(world) as consumer:
         assert drain(consumer, 1) == ["a"]
 
@@ -261,3 +262,21 @@ def test_a_restart_brings_what_was_not_acked_and_nothing_else(world: World) -> N
         for delivery in again:
             delivery.ack()
     assert world.committed_offsets() == {0: 10}
+
+
+def test_a_callback_that_holds_the_consumer_up_is_told_of_with_the_remedy(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.consuming.holdings._SLOW", 0.05)
+    world.send(("a", "a"), ("b", "b"))
+    never = threading.Event()
+    with consuming(world, commit_interval=60) as consumer:
+        first, second = take(consumer), take(consumer)
+        with consumer._holdings._changed:  # so that it is not decided before
+            first.ack().add_done_callback(lambda future: None)
+        eventually(lambda: world.committed_offsets() == {0: 1})
+        assert "callback" not in caplog.text
+        with consumer._holdings._changed:
+            second.ack().add_done_callback(lambda future: never.wait(0.1))
+        eventually(lambda: "a callback of a settlement took 0.1 s" in caplog.text)
+        assert "another thread" in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from random import Random
+from threading import Event, current_thread
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from lvq_kafka.errors import (
     StateError,
     TransportError,
 )
+from lvq_kafka.ports import Commit
 from lvq_kafka.producer import Producer
 from tests.unit.consuming.world import (
     GROUP,
@@ -693,3 +695,37 @@ def test_transactions_and_plain_acks_beside_each_other_lose_nothing_and_bring_no
             consumer.close()
     produced = [value.rstrip("!") for value in outputs(world)]
     assert sorted(plain + produced, key=int) == [str(number) for number in range(count)]
+
+
+def test_a_look_that_began_before_the_commit_of_a_transaction_does_not_take_it_for_that_of_another(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.consuming.inspection._REREAD", 0.0)
+    world.send(("a", "a"))
+    with consuming(world, commit_interval=60) as consumer, world.producer() as producer:
+        committed, asked, over = world.committed, Event(), Event()
+        found, overwritten = consumer._holdings.found, list[list[int]]()
+
+        def judged(*args: Any) -> list[int]:
+            overwritten.append(found(*args))
+            return overwritten[-1]
+
+        def slowly(group: str, topic: str, *, timeout: float = 10.0) -> dict[int, Commit]:
+            found = committed(group, topic, timeout=timeout)
+            if current_thread() is consumer._consuming._thread:
+                asked.set()
+                assert over.wait(10)
+            return found
+
+        with consumer.transaction(producer) as tx:
+            (delivery,) = tx.acquire_many(1, 10)
+            delivery.ack()
+            eventually(lambda: consumer._holdings._unanswered is None)
+            world.committed = slowly  # type: ignore[method-assign]
+            consumer._holdings.found = judged  # type: ignore[method-assign]
+            consumer._consuming._inspection.hasten()
+            assert asked.wait(10)
+        assert committed(GROUP, TOPIC)[0].offset == 1
+        over.set()
+        eventually(lambda: overwritten)
+        assert overwritten == [[]]

@@ -246,8 +246,10 @@ def test_the_limit_never_rises_again() -> None:
     pipe.commits.landed(flight, TOO_LARGE)
     lower = pipe.ledger.limit
     pipe.commit(TOO_LARGE)
+    lowest = pipe.ledger.limit
+    assert lowest < lower
     pipe.commits.landed(flight, TOO_LARGE)
-    assert pipe.ledger.limit <= lower
+    assert pipe.ledger.limit == lowest
     for _ in range(10):
         pipe.commits.renew([0])
         pipe.commit(TOO_LARGE)
@@ -298,6 +300,21 @@ def test_what_was_promised_is_never_taken_back_where_the_limit_has_sunk() -> Non
     assert shorter.covers(durable)
     assert len(shorter.encode()) <= pipe.ledger.limit
     assert len(pipe.told) > 100
+
+
+def test_a_commit_that_is_asked_for_says_what_is_stored_where_the_limit_lets_it_say_no_more() -> None:
+    """Who has to hear from the group whether it counts on them would never hear, and hand nothing out."""
+    pipe = Pipe(1000)
+    pipe.ack(*(offset for offset in spread(1000) if offset > 800), wait=False)
+    stored = pipe.commit()
+    pipe.ledger.limit = len(stored.encode())
+    pipe.ack(*(offset for offset in spread(1000) if offset < 400), wait=False)
+    assert pipe.commits.take() is None, "nobody has asked"
+    pipe.commits.renew([0])
+    again = pipe.commit()
+    assert (again.base, again.runs, again.sequence) == (stored.base, stored.runs, stored.sequence + 1)
+    assert len(again.encode()) <= pipe.ledger.limit
+    assert pipe.commits.take() is None
 
 
 def test_nobody_waits_for_counts_that_there_is_no_room_for() -> None:
@@ -518,6 +535,26 @@ def test_a_transaction_says_what_leaves_and_is_told_of_when_it_has_committed() -
     assert pipe.commits.take() is None
 
 
+def test_a_transaction_says_what_left_with_it_though_nothing_else_has_changed_since_the_last_commit() -> None:
+    pipe = Pipe(3)
+    pipe.commit()
+    assert pipe.commits.take() is None
+    pipe.ledger.leave(pipe.items[1])
+    flight = pipe.commits.take([0], [pipe.items[1]])
+    assert flight is not None
+    assert flight.maps[0].runs == (1, 1)
+
+
+def test_an_answer_to_a_commit_that_was_given_up_costs_no_other_one() -> None:
+    pipe = Pipe(3)
+    pipe.ack(1, wait=False)
+    first = pipe.fly()
+    second = pipe.fly()
+    pipe.commits.landed(first, STORED)
+    pipe.commits.landed(second, STORED)
+    assert pipe.commits.take() is None
+
+
 def test_what_left_with_a_transaction_that_failed_is_not_said_by_the_next_commit() -> None:
     pipe = Pipe(3)
     item = pipe.items[1]
@@ -537,9 +574,9 @@ def test_a_plain_commit_takes_nothing_back_of_a_transaction_that_the_ledger_has_
     assert flight is not None
     pipe.commits.landed(flight, STORED)
     pipe.commits.renew([0])
-    assert pipe.commits.take() is None
+    assert pipe.commit().runs == (1, 1), "what is stored is said again"
     pipe.ledger.commit(item)
-    assert pipe.commit().runs == (1, 1)
+    assert pipe.commits.take() is None
 
 
 def test_a_transaction_has_nothing_to_say_of_what_was_superseded_meanwhile() -> None:

@@ -106,10 +106,20 @@ class MockQueue:
         for receipt in [self._writer.append(TOPIC, value.encode(), value.encode()) for value in values]:
             receipt.result(20)
 
+    def send_value(self, key: str, value: str) -> None:
+        self._writer.append(TOPIC, key.encode(), value.encode()).result(20)
+
     def open(
-        self, protocol: str = "classic", properties: Mapping[str, Any] | None = None, **options: Any
+        self,
+        protocol: str = "classic",
+        properties: Mapping[str, Any] | None = None,
+        *,
+        servers: str | None = None,
+        **options: Any,
     ) -> Consumer[str]:
-        log = _Log(ClientConfig(self.cluster.bootstrap_servers, {**PROTOCOLS[protocol], **(properties or {})}))
+        """A consumer; ``servers`` where it has its own way to the cluster."""
+        servers = servers or self.cluster.bootstrap_servers
+        log = _Log(ClientConfig(servers, {**PROTOCOLS[protocol], **(properties or {})}))
         self._logs.append(log)
         definition = QueueDefinition(name="q", topic=TOPIC, key_header=None)
         options = {"commit_interval": 60, "revoke_grace": 0.0, **options}

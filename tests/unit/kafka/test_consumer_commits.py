@@ -21,8 +21,9 @@ from confluent_kafka import KafkaError
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import LockLost
 from lvq_kafka.ports import Answered, Commit
-from tests.unit.kafka.mock_cluster import CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT
-from tests.unit.kafka.mock_queue import SHORT_SESSION, NewQueue, Verdicts, take
+from tests.cable import Cable
+from tests.unit.kafka.mock_cluster import CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR, OFFSET_COMMIT
+from tests.unit.kafka.mock_queue import SHORT_SESSION, SOCIAL, TOPIC, NewQueue, Verdicts, take
 from tests.waiting import eventually
 
 REFUSALS = {
@@ -191,6 +192,61 @@ def test_a_connection_that_breaks_with_a_commit_on_its_way_loses_no_ack(new_queu
     assert consumer.stats.lost == 0
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_commit_on_its_way_at_a_revocation_is_not_stored_behind_the_next_owners(
+    new_queue: NewQueue, protocol: str
+) -> None:
+    """The client keeps it until it knows the coordinator, and then sends it as the member that it is by then."""
+    queue = new_queue(2)
+    queue.send(*(f"k{number}" for number in range(6)))
+    first = queue.open(protocol, SOCIAL[protocol])
+    held = [take(first) for _ in range(6)]
+    queue.cluster.fail_next(OFFSET_COMMIT, KafkaError.NOT_COORDINATOR)
+    queue.cluster.fail_next(FIND_COORDINATOR, *[KafkaError.COORDINATOR_NOT_AVAILABLE] * 4)
+    for partition in (0, 1):
+        acked = next(one for one in held if one.position.partition == partition)
+        acked.ack().future()
+    second = queue.open(protocol, SOCIAL[protocol])
+    eventually(lambda: len(second.stats.partitions) == len(first.stats.partitions) == 1, 30)
+    (moved,) = second.stats.partitions
+    end = queue.log.end_offsets(TOPIC)[moved]
+    while queue.stored()[moved].base < end:
+        take(second).ack(wait=True, timeout=20)
+    for delivery in held:
+        if delivery.position.partition != moved and not delivery.settled:
+            delivery.ack(wait=True, timeout=20)
+            assert queue.stored()[moved].base == end
+    assert not first._consuming._flight
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_commit_on_its_way_when_all_is_lost_is_not_stored_behind_the_next_owners(
+    new_queue: NewQueue, protocol: str
+) -> None:
+    """It arrives when the group has long given its partitions to another member."""
+    queue = new_queue()
+    queue.cluster.set_session(3000)
+    queue.send("a", "b")
+    with Cable(queue.cluster.bootstrap_servers) as cable:
+        first = queue.open(protocol, SOCIAL[protocol], servers=cable.bootstrap_servers)
+        acked = take(first)
+        cable.cut()
+        verdicts = Verdicts(queue, acked, acked.ack())
+        eventually(lambda: first._consuming._flight)
+        second = queue.open(protocol, SOCIAL[protocol])
+        for _ in range(2):
+            take(second, 30).ack(wait=True, timeout=20)
+        stored = queue.stored()
+        cable.mend()
+        eventually(lambda: verdicts.told, 60)
+        queue.send("c")
+        second.close()
+        delivery = take(first, 60)
+        assert delivery.value == "c"
+        assert queue.stored()[0].covers(stored[0])
+        queue.close()
+
+
 def test_a_close_during_a_commit_is_bounded(new_queue: NewQueue, caplog: pytest.LogCaptureFixture) -> None:
     queue = new_queue()
     queue.send("a")
@@ -218,6 +274,27 @@ def test_a_close_commits_what_was_acked_and_not_waited_for(new_queue: NewQueue) 
     held = take(consumer)
     consumer.close()
     assert held.state is State.LOST
+    assert queue.stored()[0].base == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "times"),
+    [
+        (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, 4),
+        (KafkaError.NOT_COORDINATOR, 3),
+        (KafkaError.REQUEST_TIMED_OUT, 4),
+        (KafkaError.REBALANCE_IN_PROGRESS, 2),
+    ],
+)
+def test_a_close_whose_commit_is_refused_for_now_sends_it_again(new_queue: NewQueue, code: int, times: int) -> None:
+    """More often than the client by itself."""
+    queue = new_queue()
+    queue.send("a")
+    consumer = queue.open()
+    delivery = take(consumer)
+    queue.cluster.fail_next(OFFSET_COMMIT, *[code] * times)
+    delivery.ack()
+    consumer.close()
     assert queue.stored()[0].base == 1
 
 

@@ -6,7 +6,8 @@ is not always told of its partitions (a broker tells it), so its session is shor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 import pytest
 from confluent_kafka import KafkaError
@@ -61,7 +62,6 @@ def test_a_thread_that_stood_still_loses_all_locks_and_commits_nothing_of_them(n
     verdicts = Verdicts(queue, acked, acked.ack())
     eventually(lambda: queue.cluster.requests(LEAVE_GROUP), 20)
     assert verdicts.told == []
-    before = queue.cluster.requests(OFFSET_COMMIT)
     member.go_on()
     eventually(lambda: verdicts.told, 20)
     [(error, stored)] = verdicts.told
@@ -71,11 +71,54 @@ def test_a_thread_that_stood_still_loses_all_locks_and_commits_nothing_of_them(n
     assert member.gone == [[0]]
     again = [take(consumer), take(consumer)]
     assert [delivery.value for delivery in again] == ["a", "b"]
-    assert queue.cluster.requests(OFFSET_COMMIT) == before
+    assert {commits[0].offset for commits in member.said} == {0}
     assert queue.stored()[0].base == 0
     for delivery in again:
         delivery.ack(wait=True, timeout=20)
     assert queue.stored()[0].base == 2
+
+
+def test_in_the_new_protocol_too_whoever_stood_still_alone_loses_all_and_begins_anew(new_queue: NewQueue) -> None:
+    """The client leaves the group by itself, and nobody comes meanwhile."""
+    queue = new_queue()
+    queue.cluster.set_session(2000)
+    queue.send("a", "b")
+    consumer = queue.open("consumer", HASTY["consumer"])
+    member = queue.member()
+    acked, held = take(consumer), take(consumer)
+    member.stand_still()
+    said = len(member.said)
+    eventually(is_unchanged(lambda: queue.cluster.requests(CONSUMER_GROUP_HEARTBEAT)), 60)
+    verdicts = Verdicts(queue, acked, acked.ack())
+    assert verdicts.told == []
+    member.go_on()
+    eventually(lambda: verdicts.told, 20)
+    [(error, stored)] = verdicts.told
+    assert isinstance(error, LockLost)
+    assert not stored
+    assert held.state is State.LOST
+    assert member.gone == [[0]]
+    assert len(member.said) == said
+    assert queue.stored()[0].base == 0
+    consumer.close()
+    again = queue.open("consumer")
+    for value in ("a", "b"):
+        delivery = take(again, 30)
+        assert delivery.value == value
+        delivery.ack(wait=True, timeout=20)
+    assert queue.stored()[0].base == 2
+
+
+def is_unchanged(count: Callable[[], int], seconds: float = 1.0) -> Callable[[], bool]:
+    """Whether it has not changed for so long."""
+    seen = [(count(), time.monotonic())]
+
+    def look() -> bool:
+        if count() != seen[-1][0]:
+            seen.append((count(), time.monotonic()))
+        return time.monotonic() - seen[-1][1] > seconds
+
+    return look
 
 
 @both_protocols
@@ -88,11 +131,12 @@ def test_what_a_member_that_was_put_out_has_acked_does_not_touch_the_work_of_the
     first = queue.open(protocol, HASTY[protocol])
     member = queue.member()
     acked, held = take(first), take(first)
-    assert queue.cluster.requests(OFFSET_COMMIT) == 0
     member.stand_still()
     second = queue.open(protocol, SOCIAL[protocol])
     theirs = take(second, 30)  # the group has put out the first: it has stood still for too long
     assert theirs.value == "a"
+    assert take(second).value == "b"
+    before = queue.cluster.requests(OFFSET_COMMIT)
     verdicts = Verdicts(queue, acked, acked.ack())
     member.go_on()
     eventually(lambda: verdicts.told, 20)
@@ -102,7 +146,7 @@ def test_what_a_member_that_was_put_out_has_acked_does_not_touch_the_work_of_the
     with pytest.raises(LockLost):
         held.ack()
     assert member.gone == [[0]]
-    assert queue.cluster.requests(OFFSET_COMMIT) == 0
+    assert queue.cluster.requests(OFFSET_COMMIT) == before
     theirs.ack(wait=True, timeout=20)
     assert queue.stored()[0].base == 1
 

@@ -9,14 +9,19 @@ What the mock cannot do, and what is done instead:
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 from confluent_kafka import KafkaError
 
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.errors import DataLoss, QueueNotDeclared, TopicNotFound, TopicRecreated, Unauthorized
+from lvq_kafka.errors import CommitMapRefused, DataLoss, QueueNotDeclared, TopicNotFound, TopicRecreated, Unauthorized
 from lvq_kafka.ports import Commit
-from tests.unit.kafka.mock_cluster import OFFSET_FETCH
+from tests.unit.kafka.mock_cluster import LEAVE_GROUP, OFFSET_FETCH
 from tests.unit.kafka.mock_queue import GROUP, SHORT_SESSION, TOPIC, NewQueue, Verdicts, take
 from tests.waiting import eventually
 
@@ -53,15 +58,54 @@ def test_reading_begins_where_the_log_does_when_that_is_beyond_what_is_done(new_
     assert queue.stored()[0].base == 3
 
 
-def test_a_log_that_ends_before_what_is_done_is_not_read_from_somewhere_else(new_queue: NewQueue) -> None:
+@both_protocols
+def test_a_log_that_ends_before_what_is_done_is_not_read_from_somewhere_else(
+    new_queue: NewQueue, protocol: str
+) -> None:
     queue = new_queue(declared=False)
     queue.send("a", "b")
     beyond = CommitMap(100, partitions=1)
     queue.log.commit(GROUP, TOPIC, {0: Commit(100, beyond.encode())})
-    consumer = queue.open()
+    consumer = queue.open(protocol)
     with pytest.raises(DataLoss):
         consumer.acquire(20)
     assert queue.stored()[0].base == 100
+
+
+@both_protocols
+@pytest.mark.parametrize("text", ["", "somebody else's", "lvq9.AAAA"])
+def test_a_commit_of_something_else_is_refused_and_left_alone_or_ignored_if_one_says_so(
+    new_queue: NewQueue, protocol: str, text: str
+) -> None:
+    """One without a text is that of a queue's declaration by another tool: it says where to begin."""
+    queue = new_queue(declared=False)
+    queue.send("a", "b")
+    queue.log.commit(GROUP, TOPIC, {0: Commit(1, text)})
+    if text:
+        with pytest.raises(CommitMapRefused):
+            queue.open(protocol)
+        assert queue.log.committed(GROUP, TOPIC) == {0: Commit(1, text)}
+    consumer = queue.open(protocol, on_foreign_commits="ignore" if text else "refuse")
+    delivery = take(consumer)
+    assert delivery.value == "b"
+    delivery.ack(wait=True, timeout=20)
+    assert queue.stored()[0].base == 2, "ours again"
+
+
+def test_a_commit_of_something_else_that_comes_before_an_assignment_stops_the_consumer(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send("a")
+    consumer = queue.open(properties={"session.timeout.ms": 2500, "max.poll.interval.ms": 2500})
+    take(consumer)
+    member = queue.member()
+    member.stand_still()
+    member.commit({0: Commit(0, "somebody else's")})
+    queue.cluster.requests(LEAVE_GROUP)
+    eventually(lambda: queue.cluster.requests(LEAVE_GROUP), 20)  # it has not polled for too long
+    member.go_on()
+    with pytest.raises(CommitMapRefused):
+        eventually(lambda: consumer.acquire(1), 20)
+    assert queue.log.committed(GROUP, TOPIC)[0].metadata == "somebody else's"
 
 
 def test_errors_of_the_group_at_an_assignment_are_waited_out(new_queue: NewQueue) -> None:
@@ -159,3 +203,49 @@ def test_a_topic_that_is_created_anew_is_not_read_on(new_queue: NewQueue, monkey
     assert consumer.stats.delivered == 1
     with pytest.raises((TopicRecreated, QueueNotDeclared)):
         queue.open(properties=SHORT_SESSION).acquire(20)
+
+
+def test_waiting_for_the_cluster_is_not_taken_for_standing_still(
+    new_queue: NewQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = new_queue()
+    queue.send("a")
+    consumer = queue.open()
+    take(consumer)
+    looks = _looks(consumer)
+    queue.cluster.down()
+    eventually(lambda: len(looks) >= 2, 30)
+    assert "stood still" not in caplog.text
+
+
+def test_a_coordinator_that_does_not_answer_is_not_taken_for_standing_still(
+    new_queue: NewQueue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.consuming.inspection._REREAD", 0.0)
+    queue = new_queue()
+    queue.send("a")
+    consumer = queue.open()
+    take(consumer)
+    queue.cluster.delay_next(OFFSET_FETCH, 60)
+    looks = _looks(consumer)
+    consumer._consuming._inspection.hasten()
+    eventually(lambda: len(looks) >= 2, 30)
+    assert "read the commits" in caplog.text
+    assert "stood still" not in caplog.text
+    assert max(looks) < LEASE
+
+
+def _looks(consumer: Consumer[str]) -> list[float]:
+    """How many seconds the looks from now on have taken."""
+    inspection = consumer._consuming._inspection
+    look, taken = inspection.look, []
+
+    def timed(*args: Any) -> Any:
+        began = time.monotonic()
+        try:
+            return look(*args)
+        finally:
+            taken.append(time.monotonic() - began)
+
+    inspection.look = timed  # type: ignore[method-assign]
+    return taken
