@@ -106,8 +106,12 @@ class LogWriter(Protocol):
     def begin_transaction(self) -> None:
         """Open a transaction. Appends until its end belong to it."""
 
-    def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit]) -> None:
-        """Make a group's commit part of the open transaction."""
+    def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None = None) -> None:
+        """Make a group's commit part of the open transaction.
+
+        Raises:
+            TransportError: refused, or not answered in time; then the transaction can only be aborted, if even that.
+        """
 
     def commit_transaction(self, timeout: float | None = None) -> None:
         """Make the transaction's records visible, all or none."""
@@ -297,4 +301,7 @@ class Log(Protocol):
         """
 
     def close(self) -> None:
-        """Close what the log itself holds open (not its readers, members and writers)."""
+        """Close what the log itself holds open, and not its readers, members and writers.
+
+        From then on it opens and answers nothing: every other call raises `Closed`. A second `close` does nothing.
+        """

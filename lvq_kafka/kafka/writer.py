@@ -12,7 +12,6 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.errors import (
-    AuthenticationFailed,
     Closed,
     DeliveryFailed,
     LVQError,
@@ -25,8 +24,8 @@ from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_producer
 from lvq_kafka.kafka.deliveries import Deliveries
 from lvq_kafka.kafka.errors import kafka_error
-from lvq_kafka.kafka.member import KafkaMember
 from lvq_kafka.kafka.receipt import KafkaReceipt
+from lvq_kafka.kafka.transactions import Transactions
 from lvq_kafka.ports import Commit, GroupMember
 
 __all__ = ["KafkaWriter"]
@@ -53,9 +52,6 @@ DEFAULTS = {
 _DEFAULTS_OUTSIDE_TRANSACTIONS = {**DEFAULTS, "delivery.timeout.ms": 120_000}
 _MESSAGE_LIMIT = 1_000_000  # librdkafka's default for message.max.bytes
 _FULL_POLL = 0.01  # seconds between attempts while the local buffer is full
-_TRANSACTION_TIMEOUT = 60.0
-_OPEN_TIMEOUT = 30.0
-_SLICE = 0.5  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
 _CLOSE_TIMEOUT = 5.0  # for what comes after the flush
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
@@ -95,11 +91,14 @@ class KafkaWriter:
         self._produce: Callable[..., object] = self._client.produce
         self._closed = False
         self._closing = threading.Lock()
-        self._in_transaction = False
-        self._withdrawn = "it was withdrawn"
+        self._cut_short = False
+        self._transactions: Transactions | None = None
         if transactional_id is not None:
+            self._transactions = Transactions(
+                transactional_id, self._client, self._deliveries, self._health, self._explain
+            )
             try:
-                self._open_transactions(transactional_id)
+                self._transactions.start()
             except LVQError:
                 self.close(0)
                 raise
@@ -137,38 +136,19 @@ class KafkaWriter:
 
     def begin_transaction(self) -> None:
         """See `LogWriter.begin_transaction`."""
-        self._require_transactional()
-        self._transact("begin a transaction", lambda _: self._client.begin_transaction())
-        self._in_transaction = True
-        self._withdrawn = "its transaction failed"
+        self._transactional().begin()
 
-    def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit]) -> None:
+    def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None = None) -> None:
         """See `LogWriter.send_offsets`."""
-        self._require_transactional()
-        if not isinstance(member, KafkaMember):
-            raise StateError("The group member belongs to another log.")
-        positions, metadata = member.transaction_offsets(offsets)
-        self._transact(
-            "add a commit to the transaction",
-            lambda timeout: self._client.send_offsets_to_transaction(positions, metadata, timeout),
-        )
+        self._transactional().send_offsets(member, offsets, timeout)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
         """See `LogWriter.commit_transaction`."""
-        self._require_transactional()
-        deadline = time.monotonic() + (_TRANSACTION_TIMEOUT if timeout is None else timeout)
-        # The client would flush too, and there raise SystemError where a report says that we were fenced off.
-        self._deliveries.drain(deadline - time.monotonic())
-        self._transact("commit the transaction", self._client.commit_transaction, deadline - time.monotonic())
-        self._in_transaction = False
+        self._transactional().commit(timeout)
 
     def abort_transaction(self, timeout: float | None = None) -> None:
         """See `LogWriter.abort_transaction`."""
-        self._require_transactional()
-        self._withdrawn = "its transaction was aborted"
-        self._transact("abort the transaction", self._client.abort_transaction, timeout)
-        self._in_transaction = False
-        self._deliveries.drain(_CLOSE_TIMEOUT)  # the reports of what the abort has withdrawn
+        self._transactional().abort(timeout)
 
     def close(self, timeout: float | None = None) -> int:
         """See `LogWriter.close`. What is not decided in time is withdrawn: its receipts fail. Aborts a transaction."""
@@ -181,12 +161,13 @@ class KafkaWriter:
         self._produce = _refuse
         undecided = self._deliveries.drain(timeout)
         if undecided:
-            self._withdrawn = "the producer was closed before the cluster had acknowledged it"
+            self._cut_short = True
             self._client.purge()
             self._deliveries.drain(_CLOSE_TIMEOUT)
-        if self._in_transaction:
+        if self._transactions is not None and self._transactions.is_open:
             with contextlib.suppress(LVQError):  # else the broker does it, when the transaction's timeout has passed
-                self.abort_transaction(_CLOSE_TIMEOUT)
+                self._transactions.abort(_CLOSE_TIMEOUT)
+        self._transactions = None
         self._closed = True
         self._deliveries.stop()
         # Let go of the client rather than close it: its close waits without limit to abort what we could not.
@@ -245,7 +226,11 @@ class KafkaWriter:
         if error.code() in _PURGED and self._deliveries.fatal is None:
             # (The client fails the transaction after one with a refused batch, too: it finds a gap in its own numbers.)
             return DeliveryFailed(
-                f"Cannot {doing}: {self._withdrawn}.", key=key, code=error.name(), retriable=True, hint="Send it again."
+                f"Cannot {doing}: {self._why_withdrawn()}.",
+                key=key,
+                code=error.name(),
+                retriable=True,
+                hint="Send it again.",
             )
         reason = self._deliveries.fatal or error
         if reason.code() == KafkaError._MSG_TIMED_OUT:  # the health of our connections may know why
@@ -280,44 +265,26 @@ class KafkaWriter:
                 code="_FENCED",
                 hint="Let one process use a transactional id at a time; close this producer.",
             )
-        return self._health.explain(error, doing, topic=topic)
+        explained = self._health.explain(error, doing, topic=topic)
+        if error.fatal() and isinstance(explained, TransportError) and not explained.hint:
+            return TransportError(
+                str(explained),
+                code=explained.code,
+                hint="This producer can do no more: close it, and open a new one.",
+            )
+        return explained
 
-    def _require_transactional(self) -> None:
+    def _why_withdrawn(self) -> str:
+        if self._transactions is not None and not self._cut_short:
+            return self._transactions.withdrawn
+        return "the producer was closed before the cluster had acknowledged it"
+
+    def _transactional(self) -> Transactions:
         if self._closed:
             raise Closed("This writer is closed.")
-        if self._transactional_id is None:
+        if self._transactions is None:
             raise StateError("This writer has no transactional id.", hint="Open it with transactional_id=...")
-
-    def _open_transactions(self, transactional_id: str) -> None:
-        doing, deadline = f"open the transactional id {transactional_id!r}", time.monotonic() + _OPEN_TIMEOUT
-        while True:
-            try:
-                self._transact(doing, self._client.init_transactions, _SLICE)
-            except TransportError as error:
-                passing = error.retriable or isinstance(error, AuthenticationFailed)  # another broker may let us in
-                # The call may have ended just before the client was refused; the next one then says why.
-                refused = self._health.refused and isinstance(error, AuthenticationFailed)
-                if not passing or refused or time.monotonic() > deadline:
-                    raise
-            else:
-                return
-
-    def _transact(self, doing: str, call: Callable[[float], object], timeout: float | None = None) -> None:
-        """Make a transactional call, again for as long as the client says that it may be repeated."""
-        deadline = time.monotonic() + (_TRANSACTION_TIMEOUT if timeout is None else timeout)
-        while True:
-            try:
-                call(max(0.001, deadline - time.monotonic()))
-            except (KafkaException, SystemError) as exception:
-                error = kafka_error(exception)
-                if error is None:
-                    raise TransportError(f"Cannot {doing}: the client broke off.", code="_FAIL") from exception
-                if error.retriable() and time.monotonic() < deadline:
-                    continue
-                if error.code() == KafkaError._STATE and not error.fatal():
-                    raise StateError(f"Cannot {doing}: {error.str()}.") from None
-                raise self._explain(error, doing) from None
-            return
+        return self._transactions
 
 
 def _refuse(*_: object) -> NoReturn:

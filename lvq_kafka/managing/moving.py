@@ -160,7 +160,7 @@ class _Moving:
         writer.begin_transaction()
         try:
             self._append(writer, batch)
-            writer.send_offsets(member.member, commits)
+            writer.send_offsets(member.member, commits, self._timeout)
         except BaseException as error:
             with suppress(LVQError):  # then it ends with the transaction timeout; the reason is the news
                 writer.abort_transaction()

@@ -142,7 +142,7 @@ class MemoryWriter:
             self._cluster.enter("begin_transaction")
             self._in_transaction = True
 
-    def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit]) -> None:
+    def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None = None) -> None:
         """See `LogWriter.send_offsets`."""
         if not isinstance(member, MemoryMember):
             raise StateError("The group member belongs to another log.")

@@ -26,6 +26,9 @@ class Faults(Protocol):
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Move the start of a partition's log up."""
 
+    def expel(self, member: GroupMember) -> None:
+        """Put a member out of its group as if its session had timed out; it learns of that later."""
+
 
 def put(log: Log, topic: str, *pairs: tuple[str, str | None]) -> list[Position]:
     """Append keys and values (None deletes), and wait until they are stored."""

@@ -8,6 +8,7 @@ from lvq_kafka.errors import StateError, TransportError
 from lvq_kafka.ports import Commit, Log
 from tests.contract.harness import (
     COMPACTED,
+    Faults,
     Listener,
     follow,
     pairs,
@@ -199,3 +200,33 @@ class TransactionsContract:
         assert log.committed(group, topic) == {0: Commit(1, "plain")}
         writer.close()
         member.close()
+
+    def test_offsets_of_a_member_that_was_put_out_are_refused(
+        self, log: Log, topic: str, group: str, faults: Faults
+    ) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        listener, others = Listener(), Listener()
+        zombie = log.member(group, topic, listener)
+        poll_until(lambda: listener.held == {0}, zombie)
+        writer = log.writer(transactional_id=topic)
+
+        def is_refused() -> bool:
+            writer.begin_transaction()
+            writer.append(topic, b"a", b"never").result(20)
+            with pytest.raises(TransportError) as caught:
+                writer.send_offsets(zombie, {0: Commit(2, "the zombie's")})
+            writer.abort_transaction(20)
+            return caught.value.code in {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
+
+        faults.expel(zombie)
+        assert is_refused()
+        successor = log.member(group, topic, others)
+        poll_until(lambda: others.held == {0}, successor)
+        successor.commit({0: Commit(1, "its successor's")})
+        assert is_refused()
+        settled(log, topic)
+        assert log.committed(group, topic) == {0: Commit(1, "its successor's")}
+        assert read_all(log, topic) == []
+        writer.close()
+        successor.close()
+        zombie.close()

@@ -20,7 +20,10 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import LockLost, QueueNotDeclared
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.managing.groups import declare_group
+from lvq_kafka.producer import Producer
 from lvq_kafka.testing.brokers import ProvidedBroker
+from tests.cable import Cable
+from tests.contract.harness import pairs, read_all, settled
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -53,8 +56,10 @@ class World:
         return self.log.end_offsets(self.definition.topic)
 
     @contextmanager
-    def consuming(self, properties: dict[str, Any] | None = None, **options: Any) -> Iterator[Consumer[str]]:
-        log = KafkaLog(ClientConfig(self.log.config.bootstrap_servers, properties or {}))
+    def consuming(
+        self, properties: dict[str, Any] | None = None, *, servers: str | None = None, **options: Any
+    ) -> Iterator[Consumer[str]]:
+        log = KafkaLog(ClientConfig(servers or self.log.config.bootstrap_servers, properties or {}))
         options.setdefault("revoke_grace", 0.0)
         try:
             with Consumer(log, self.definition, TEXT, **options) as consumer:
@@ -250,6 +255,48 @@ def test_the_new_consumer_protocol_shares_and_takes_over_as_well(four_partitions
             with take(one) as delivery:
                 taken.add(delivery.value)
         assert taken == set(keys) - ({first.value} if settled else set())
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_zombie_in_a_transaction_is_fenced_and_its_output_never_seen(one_partition: World, protocol: str) -> None:
+    log, out = one_partition.log, f"{one_partition.definition.topic}.out"
+    properties = {"classic": {"session.timeout.ms": 6000}, "consumer": {"group.protocol": "consumer"}}[protocol]
+    log.create_topic(out, partitions=1, config={})
+    one_partition.send(("a", "a"))
+
+    def producer(name: str) -> Producer[Any]:
+        return Producer(log, out, key_header=None, value=TEXT, transactional_id=f"{out}.{name}")
+
+    def overtaken(zombie: Consumer[str], its_output: Producer[Any]) -> None:
+        with zombie.transaction(its_output) as tx:
+            (delivery,) = tx.acquire_many(1, 60)
+            its_output.put("a", "the zombie's").result(30)
+            delivery.ack()
+            cable.cut()
+            with (
+                one_partition.consuming(properties) as successor,
+                producer("successor") as output,
+                successor.transaction(output) as theirs,
+            ):
+                (again,) = theirs.acquire_many(1, 120)
+                output.put("a", "its successor's")
+                again.ack()
+
+    with (
+        Cable(log.config.bootstrap_servers) as cable,
+        one_partition.consuming(properties, servers=cable.bootstrap_servers, commit_interval=60) as zombie,
+        producer("zombie") as its_output,
+    ):
+        try:
+            with pytest.raises(LockLost):
+                overtaken(zombie, its_output)
+        finally:
+            cable.mend()
+    settled(log, out)
+    assert pairs(read_all(log, out)) == [("a", "its successor's")]
+    assert one_partition.committed() == {0: 1}
+    log.delete_topic(out)
 
 
 def test_r17_an_undeclared_queue_and_one_whose_group_was_deleted_are_errors(

@@ -17,6 +17,8 @@ import confluent_kafka
 
 __all__ = [
     "CONSUMER_GROUP_HEARTBEAT",
+    "END_TXN",
+    "FIND_COORDINATOR",
     "HEARTBEAT",
     "JOIN_GROUP",
     "LEAVE_GROUP",
@@ -30,9 +32,11 @@ PRODUCE = 0
 """The API key of produce requests; and so on."""
 OFFSET_COMMIT = 8
 OFFSET_FETCH = 9
+FIND_COORDINATOR = 10
 JOIN_GROUP = 11
 HEARTBEAT = 12
 LEAVE_GROUP = 13
+END_TXN = 26
 CONSUMER_GROUP_HEARTBEAT = 68
 
 
@@ -126,6 +130,10 @@ class MockCluster:
     def move_group(self, group: str, broker: int) -> None:
         """Make this broker the group's coordinator."""
         assert _coordinator_set(self._cluster, b"group", group.encode(), broker) == 0
+
+    def move_transactions(self, transactional_id: str, broker: int) -> None:
+        """Make this broker the coordinator of the transactions with this id."""
+        assert _coordinator_set(self._cluster, b"transaction", transactional_id.encode(), broker) == 0
 
     def set_session(self, milliseconds: int) -> None:
         """How long a silent member of the new protocol counts, in groups yet to come."""

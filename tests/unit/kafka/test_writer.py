@@ -9,7 +9,7 @@ import logging
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 from confluent_kafka import KafkaError
@@ -26,11 +26,11 @@ from lvq_kafka.errors import (
     StateError,
     TransportError,
 )
-from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.kafka.receipt import KafkaReceipt
 from lvq_kafka.kafka.writer import KafkaWriter
-from lvq_kafka.ports import Receipt
-from tests.unit.kafka.mock_cluster import PRODUCE, MockCluster
+from lvq_kafka.ports import Commit, Receipt
+from tests.unit.kafka.mock_cluster import END_TXN, PRODUCE, MockCluster
 from tests.waiting import eventually
 
 OpenWriter = Callable[..., KafkaWriter]
@@ -459,9 +459,64 @@ def test_transactional_calls_out_of_place_are_errors_of_state(open_writer: OpenW
             call()
 
 
+def test_a_producer_that_can_do_no_more_is_to_be_closed_and_a_new_one_goes_on(
+    open_writer: OpenWriter, cluster: MockCluster
+) -> None:
+    writer = open_writer(transactional_id="feed")
+    writer.begin_transaction()
+    writer.append("t", b"a", b"1").result(10)
+    cluster.fail_next(END_TXN, KafkaError.INVALID_TXN_STATE)
+    for step in (writer.commit_transaction, writer.abort_transaction, lambda timeout: writer.begin_transaction()):
+        with pytest.raises(TransportError, match="close it, and open a new one") as caught:
+            step(10)
+        assert not caught.value.retriable
+    successor = open_writer(transactional_id="feed")
+    successor.begin_transaction()
+    successor.append("t", b"a", b"2").result(10)
+    successor.commit_transaction(10)
+
+
 def test_a_close_in_a_transaction_aborts_it(open_writer: OpenWriter) -> None:
     writer = open_writer(transactional_id="feed")
     writer.begin_transaction()
     writer.append("t", b"k", b"v")
     assert writer.close(10) == 0
     assert writer.take_failures() == []
+
+
+class Nobody:
+    """A listener of a group in which nothing is read."""
+
+    def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def revoked(self, partitions: Sequence[int]) -> None: ...
+
+    def lost(self, partitions: Sequence[int]) -> None: ...
+
+
+def test_a_commit_that_the_client_never_comes_back_from_ends_the_producer_and_not_the_program() -> None:
+    cluster = MockCluster(brokers=2)
+    cluster.create_topic("t")
+    cluster.move_group("g", 2)
+    cluster.move_transactions("feed", 1)
+    log = KafkaLog(ClientConfig(cluster.bootstrap_servers))
+    member = log.member("g", "t", Nobody())
+    eventually(lambda: member.poll(0.05).positions)
+    writer = log.writer(transactional_id="feed")
+    writer.begin_transaction()
+    cluster.down(2)
+    with pytest.raises(TransportError, match="add a commit to the transaction") as caught:
+        writer.send_offsets(member, {0: Commit(0, "")}, 1.0)
+    assert "open a new one" in caught.value.hint
+    for call in (writer.commit_transaction, writer.abort_transaction):
+        with pytest.raises(TransportError, match="does not return"):
+            call(5.0)
+    assert writer.close(5.0) == 0
+    successor = log.writer(transactional_id="feed")
+    successor.begin_transaction()
+    successor.commit_transaction(10.0)
+    successor.close()
+    member.close()
+    log.close()
+    cluster.close()
