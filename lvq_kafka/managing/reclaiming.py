@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from lvq_kafka.core.definition import QueueDefinition
@@ -11,7 +11,7 @@ from lvq_kafka.managing.backlog import look
 from lvq_kafka.ports import Log
 from lvq_kafka.registry import Registry
 
-__all__ = ["Reclaim", "reclaim"]
+__all__ = ["Reclaim", "reclaim", "reclaimable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +34,48 @@ def reclaim(log: Log, definition: QueueDefinition, *, dry_run: bool = False) -> 
     """Remove what is consumed. See `lvq_kafka.queue.LastValueQueue.reclaim`."""
     topic = definition.topic
     _check_policy(log, topic)
+    starts = log.start_offsets(topic)
+    queues, lowest = _consumed_by_all(log, definition)
+    if not dry_run and _ahead(lowest, starts):
+        # Somebody may have declared a queue from the start, or reset one. Between this look and the deleting there are
+        # milliseconds; who comes then finds a log that begins later.
+        queues, now = _consumed_by_all(log, definition)
+        lowest = reclaimable([lowest, now])
+    ahead = _ahead(lowest, starts)
+    if ahead and not dry_run:
+        ahead = log.delete_before(topic, ahead)
+    return Reclaim(starts, {**starts, **ahead}, queues, dry_run)
+
+
+def _consumed_by_all(log: Log, definition: QueueDefinition) -> tuple[tuple[str, ...], dict[int, int]]:
+    """The queues on the topic of this one, and where it may begin for all of them."""
     registry = Registry(log)
     registry.get(definition.name)
-    queues = [other for other in registry.all(strict=True) if other.topic == topic]
+    queues = [other for other in registry.all(strict=True) if other.topic == definition.topic]
     browsed = [other.name for other in queues if other.non_destructive]
     if browsed:
         raise QueueError(
-            f"The topic {topic} also serves {', '.join(browsed)}, from which nothing is ever consumed.",
+            f"The topic {definition.topic} also serves {', '.join(browsed)}, from which nothing is ever consumed.",
             queue=definition.name,
             hint="What one queue has consumed is still a current value of the other, so it has to stay.",
         )
     # Nothing that any of the queues could still hand out lies below the lowest base.
-    standings = [look(log, queue) for queue in queues]
-    bases = [standing.maps() for standing in standings]
-    starts = standings[0].starts
-    lowest = {partition: min(maps[partition].base for maps in bases) for partition in starts}
-    ahead = {partition: base for partition, base in lowest.items() if base > starts[partition]}
-    if ahead and not dry_run:
-        ahead = log.delete_before(topic, ahead)
-    return Reclaim(starts, {**starts, **ahead}, tuple(queue.name for queue in queues), dry_run)
+    maps = [look(log, queue).maps() for queue in queues]
+    lowest = reclaimable([{partition: said.base for partition, said in of_queue.items()} for of_queue in maps])
+    return tuple(queue.name for queue in queues), lowest
+
+
+def _ahead(lowest: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, int]:
+    return {partition: base for partition, base in lowest.items() if base > starts.get(partition, base)}
+
+
+def reclaimable(bases: Collection[Mapping[int, int]]) -> dict[int, int]:
+    """Where the partitions of a topic may begin, by the bases of its queues: all of them have consumed what is below.
+
+    A partition of which one of them has no base is not in it.
+    """
+    partitions = set.intersection(*(set(of_queue) for of_queue in bases)) if bases else set()
+    return {partition: min(of_queue[partition] for of_queue in bases) for partition in sorted(partitions)}
 
 
 def _check_policy(log: Log, topic: str) -> None:

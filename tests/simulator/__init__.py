@@ -1,7 +1,8 @@
 """A cluster, its consumers and its accidents, simulated, to prove the consume protocol.
 
-What is true is kept by the simulator alone (`proof`); the rules under test are those of `lvq_kafka.core`, driven in the
-engine's order (`member`). The invariants are named as follows, and every check names the one that it is about.
+What is true is kept by the simulator alone (`proof`); the rules under test are those of `lvq_kafka.core` and of
+`lvq_kafka.consuming.custody`, driven in the engine's order (`member`). The invariants are named as follows, and every
+check names the one that it is about.
 
 - **I1 truth**: what a commit that was ever sent says is done was acked, rejected, superseded, deleted, or is a gap.
 - **I2 exclusive**: within an assignment a message has one holder, and a key one message in work; no handle outlives it.
@@ -18,6 +19,28 @@ engine's order (`member`). The invariants are named as follows, and every check 
 - **I12 reclaim**: no record goes before it is done for every queue on the topic.
 - **I13 once**: a message is in the output of one committed transaction at most.
 - **I14 counted**: with durable counts, no delivery is forgotten.
+- **I15 lease**: nothing is handed out by one who has not sent a commit for long that the group is known to have
+  accepted: others may have the partition.
 
 I3, I5, I13 and I14 need the broker's fencing, and hold only where it is on. The others hold in any case.
 """
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["quietly"]
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Log nothing of what consumers have to say."""
+    logger = logging.getLogger("lvq_kafka.consumer")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -10,6 +10,7 @@ from random import SystemRandom
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.simulator import quietly
 from tests.simulator.machine import ConsumeProtocol
 from tests.simulator.walk import walks
 
@@ -60,4 +61,5 @@ def _say(who: str, steps: int, started: float) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    with quietly():
+        main(*map(int, sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lvq_kafka.managing import reclaiming
 from tests.simulator.browser import Browser
 from tests.simulator.log import Transaction
 from tests.simulator.scene import Scene, one_of
@@ -51,18 +52,14 @@ class ClusterSteps(Scene):
         """The library truncates what is done for every queue."""
         partition = who % len(self._logs)
         commits = [queue.group.offsets(partition) for queue in self._queues]
-        before = self.reclaimable([-1 if commit is None else commit[0] for commit in commits])
+        bases = [{} if commit is None else {partition: commit[0]} for commit in commits]
+        before = reclaiming.reclaimable(bases).get(partition, 0)
         if before <= self._logs[partition].start:
             return False
         gone = self._logs[partition].delete_records(before)
         for queue in self._queues:
             queue.proof.reclaimed(partition, gone)
         return True
-
-    @staticmethod
-    def reclaimable(bases: list[int]) -> int:
-        """Below which offset a log may be truncated, by the bases of all queues."""
-        return min(bases)
 
     # ---------------------------------------------------------------- groups
 

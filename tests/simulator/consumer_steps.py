@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lvq_kafka.core.ledger import Item
+from tests.simulator.cluster_steps import ClusterSteps
 from tests.simulator.member import Member
-from tests.simulator.scene import Scene, one_of
+from tests.simulator.scene import one_of
 
-__all__ = ["ConsumerSteps"]
+__all__ = ["LOCK_TIME", "ConsumerSteps"]
 
 _MOST_MEMBERS = 4
-_LOCK_TIME = 2.0
+_SILENCE = 3.0  # seconds
+LOCK_TIME = 2.0
+"""Seconds that a message may be held, or is delayed."""
 
 
-class ConsumerSteps(Scene):
+class ConsumerSteps(ClusterSteps):
     """Steps of processes, of their engines, and of those who hold messages."""
 
     # ---------------------------------------------------------------- processes
@@ -48,11 +51,13 @@ class ConsumerSteps(Scene):
         return True
 
     def resume(self, who: int, how: int) -> bool:
-        """One that stood still goes on as if nothing had been."""
+        """One that stood still, for long or not, goes on as if nothing had been."""
         member = self._pick([member for member in self.members if member.stopped], who)
         if member is None:
             return False
+        self._pass(how % 16 if how % 3 == 0 else 0)
         member.stopped = False
+        self.counts["stood still"] += member.in_doubt
         self.counts["zombies"] += member.number not in self._queue_of[member.number].group.members
         return True
 
@@ -76,7 +81,7 @@ class ConsumerSteps(Scene):
         return changed
 
     def give_up(self, who: int, how: int) -> bool:
-        return self._first(who, lambda member: self._closed(member, member.give_up()))
+        return self._first(who, lambda member: self._closed(member, member.give_up(urgent=how % 4 > 0)))
 
     def _closed(self, member: Member, done: bool) -> bool:
         if member.closed:
@@ -95,28 +100,19 @@ class ConsumerSteps(Scene):
         return any(member.fetch(p, most, at_once=at_once) for p in partitions[turn:] + partitions[:turn])
 
     def hand_out(self, who: int, how: int) -> bool:
-        until = self.lock_end if how % 3 == 0 else None
-        return self._first(who, lambda member: self._hand_out(member, until, 1 + how // 16))
-
-    def _hand_out(self, member: Member, until: float | None, most: int) -> bool:
-        """As many at a time as there are, without an end of the lock for some."""
-        handed = member.hand_out(until)
-        for _ in range(most - 1):
-            if not handed or not member.hand_out(None):
-                break
-        return handed
-
-    @property
-    def lock_end(self) -> float:
-        """When the time of a lock that begins now is over, or a delay."""
-        return self._now + _LOCK_TIME
+        """Somebody takes messages; or what has to come first, where the group was not heard of for long."""
+        if self._first(who, lambda member: member.hand_out(1 + how // 16)):
+            return True
+        if not any(member.custody.suspended for member in self.members if not member.stopped):
+            return False
+        return self.answer(who, how) or self.deliver(who, how) or self.commit(who, how)
 
     def settle(self, who: int, how: int) -> bool:
         """A holder works, or settles what it has."""
         member = self._pick([member for member in self.members if member.held and not member.stopped], who)
         if member is None:
             return False
-        item = member.held[how // 8 % len(member.held)]
+        item = list(member.held)[how // 8 % len(member.held)]
         _SETTLING[how % 8](self, member, item)
         owner = self._queue_of[member.number].group.owner[item.partition]
         self.counts["settled by one who is no owner"] += owner != member.number
@@ -140,15 +136,16 @@ class ConsumerSteps(Scene):
 
     def tick(self, who: int, how: int) -> bool:
         """Time passes, and somebody notices."""
-        self._now += how % 3
-        return self._first(who, self._wake)
+        self._pass(how % 3)
+        return self._first(who, lambda member: member.turn())
 
-    def _wake(self, member: Member) -> bool:
-        wakes = member.ledger.next_wake
-        if wakes is None or wakes > self._now:
-            return False
-        member.wake(self._now)
-        return True
+    def _pass(self, seconds: int) -> None:
+        """Time passes, and no engine that runs is silent for long."""
+        for _ in range(seconds):
+            self._now += 1
+            for member in self.members:
+                if not member.stopped and self._now - member.turned > _SILENCE:
+                    member.turn()
 
     # ---------------------------------------------------------------- committing
 
@@ -175,11 +172,11 @@ _SETTLING: list[Callable[[ConsumerSteps, Member, Item], None]] = [
     lambda world, member, item: member.work_on(item),
     lambda world, member, item: member.ack(item),
     lambda world, member, item: member.ack(item, wait=True),
-    lambda world, member, item: member.release(item, None),
-    lambda world, member, item: member.release(item, world.lock_end),
+    lambda world, member, item: member.release(item, 0),
+    lambda world, member, item: member.release(item, LOCK_TIME),
     lambda world, member, item: member.reject(item),
     lambda world, member, item: member.leave(item),
-    lambda world, member, item: member.extend(item, world.lock_end),
+    lambda world, member, item: member.extend(item, LOCK_TIME),
 ]
 
 

@@ -14,18 +14,15 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from lvq_kafka.consuming.holdings import Durable
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Flight
-from lvq_kafka.core.ledger import Item
 from tests.simulator.log import Transaction
 
-__all__ = ["Connection", "Group", "Offsets", "Request", "Standing", "Waiter"]
+__all__ = ["Connection", "Group", "Offsets", "Request", "Standing"]
 
 Offsets = Mapping[int, tuple[int, str]]
 """By partition, what is committed: an offset and a text."""
-
-Waiter = tuple[Item, bool]
-"""Who waits for a commit: for which message, and whether for its delivery count rather than for its ack."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -35,7 +32,7 @@ class Request:
     member: int
     epoch: int
     offsets: Offsets
-    flight: Flight[Waiter]
+    flight: Flight[Durable]
 
 
 @dataclass(eq=False, slots=True)
@@ -43,7 +40,7 @@ class Connection:
     """From a member to the coordinator and back, in order. It outlives the member."""
 
     requests: deque[Request] = field(default_factory=deque)
-    answers: deque[tuple[Flight[Waiter], Mapping[int, Answer]]] = field(default_factory=deque)
+    answers: deque[tuple[Flight[Durable], Mapping[int, Answer]]] = field(default_factory=deque)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,15 @@
-"""One consumer process: the order in which its engine drives the core, with nothing else around it.
+"""One consumer process: the order in which its engine drives what it holds, with nothing else around it.
 
-This is the engine's specification. A method is what happens without interruption; between any two of them the world may
-do what it likes, and the process may end. Methods return whether there was anything to do. What the engine does about
-commits is in `tests.simulator.process`, what holders do in `tests.simulator.working`.
+This is the engine's specification; what it drives is the library's own `Custody`. A method is what happens without
+interruption; between any two of them the world may do what it likes, and the process may end. Methods return whether
+there was anything to do. What the engine does about commits is in `tests.simulator.process`, what holders do in
+`tests.simulator.working`.
 """
 
 from __future__ import annotations
 
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.core.records import Fetch, RecordBatch
 from tests.simulator.proof import Life
 from tests.simulator.working import Working
 
@@ -24,7 +25,7 @@ class Member(Working):
 
     def heartbeat(self) -> bool:
         """Ask the group. A partition that has to go is withheld first, so that its holders can finish."""
-        if self.going:
+        if self.blocked:
             return False
         standing = self._group.heartbeat(self.number)
         if standing is None:
@@ -41,42 +42,49 @@ class Member(Working):
         self.going = [partition for partition in standing.gone if partition in self.lives]
         if len(self.going) < len(standing.gone):
             self._group.given_up(self.number, [p for p in standing.gone if p not in self.lives])
-        self.ledger.withhold(self.going)
+        self._withhold()
         return learned or bool(standing.new or standing.gone)
 
     def load(self) -> bool:
         """Begin with the partitions whose commit is decided: only then it is known what is done."""
-        loaded = False
+        maps: dict[int, CommitMap] = {}
+        starts: dict[int, int] = {}
+        ends: dict[int, int] = {}
         for partition, target in list(self._coming.items()):
             commit = self._group.offsets(partition)
-            if commit is None or self.going:
+            if commit is None or self.blocked:
                 continue
-            commit_map = CommitMap.decode(*commit)
-            start = max(commit_map.base, self._logs[partition].start)
-            self.ledger.assign(partition, commit_map, target, start=start)
-            self.commits.begin(partition, commit_map, tag=TAG, partitions=self._options.partition_count)
+            maps[partition] = commit_map = CommitMap.decode(*commit)
+            starts[partition] = start = max(commit_map.base, self._logs[partition].start)
+            ends[partition] = target
             self.lives[partition] = Life(partition, commit_map, target, start)
             del self._coming[partition]
-            loaded = True
-        return loaded
+        if maps:
+            self.custody.assign(maps, starts, ends, tag=TAG)
+        return bool(maps)
 
     def close(self) -> bool:
         """Leave the group: give everything up first."""
-        if self.going or self.closing or self._transacting:
+        if self.blocked or self.closing or self.custody.committing:
             return False
         self.abort()
         self.closing = True
+        self.custody.close()
         self.going = list(self.lives)
-        self.ledger.withhold(self.going)
+        self._withhold()
         if not self.going:
             self._end_going()
         return True
+
+    def _withhold(self) -> None:
+        self.custody.withhold(self.going)
+        self._observe()
 
     # ---------------------------------------------------------------- reading
 
     def fetch(self, partition: int, most: int, *, at_once: bool) -> bool:
         """Get the next records, and take them in, at once or next time."""
-        if self.going:
+        if self.blocked:
             return False
         if self.fetched is None:
             life = self.lives.get(partition)
@@ -91,16 +99,14 @@ class Member(Working):
         partition, entries, position = self.fetched
         self.fetched = None
         count = len(entries)
-        self.ledger.take(
-            RecordBatch(
-                [partition] * count,
-                [entry.offset for entry in entries],
-                [0] * count,
-                [entry.key for entry in entries],
-                [entry.value for entry in entries],
-                [None] * count,
-            )
+        batch = RecordBatch(
+            [partition] * count,
+            [entry.offset for entry in entries],
+            [0] * count,
+            [entry.key for entry in entries],
+            [entry.value for entry in entries],
+            [None] * count,
         )
+        self.custody.read(Fetch(batch, {partition: position}))
         self.lives[partition].read(entries, position)
-        self.ledger.advance({partition: position})
         return True

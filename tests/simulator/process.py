@@ -1,20 +1,36 @@
-"""A consumer process: its state, and its way of committing. `tests.simulator.member` tells the whole of it."""
+"""A consumer process: its state, and its way of committing. `tests.simulator.member` tells the whole of it.
+
+What it holds is in the library's own `Custody`, by the world's clock. What is simulated is the engine around it, broken
+into steps, and the holders.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
+from lvq_kafka.consuming.custody import Custody
+from lvq_kafka.consuming.dead_letters import DeadLetters
+from lvq_kafka.consuming.holdings import LEASE, Durable, Limits
+from lvq_kafka.consuming.settlement import Settlement
+from lvq_kafka.consuming.settling import Settling
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Flight
+from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.ledger import Item, Ledger
-from tests.simulator.group import Connection, Group, Request, Waiter
+from lvq_kafka.core.lifecycle import State
+from tests.simulator.group import Connection, Group, Request
+from tests.simulator.letters import Letters
 from tests.simulator.log import Entry, Log, Transaction
-from tests.simulator.proof import Life, Proof
+from tests.simulator.proof import Life, Proof, Violation
 
 __all__ = ["Options", "Process", "Work"]
+
+_IN_WORK = frozenset({State.ACQUIRED, State.STALE, State.LEAVING, State.LEAVING_STALE})
+_REMOVED = frozenset({State.ACKED, State.REJECTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +38,8 @@ class Options:
     """How a queue is consumed. ``partition_count`` is what the commits say, which need not be how many there are."""
 
     order: Order = "tail"
-    max_in_work: int = 4
+    limits: Limits = field(default_factory=lambda: Limits(max_in_work=4))
     text_limit: int = 4095
-    durable_counts: bool = False
-    max_deliveries: int | None = None
     dead_letters: bool = False
     partition_count: int = 1
     ends_known: bool = True
@@ -38,136 +52,206 @@ class Work:
 
     transaction: Transaction = field(default_factory=Transaction)
     items: list[Item] = field(default_factory=list)
-    flight: Flight[Waiter] | None = None
+    flight: Flight[Durable] | None = None
+    next: bool = False
+    """Its commit waits for the plain one before it."""
     committing: bool = False
+    sent_at: float = 0.0
+
+
+class Watched(Custody):
+    """Custody that the checks can look into."""
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._ledger
+
+    @property
+    def commits(self) -> Commits[Durable]:
+        return self._commits
+
+
+class Sync(Enum):
+    """What the engine waits for an answer for, doing nothing else."""
+
+    FINAL = "the last commit before partitions go"
+    GRACE = "a commit that somebody waits for before partitions go"
 
 
 class Process:
     """What a consumer process knows, and what it does about commits."""
 
-    def __init__(self, number: int, logs: list[Log], group: Group, proof: Proof, options: Options) -> None:
+    def __init__(
+        self,
+        number: int,
+        logs: list[Log],
+        group: Group,
+        proof: Proof,
+        options: Options,
+        clock: Callable[[], float],
+    ) -> None:
         self.number = number
         self.connection = Connection()
         self.stopped = False
-        self.ledger = Ledger(order=options.order, limit=options.text_limit, count_deliveries=options.durable_counts)
-        self.commits: Commits[Waiter] = Commits(self.ledger, limit=options.text_limit)
+        definition = QueueDefinition(name="queue", topic="topic", key_header=None, order=options.order)
+        self.custody = Watched(definition, options.limits, clock)
+        self.ledger, self.commits = self.custody.ledger, self.custody.commits
+        self.ledger.limit = options.text_limit
+        self.letters = Letters()
+        self.dead_letters = DeadLetters(self.letters.log, "dead" if options.dead_letters else None, self.custody)
+        self.settling = Settling(self.custody, self.dead_letters)
         self.lives: dict[int, Life] = {}
-        self.held: list[Item] = []
+        self.working: dict[Item, Life] = {}
+        """What was acquired and is not settled, by the model."""
+        self.held: dict[Item, int] = {}
+        """What holders have, with the number of the assignment."""
         self.worked: set[Item] = set()
         """Those of the held ones whose side effect is done."""
-        self.letters: deque[Item] = deque()
-        """Messages whose dead letters are on their way."""
+        self.settlements: list[tuple[Item, Settlement]] = []
+        """Of acks whose durability nobody has asked for."""
         self.fetched: tuple[int, list[Entry], int] | None = None
         self.work: Work | None = None
         self.going: list[int] = []
         """Partitions that are about to go. Meanwhile the engine is inside the group's callback."""
-        self.final: Flight[Waiter] | None = None
         self.closing = self.closed = False
         self.epoch = 0
         self.acks = 0
         """Acks that no commit has left for."""
         self.answered = False
         """Whether the last commit is known to be stored."""
+        self.turned = clock()
+        self._clock = clock
         self._logs = logs
         self._group = group
         self._proof = proof
         self._options = options
         self._coming: dict[int, int] = {}  # partitions that were assigned and wait for their commit, with their targets
-        self._flight: Flight[Waiter] | None = None
-        self._unanswered: Flight[Waiter] | None = None  # the last one that was sent, until an answer to it comes
-        self._counting: list[Item] = []  # acquired, and on their way to a holder when that is counted durably
+        self._flight: Flight[Durable] | None = None
+        self._sync: tuple[Sync, Flight[Durable]] | None = None
+        self._asked: list[tuple[Item, Durable]] = []  # who waits for an ack to be durable
+        self._sent_at: dict[Flight[Durable], float] = {}
+        self._accepted = -math.inf  # when the last commit was sent that the group is known to have accepted
         group.join(number)
+
+    # ---------------------------------------------------------------- turns
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the engine waits for an answer, or for holders, and does nothing else."""
+        return self._sync is not None or bool(self.going)
+
+    def turn(self) -> bool:
+        """The engine's sign of life; whether something was due by the clock."""
+        if self._sync is not None:
+            return False
+        wakes = self.ledger.next_wake
+        self.turned = now = self._clock()
+        self.custody.turn()
+        self._observe()
+        return wakes is not None and wakes <= now
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it is long since the group is known to have counted on it."""
+        return self._clock() - self._accepted > LEASE
 
     # ---------------------------------------------------------------- committing
 
     def commit(self) -> bool:
-        """Send what has changed, when the commit before is answered, or was given up, and no transaction commits."""
-        if self.going or self._flight is not None or self._transacting:
+        """Send what has changed, when the commit before is answered or was given up, and no transaction commits."""
+        if self.blocked or self._flight is not None:
             return False
-        self._flight = self._send(None)
+        self._flight = self._send(self.custody.next_commit())
         return self._flight is not None
 
-    def _send(self, partitions: list[int] | None) -> Flight[Waiter] | None:
-        flight = self.commits.take(partitions)
+    def _commit_now(self, purpose: Sync, partitions: list[int]) -> bool:
+        """Begin a commit that the engine waits for."""
+        if self.custody.committing:  # a plain commit would win over that of the transaction
+            self._synced(purpose, Answer.UNKNOWN)
+            return True
+        flight = self._send(self.custody.next_commit(partitions))
+        if flight is None:
+            self._synced(purpose, Answer.STORED)
+        else:
+            self._sync = purpose, flight
+        return True
+
+    def _send(self, flight: Flight[Durable] | None) -> Flight[Durable] | None:
         self._report()
         if flight is not None:
             self.acks, self.answered = 0, False
             offsets = {p: (said.base, said.encode()) for p, said in flight.maps.items()}
             self._proof.sent(offsets, dict(flight.maps), self._options.text_limit, {})
             self.connection.requests.append(Request(self.number, self.epoch, offsets, flight))
-            self._unanswered = flight
+            self._sent_at[flight] = self._clock()
         return flight
 
     def answer(self) -> bool:
         """Take the next answer, however late it is."""
         if not self.connection.answers:
             return False
-        flight, answers = self.connection.answers.popleft()
-        if flight is self._unanswered:
-            self._unanswered = None
-        self._landed(flight, answers)
+        self._landed(*self.connection.answers.popleft())
         return True
 
     def time_out(self) -> bool:
         """Wait no longer for an answer: nothing is known of that commit."""
-        flight = self._flight if self.final is None else self.final
+        flight = self._flight if self._sync is None else self._sync[1]
         if flight is None:
             return False
         self._landed(flight, dict.fromkeys(flight.maps, Answer.UNKNOWN))
         return True
 
-    def _landed(self, flight: Flight[Waiter], answers: Mapping[int, Answer]) -> None:
-        self.commits.landed(flight, answers)
+    def _landed(self, flight: Flight[Durable], answers: Mapping[int, Answer]) -> None:
+        self.custody.answered(flight, answers)
         self.answered = not self.commits.in_flight and Answer.STORED in answers.values()
+        if Answer.STORED in answers.values():
+            self._accepted = max(self._accepted, self._sent_at[flight])
         self._report()
         if flight is self._flight:
             self._flight = None
-        if flight is self.final:
-            self.final = None
-            if Answer.TOO_LARGE not in answers.values():  # else once more, shorter
-                self._end_going()
+        if self._sync is not None and flight is self._sync[1]:
+            purpose, self._sync = self._sync[0], None
+            self._synced(purpose, *set(answers.values()))
+
+    def _synced(self, purpose: Sync, answer: Answer) -> None:
+        """The engine goes on. After a text that was too large it tries once more, shorter."""
+        if purpose is Sync.FINAL and answer is not Answer.TOO_LARGE:
+            self._end_going()
+
+    def ask(self, item: Item, settlement: Settlement) -> None:
+        """Somebody wants to know when an ack is durable."""
+        self._asked.append((item, settlement.future()))
+        self._report()
 
     def _report(self) -> None:
-        """Tell those whose wait is over."""
-        for item, counting in self.commits.take_ready():
-            if not counting:
+        """Those whose wait is over are told."""
+        waiting = []
+        for item, future in self._asked:
+            if not future.done():
+                waiting.append((item, future))
+            elif future.exception() is None:
                 self._proof.reported(item)
-            elif item in self._counting:
-                self._counting.remove(item)
-                self._deliver(item)
-
-    def _deliver(self, item: Item) -> None:
-        self.held.append(item)
-        counted = self._options.durable_counts and self._owns(item.partition)
-        self._proof.delivered(item, counted=counted)
+        self._asked = waiting
 
     def look(self) -> bool:
         """See whether somebody has written over what was committed."""
-        if self.going:
+        if self.blocked:
             return False
-        for partition in self.lives:
-            commit = self._group.offsets(partition)
-            if commit is not None:
-                self.commits.found(partition, CommitMap.decode(*commit))
+        stored = {partition: self._group.offsets(partition) for partition in self.lives}
+        self.custody.found({p: CommitMap.decode(*commit) for p, commit in stored.items() if commit is not None})
         return bool(self.lives)
-
-    @property
-    def _transacting(self) -> bool:
-        return self.work is not None and self.work.committing
 
     # ---------------------------------------------------------------- giving partitions up
 
-    def give_up(self) -> bool:
-        """One step of giving partitions up: the final commit, its end, the end of the locks."""
+    def give_up(self, *, urgent: bool = False) -> bool:
+        """One step of giving partitions up: commits that are waited for, the final one, its end, the end of locks."""
         if not self.going:
             return False
-        if self.final is not None:
+        if self._sync is not None:
             return self.time_out()
-        if not self._transacting:  # else a plain commit would win over that of the transaction
-            self.final = self._send(self.going)
-        if self.final is None:
-            self._end_going()
-        return True
+        if not urgent and self.custody.waited_for and not self.custody.committing:
+            return self._commit_now(Sync.GRACE, self.custody.partitions)
+        return self._commit_now(Sync.FINAL, self.going)
 
     def _end_going(self) -> None:
         going = self.going
@@ -179,19 +263,40 @@ class Process:
                 self._group.remove(self.number)
 
     def _forget(self, partitions: list[int]) -> None:
-        self.ledger.revoke(partitions)
-        self.commits.end(partitions)
+        self.custody.forget(partitions)
+        self._report()
         for partition in partitions:
             del self.lives[partition]
+        self.working = {item: life for item, life in self.working.items() if item.partition in self.lives}
         if self.fetched is not None and self.fetched[0] in partitions:
             self.fetched = None
-        self._counting = [item for item in self._counting if item.partition in self.lives]
         self.going = []
-        self.final = None
+        self._sync = None
 
     def _owns(self, partition: int) -> bool:
         """Whether it really does; it may not know better."""
         return self._group.owner[partition] == self.number
+
+    # ---------------------------------------------------------------- what the model sees of the library
+
+    def _observe(self) -> None:
+        """Take over what custody has done by itself: it has acquired messages, or taken them back.
+
+        What it says is done is not taken over: that is what the checks are about.
+        """
+        for item in self.ledger.held():
+            if item not in self.working:
+                life = self.lives[item.partition]
+                owner = self._owns(item.partition)
+                if self.in_doubt:
+                    raise Violation("I15", f"{item} is handed out, {LEASE} s after the group was last heard of")
+                self._proof.handed_out(life, item, owner=owner)
+                self.working[item] = life
+        for item in [item for item in self.working if item.state not in _IN_WORK | _REMOVED]:
+            self._end(item, acked=False)
+
+    def _end(self, item: Item, *, acked: bool) -> None:
+        self.working.pop(item).settled(item, acked=acked)
 
     # ---------------------------------------------------------------- what must hold at any moment
 

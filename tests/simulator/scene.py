@@ -97,6 +97,10 @@ class Scene:
         self._settle()
         self._start(self._queues[0])
 
+    def now(self) -> float:
+        """The world's clock, in seconds."""
+        return self._now
+
     def _settle(self) -> None:
         for partition, log in enumerate(self._logs):
             for entry in log.settle():
@@ -106,7 +110,7 @@ class Scene:
     def _start(self, queue: Queue) -> Member:
         self._numbers += 1
         self._queue_of[self._numbers] = queue
-        member = Member(self._numbers, self._logs, queue.group, queue.proof, self._setting.options)
+        member = Member(self._numbers, self._logs, queue.group, queue.proof, self._setting.options, self.now)
         self.members.append(member)
         return member
 

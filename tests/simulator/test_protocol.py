@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import SystemRandom
 
 import pytest
@@ -14,6 +15,26 @@ pytestmark = pytest.mark.timeout(600)  # half a minute, where nothing else runs
 
 TestConsumeProtocol = ConsumeProtocol.TestCase
 TestConsumeProtocol.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+
+
+_ACCIDENTS = [
+    *("crash s1 fetched", "crash s2 conflated", "crash s3 handed out", "crash s4 side effect done"),
+    *("crash s5 acked", "crash s6 commit sent", "crash s7 commit applied", "crash s8 answer seen"),
+    *("zombies", "stood still", "settled by one who is no owner", "partitions lost", "partitions withheld"),
+    *("commits lost", "commits taken twice", "answers lost", "commits answered: unknown", "stale", "time_out"),
+    *("records compacted away", "reclaim", "dumps shown", "transactions committed", "steps with messages gated"),
+]
+
+
+@pytest.fixture(scope="module")
+def what_happened() -> Counter[str]:
+    """In a walk that is the same every time."""
+    return walks(range(200), 250)
+
+
+@pytest.mark.parametrize("accident", _ACCIDENTS)
+def test_everything_that_can_go_wrong_does_go_wrong(accident: str, what_happened: Counter[str]) -> None:
+    assert what_happened[accident] > 5
 
 
 @pytest.mark.parametrize("steps", [50, 250, 1000])

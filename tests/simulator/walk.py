@@ -8,6 +8,8 @@ from itertools import accumulate
 from random import Random
 from typing import Protocol, TypeVar
 
+from lvq_kafka.consuming.holdings import Limits
+from tests.simulator.consumer_steps import LOCK_TIME
 from tests.simulator.process import Options
 from tests.simulator.proof import Violation
 from tests.simulator.scene import Setting, Step
@@ -59,10 +61,13 @@ def any_setting(choose: Choose) -> Setting:
         never=frozenset(choose(_QUIET)),
         options=Options(
             order=choose(["tail", "in-place"]),
-            max_in_work=choose([1, 3, 12]),
+            limits=Limits(
+                max_in_work=choose([1, 3, 12]),
+                lock_timeout=choose([None, LOCK_TIME]),
+                max_deliveries=choose([None, None, 2]),
+                durable_counts=choose([False, False, True]),
+            ),
             text_limit=text_limit,
-            durable_counts=choose([False, False, True]),
-            max_deliveries=choose([None, None, 2]),
             dead_letters=choose([False, True]),
             ends_known=choose([True, True, False]),
             partition_count=(1 << 31) - 1 if long_texts else 1,

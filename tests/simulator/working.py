@@ -2,161 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
-from lvq_kafka.core.commits import Answer, Flight
-from lvq_kafka.core.ledger import Item
-from lvq_kafka.core.lifecycle import State
-from lvq_kafka.errors import LockLost
-from tests.simulator.group import Waiter
+from lvq_kafka.consuming.settlement import Settlement
+from lvq_kafka.core.commits import Answer
+from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.errors import LockLost, TransportError
 from tests.simulator.process import Process, Work
-from tests.simulator.proof import Violation, says_done
+from tests.simulator.proof import Violation
 
 __all__ = ["Working"]
 
-_LEAVING = frozenset({State.LEAVING, State.LEAVING_STALE})
+T = TypeVar("T")
 
 
 class Working(Process):
     """A process with holders of messages."""
 
-    def hand_out(self, locked_until: float | None) -> bool:
-        """Give the next message to a holder; with durable counts, only when that is counted."""
-        if self.ledger.in_work >= self._options.max_in_work:
+    def __init__(self, *process: Any) -> None:
+        super().__init__(*process)
+        self.rejected: deque[Item] = deque()
+        """Messages whose dead letters are on their way."""
+
+    def hand_out(self, most: int = 1) -> bool:
+        """Give the next messages to holders; with durable counts, only when that is counted."""
+        if self.closing:
             return False
-        item = self.ledger.acquire(locked_until)
-        if item is None:
-            return False
-        self._proof.handed_out(self.lives[item.partition], item, owner=self._owns(item.partition))
-        limit = self._options.max_deliveries
-        if limit is not None and item.deliveries > limit:
-            self.ledger.leave(item)
-            self.letters.append(item)
-        elif self._options.durable_counts:
-            self._counting.append(item)
-            self.commits.wait_stored(item.partition, (item, True))
-        else:
-            self._deliver(item)
-        return True
+        before = len(self.working)
+        haul = self.custody.take(most)
+        self._observe()
+        for item, life in haul.taken:
+            self.held[item] = life
+            counted = self._options.limits.durable_counts and self._owns(item.partition)
+            self._proof.delivered(item, counted=counted)
+        for item in haul.exhausted:
+            self._reject(item, lambda item: self.dead_letters.take_exhausted([item]))
+        return bool(haul.taken or haul.exhausted) or len(self.working) > before
 
     def work_on(self, item: Item) -> None:
         """The side effect of a message happens."""
         self.worked.add(item)
 
     def ack(self, item: Item, *, wait: bool = False) -> None:
-        self._drop(item)
-        if self._is_lost(item, "ack"):
+        """With ``wait`` somebody wants to know when it is durable; and when earlier ones are, wherever they went."""
+        life = self._drop(item)
+        settlement = self._settle(item, lambda: self.settling.ack(item, life))
+        if settlement is None:
             return
-        self.ledger.ack(item)
         self.acks += 1
         self._proof.acked(item)
-        self._end_of_lock(item, acked=True)
+        self._end(item, acked=True)
+        self.settlements.append((item, settlement))
         if wait:
-            self.commits.wait_done(item.partition, item.offset, (item, False))
-            self._report()
+            asked, self.settlements = self.settlements, []
+            for one in asked:
+                self.ask(*one)
 
-    def release(self, item: Item, due: float | None) -> None:
+    def release(self, item: Item, delay: float) -> None:
         self._drop(item)
-        if not self._is_lost(item, "release"):
-            self.ledger.release(item, due)
-            self._end_of_lock(item, acked=False)
+        self._settle(item, lambda: self.settling.release(item, delay))
+        self._observe()
 
-    def extend(self, item: Item, locked_until: float) -> None:
-        if not self._is_lost(item, "extend", locked_until):
-            self.ledger.extend(item, locked_until)
+    def extend(self, item: Item, seconds: float) -> None:
+        self._settle(item, lambda: self.settling.extend(item, seconds))
 
     def reject(self, item: Item) -> None:
         """Remove it; where there are dead letters, when its own is stored."""
-        self._drop(item)
-        if self._is_lost(item, "reject"):
+        life = self._drop(item)
+        self._reject(item, lambda item: self.settling.reject(item, life, "no good"))
+
+    def _reject(self, item: Item, step: Callable[[Item], Settlement | None]) -> None:
+        letters = len(self.letters)
+        if item not in self.working:
+            self._settle(item, lambda: step(item))
             return
-        if self._options.dead_letters:
-            self.ledger.leave(item)
-            self.letters.append(item)
+        step(item)
+        if len(self.letters) > letters:
+            self.rejected.append(item)
         else:
-            self.ledger.reject(item)
             self._proof.acked(item)
-            self._end_of_lock(item, acked=True)
+            self._end(item, acked=True)
 
     def letter(self, *, stored: bool) -> bool:
         """The write of a dead letter was acknowledged, or has failed, or nobody knows."""
         if not self.letters:
             return False
-        item = self.letters.popleft()
-        if self._is_lost(item, "bury"):
-            return True
-        if stored:
-            self.ledger.bury(item)
+        item = self.rejected.popleft()
+        alive = item in self.working
+        if alive and stored:
             self._proof.acked(item)
-        else:
-            self.ledger.give_back(item)
-        self._end_of_lock(item, acked=stored)
+        self.letters.decide(stored=stored)
+        if alive and stored:
+            self._end(item, acked=True)
+        self._observe()
         return True
 
-    def wake(self, now: float) -> None:
-        """Do what is due by the clock. Whoever has held a message for too long holds it no more."""
-        held = [item for item in (*self.held, *self._counting) if item.state is not State.LOST]
-        self.ledger.wake(now)
-        for item in held:
-            if item.state is State.LOST:
-                self._end_of_lock(item, acked=False)
-        self._counting = [item for item in self._counting if item.state is not State.LOST]
-
-    def _drop(self, item: Item) -> None:
-        self.held.remove(item)
+    def _drop(self, item: Item) -> int:
         self.worked.discard(item)
+        return self.held.pop(item)
 
-    def _is_lost(self, item: Item, settle: str, *arguments: float) -> bool:
-        """Whether the handle is good no more; if so, that it really is not (I2)."""
-        if item.state is not State.LOST:
-            return False
+    def _settle(self, item: Item, step: Callable[[], T]) -> T | None:
+        """Settle, if the handle is good still; if it is not, that must be told (I2)."""
+        alive = item in self.working
         try:
-            getattr(self.ledger, settle)(item, *arguments)
+            outcome = step()
         except LockLost:
-            return True
-        raise Violation("I2", f"{settle} of {item} was taken")
-
-    def _end_of_lock(self, item: Item, *, acked: bool) -> None:
-        life = self.lives.get(item.partition)
-        if life is not None and life.holding.get(item.lane) == item.offset:
-            life.settled(item, acked=acked)
+            if alive:
+                raise
+            return None
+        if not alive:
+            raise Violation("I2", f"{item} was settled by one who has lost it")
+        return outcome
 
     # ---------------------------------------------------------------- transactions
 
     def leave(self, item: Item) -> None:
         """Ack in a transaction: it begins with the first one."""
-        if self._transacting:
+        if self.closing or (self.work is not None and (self.work.next or self.work.committing)):
             return
-        self._drop(item)
-        if self._is_lost(item, "leave"):
-            return
-        self.ledger.leave(item)
         if self.work is None:
+            self.custody.open_transaction()
             self.work = Work()
-        self.work.items.append(item)
+        self._drop(item)
+        alive = item in self.working
+        self._settle(item, lambda: self.custody.settle(Ledger.leave, item))
+        if alive:
+            self.work.items.append(item)
 
     def begin_commit(self, *, reached: bool, answered: bool) -> bool:
         """Make what was consumed a part of the transaction. Whatever goes wrong, it aborts.
 
-        Not before the last plain commit is answered: on its way it could arrive after the transaction, and undo it.
+        Not before the last plain commit is answered, which takes as many tries as the world likes.
         """
         work = self.work
         if work is None or work.committing:
             return False
-        if self._unanswered is not None:
-            if self._flight is None:
-                self.commits.renew(self.lives.keys())
-            return self.commit()
-        if any(item.state not in _LEAVING for item in work.items):
-            self.abort()
-            return True
+        waited, work.next = work.next, True
+        try:
+            work.flight = flight = self.custody.begin_commit(work.items, 0.0)
+        except LockLost:
+            return self.abort()
+        except TransportError as error:
+            return not waited if error.code == "_TIMED_OUT" else self.abort()
         work.committing = True
-        leaving = _by_partition(work.items)
-        work.flight = flight = self.commits.take(leaving.keys(), work.items)
-        if not all(self._says_done(flight, item) for item in work.items):
-            self.abort()  # it has no room for them
-            return True
+        work.sent_at = self._clock()
         if flight is not None:
+            leaving = _by_partition(work.items)
             offsets = {p: (said.base, said.encode()) for p, said in flight.maps.items()}
             self._proof.sent(offsets, dict(flight.maps), self._options.text_limit, leaving)
             for partition, offsets_left in leaving.items():
@@ -167,11 +160,6 @@ class Working(Process):
             if not (reached and answered):
                 self.abort()
         return True
-
-    def _says_done(self, flight: Flight[Waiter] | None, item: Item) -> bool:
-        if flight is not None and item.partition in flight.maps:
-            return says_done(flight.maps[item.partition], item.offset)
-        return says_done(self.commits.last(item.partition), item.offset)
 
     def end_commit(self, *, answered: bool) -> bool:
         """Commit the transaction. Without an answer it has to be asked again: nothing is known."""
@@ -189,13 +177,12 @@ class Working(Process):
             self.abort()
             return True
         self.work = None
-        for item in work.items:
-            if not self._is_lost(item, "commit"):
-                self.ledger.commit(item)
-                self._end_of_lock(item, acked=True)
         if work.flight is not None:
-            self.commits.landed(work.flight, Answer.STORED)
+            self._accepted = max(self._accepted, work.sent_at)
+        self.custody.end_transaction([(Ledger.commit, item) for item in work.items], work.flight, Answer.STORED)
         for item in work.items:
+            if item in self.working:
+                self._end(item, acked=True)
             self._proof.reported(item)
         self._report()
         return True
@@ -206,15 +193,11 @@ class Working(Process):
         if work is None:
             return False
         self.work = None
-        transaction = work.transaction
-        transaction.open = False
-        self._group.decided(transaction)
-        if work.flight is not None:
-            self.commits.landed(work.flight, Answer.UNKNOWN)
-        for item in work.items:
-            if not self._is_lost(item, "give_back"):
-                self.ledger.give_back(item)
-                self._end_of_lock(item, acked=False)
+        work.transaction.open = False
+        self._group.decided(work.transaction)
+        self.custody.end_transaction([(Ledger.give_back, item) for item in work.items], work.flight, Answer.UNKNOWN)
+        self._observe()
+        self._report()
         return True
 
 

@@ -6,7 +6,6 @@ hypothesis, which shrinks it, to a random walk, which is fast, and to a regressi
 
 from __future__ import annotations
 
-from tests.simulator.cluster_steps import ClusterSteps
 from tests.simulator.consumer_steps import ConsumerSteps
 from tests.simulator.member import Member
 from tests.simulator.scene import Queue, Step, one_of
@@ -70,7 +69,7 @@ _LADDER = [
 
 _BEFORE = {action: _LADDER[rung + 1 :] for rung, action in enumerate(_LADDER)} | {
     "letter": _LADDER[3:],
-    "transact": _LADDER[3:],
+    "transact": [action for action in _LADDER if action != "transact"],
     "tick": _LADDER[4:],
     "expire": _LADDER[7:],
     "stale": _LADDER[1:],
@@ -78,7 +77,7 @@ _BEFORE = {action: _LADDER[rung + 1 :] for rung, action in enumerate(_LADDER)} |
 }
 
 
-class World(ClusterSteps, ConsumerSteps):
+class World(ConsumerSteps):
     """Everything there is and all that happens. ``counts`` says how often."""
 
     def act(self, action: str, who: int = 0, how: int = 0) -> None:
@@ -138,12 +137,13 @@ class World(ClusterSteps, ConsumerSteps):
 
     def _turn(self, member: Member) -> None:
         """All that an undisturbed consumer does, once."""
+        member.turn()
         member.heartbeat()
-        member.give_up()
+        member.give_up(urgent=True)
         member.load()
         for partition in list(member.lives):
             member.fetch(partition, 1000, at_once=True)
-        while member.hand_out(None):
+        while member.hand_out():
             pass
         for item in list(member.held):
             member.ack(item)
@@ -152,8 +152,8 @@ class World(ClusterSteps, ConsumerSteps):
         if member.work is not None:
             member.begin_commit(reached=True, answered=True)
             member.end_commit(answered=True)
-        self._now += 10
-        member.wake(self._now)
+        self._now += 1
+        member.turn()
         member.look()
         member.commit()
         connection, group = member.connection, self._queue_of[member.number].group

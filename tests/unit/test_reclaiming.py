@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from lvq_kafka import LastValueQueue, TopicSpec
-from lvq_kafka.core.definition import REGISTRY_TOPIC
+from lvq_kafka import TEXT, LastValueQueue, TopicSpec
+from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition
 from lvq_kafka.errors import ConfigError, QueueError, QueueNotDeclared, TopicMismatch, Unauthorized
+from lvq_kafka.managing import reclaiming
+from lvq_kafka.managing.backlog import Standing, look
+from lvq_kafka.ports import Log
 from lvq_kafka.testing import MemoryLog
 from tests.unit.managing import declare, drained, overwrite, put, said
 
@@ -96,6 +101,58 @@ def test_a_queue_that_was_dropped_meanwhile_reclaims_nothing(memory_log: MemoryL
     LastValueQueue.open("prices", log=memory_log).delete()
     with pytest.raises(QueueNotDeclared):
         queue.reclaim()
+
+
+def _after_the_first_look(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Let somebody change something when it is known what may go, and nothing has gone yet."""
+    changes = [change]
+
+    def looked(log: Log, definition: QueueDefinition, *, consumed: bool = True) -> Standing:
+        standing = look(log, definition, consumed=consumed)
+        if changes:
+            changes.pop()()
+        return standing
+
+    monkeypatch.setattr(reclaiming, "look", looked)
+
+
+def test_a_queue_declared_meanwhile_keeps_what_it_has_still_to_consume(
+    memory_log: MemoryLog, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.purge()
+    _after_the_first_look(monkeypatch, lambda: declare(memory_log, "late", topic="prices", start="earliest"))
+    done = queue.reclaim()
+    assert (done.offsets, done.after, done.queues) == (0, {0: 0, 1: 0}, ("late", "prices"))
+    assert len(drained(LastValueQueue.open("late", value=TEXT, log=memory_log))) == 20
+
+
+def test_a_queue_reset_meanwhile_keeps_what_it_shall_consume_again(
+    memory_log: MemoryLog, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = declare(memory_log, "other", topic="prices")
+    queue.purge()
+    other.purge()
+    end = memory_log.end_offsets("prices")[0]
+    _after_the_first_look(monkeypatch, lambda: overwrite(other, p1=said(other, 2)))
+    assert queue.reclaim().after == {0: end, 1: 2}
+    assert memory_log.start_offsets("prices") == {0: end, 1: 2}
+
+
+def test_a_queue_that_is_never_consumed_and_was_declared_meanwhile_keeps_all(
+    memory_log: MemoryLog, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.purge()
+    _after_the_first_look(monkeypatch, lambda: declare(memory_log, "pictures", topic="prices", non_destructive=True))
+    with pytest.raises(QueueError, match="also serves pictures"):
+        queue.reclaim()
+    assert memory_log.start_offsets("prices") == {0: 0, 1: 0}
+
+
+def test_where_the_partitions_of_a_topic_may_begin() -> None:
+    assert reclaiming.reclaimable([]) == {}
+    assert reclaiming.reclaimable([{0: 5, 1: 7}]) == {0: 5, 1: 7}
+    assert reclaiming.reclaimable([{0: 5, 1: 7}, {0: 6, 1: 2}]) == {0: 5, 1: 2}
+    assert reclaiming.reclaimable([{0: 5, 1: 7}, {0: 6}]) == {0: 5}, "of 1 nobody knows what one of them has consumed"
 
 
 def test_a_consumer_may_be_at_work(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:

@@ -1,0 +1,15 @@
+"""What a consumer logs when it is disturbed is no news here, and costs more than the disturbance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulator import quietly
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _quietly() -> Iterator[None]:
+    with quietly():
+        yield

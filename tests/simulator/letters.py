@@ -1,0 +1,63 @@
+"""Dead letters on their way: as much of a cluster and its writer as `DeadLetters` needs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from lvq_kafka.errors import DeliveryFailed
+from lvq_kafka.ports import Log, LogWriter, Receipt, TopicDescription
+
+__all__ = ["Letters"]
+
+
+class Letters:
+    """A topic for dead letters whose appends are decided one by one, when the world likes."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Letter] = deque()
+
+    @property
+    def log(self) -> Log:
+        return cast(Log, self)
+
+    def describe_topic(self, topic: str) -> TopicDescription:
+        return TopicDescription(topic, "id", 1, 1)
+
+    def writer(self, *, max_block: float) -> LogWriter:
+        return cast(LogWriter, self)
+
+    def append(
+        self, topic: str, key: bytes, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
+    ) -> Receipt:
+        letter = _Letter()
+        self._waiting.append(letter)
+        return cast(Receipt, letter)
+
+    def decide(self, *, stored: bool) -> None:
+        """The write of the oldest one was acknowledged, or has failed, or nobody knows."""
+        self._waiting.popleft().decide(
+            None if stored else DeliveryFailed("The broker has refused it.", code="_MSG_TIMED_OUT")
+        )
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+class _Letter:
+    """One on its way."""
+
+    def __init__(self) -> None:
+        self._error: Exception | None = None
+        self._callback: Callable[[Receipt], object]
+
+    def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
+        self._callback = callback
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        return self._error
+
+    def decide(self, error: Exception | None) -> None:
+        self._error = error
+        self._callback(cast(Receipt, self))
