@@ -19,7 +19,7 @@ from lvq_kafka.managing.damage import Findings, examine
 from lvq_kafka.managing.groups import OnForeignCommits, check_group
 from lvq_kafka.ports import Commit, Log, TopicDescription
 
-__all__ = ["Backlog", "Standing", "look", "read_backlog"]
+__all__ = ["Backlog", "Standing", "Tally", "look", "read_backlog"]
 
 _NO_LIMIT = 1 << 30  # of a commit map that is never written as it is
 
@@ -88,15 +88,39 @@ def look(log: Log, definition: QueueDefinition, *, consumed: bool = True) -> Sta
     )
 
 
-class Backlog:
-    """The messages of a queue that are not done: of each key the newest, read once, in queue order."""
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What became of the values that the log holds from the base on: each is one of these, or waits still.
 
-    def __init__(self, ledger: Ledger, loaded: Mapping[int, CommitMap]) -> None:
+    What compaction or truncation has removed counts no more, so none of these is a total since the queue was declared.
+    """
+
+    added: int
+    """Values, whatever became of them."""
+    replaced: int
+    """A newer value of their key follows."""
+    deleted: int
+    """A delete of their key follows."""
+    consumed: int
+    """They are done, by what the group has committed. Of replaced ones among consumed ones that may be said, too."""
+
+
+class Backlog:
+    """The messages of a queue that are not done: of each key the newest, read once, in queue order.
+
+    Args:
+        done: how many values were read, besides, that the group had consumed.
+    """
+
+    def __init__(self, ledger: Ledger, loaded: Mapping[int, CommitMap], done: int) -> None:
         self._ledger = ledger
         self._loaded = loaded
         self.messages: list[Item] = []
         while (item := ledger.acquire()) is not None:
             self.messages.append(item)
+        counted = ledger.counters
+        self.tally = Tally(counted.read + done, counted.replaced, counted.deleted, done)
+        """What was read."""
 
     def leave(self, items: Iterable[Item]) -> None:
         """Prepare these to be counted as done by `claim`."""
@@ -191,22 +215,30 @@ def _read(
     ledger = Ledger(order=definition.order, limit=_NO_LIMIT)
     positions: dict[int, int] = {}
     targets: dict[int, int] = {}
+    map_ends = {partition: done.end for partition, done in loaded.items()}
+    done_before = 0
     for partition, done in loaded.items():
         positions[partition] = max(done.base, starts[partition])
         targets[partition] = max(standing.stable[partition], done.end)
         ledger.assign(partition, done, targets[partition], start=positions[partition])
 
     def take(fetch: Fetch) -> None:
+        nonlocal done_before
         batch = fetch.batch
         keys, _ = choose_keys(batch, definition.topic, definition.key_header, mismatch)
         for row, (key, value) in enumerate(zip(keys, batch.values)):
-            if value is not None and not keep(key):
+            if value is None:
+                continue
+            partition, offset = batch.partitions[row], batch.offsets[row]
+            if offset < map_ends[partition] and loaded[partition].done(offset):
+                done_before += 1
+            if not keep(key):
                 batch.values[row], batch.headers[row] = b"", None
         ledger.take(batch, keys)
         ledger.advance(fetch.positions)
 
     _follow(log, definition.topic, positions, targets, take, deadline)
-    return Backlog(ledger, loaded)
+    return Backlog(ledger, loaded, done_before)
 
 
 def _follow(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import Unauthorized
-from lvq_kafka.managing.backlog import Backlog, Standing, look, read_backlog
+from lvq_kafka.managing.backlog import Backlog, Standing, Tally, look, read_backlog
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.groups import OnForeignCommits
 from lvq_kafka.ports import Log
 
-__all__ = ["PartitionStats", "QueueStats", "measure"]
+__all__ = ["PartitionStats", "QueueStats", "Tally", "measure"]
 
 _ATTEMPTS = 3  # to read while somebody resets the queue
 
@@ -57,6 +57,10 @@ class QueueStats:
     partitions: tuple[PartitionStats, ...]
     members: int | None
     """Consumers at work, over all processes; None where there are none by nature, or this user may not ask."""
+    tally: Tally
+    """What became of the values that the log holds from the bases on, and not of those that are gone by now."""
+    redelivered: int
+    """Deliveries of messages that are not done, beyond the first of each; 0 where consumers do not count durably."""
 
     @property
     def depth(self) -> int:
@@ -110,7 +114,16 @@ def measure(
     if consumed:
         with suppress(Unauthorized):
             members = log.member_count(definition.group)
-    return QueueStats(definition.name, definition.topic, _count(standing, backlog, now, consumed=consumed), members)
+    partitions = _count(standing, backlog, now, consumed=consumed)
+    done_since = len(backlog.messages) - sum(one.depth for one in partitions)
+    return QueueStats(
+        definition.name,
+        definition.topic,
+        partitions,
+        members,
+        tally=replace(backlog.tally, consumed=backlog.tally.consumed + done_since),
+        redelivered=sum(max(0, now[item.partition].counts.get(item.offset, 0) - 1) for item in backlog.messages),
+    )
 
 
 def _untouched(standing: Standing) -> dict[int, CommitMap]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lvq_kafka import TEXT, LastValueQueue
+from lvq_kafka import TEXT, Consumer, LastValueQueue
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.ports import Commit, Log
 from tests.waiting import eventually
@@ -25,10 +25,16 @@ def put(queue: LastValueQueue[str], *pairs: str) -> None:
                 producer.delete(key)
 
 
+def _begun(consumer: Consumer[str]) -> None:
+    """It has read all there is, and may hand it out."""
+    eventually(lambda: consumer.stats.partitions and not consumer.stats.catching_up)
+    eventually(lambda: not consumer._holdings.suspended)
+
+
 def consume(queue: LastValueQueue[str], *keys: str) -> None:
     """Take all there is; ack these keys, and put the others back."""
     with queue.consumer() as consumer:
-        eventually(lambda: consumer.stats.partitions and not consumer.stats.catching_up)
+        _begun(consumer)
         taken = consumer.acquire_many(1000, 0)
         for delivery in taken:
             if delivery.key in keys:
@@ -42,7 +48,7 @@ def drained(queue: LastValueQueue[str]) -> list[str]:
     """Take and ack all that the queue holds."""
     values = []
     with queue.consumer() as consumer:
-        eventually(lambda: consumer.stats.partitions and not consumer.stats.catching_up)
+        _begun(consumer)
         while (delivery := consumer.acquire(0)) is not None:
             with delivery:
                 values.append(delivery.value)

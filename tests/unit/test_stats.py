@@ -10,6 +10,7 @@ import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, Message, TopicSpec
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
+from lvq_kafka.managing.stats import Tally
 from lvq_kafka.ports import LogReader
 from lvq_kafka.testing import MemoryLog
 from tests.unit.managing import consume, declare, drained, overwrite, put, said
@@ -55,6 +56,43 @@ def test_which_key_counts_is_the_queues_policy_and_no_reason_to_stop(memory_log:
         assert queue.stats().depth == depth
 
 
+def test_what_was_added_replaced_and_consumed_is_counted(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log, spec=TopicSpec(partitions=2))
+    assert queue.stats().tally == Tally(0, 0, 0, 0)
+    put(queue, "a=1", "b=1", "c=1", "a=2", "d=1", "d", "a=3", "e", "b=2")
+    tally = queue.stats().tally
+    assert tally == Tally(added=7, replaced=3, deleted=1, consumed=0)
+    assert tally.added == tally.replaced + tally.deleted + tally.consumed + queue.stats().depth
+
+
+def test_what_is_consumed_is_counted_from_the_base_on(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1", "c=1", "a=2", "d=1", "e=1")
+    overwrite(queue, p0=said(queue, 1, 1, 1, 1, 1))  # a=1 is below the base, c=1 and d=1 are done
+    stats = queue.stats()
+    assert stats.tally == Tally(added=5, replaced=0, deleted=0, consumed=2)
+    assert stats.depth == 3
+    put(queue, "c=2", "e=2")
+    stats = queue.stats()
+    assert stats.tally == Tally(added=7, replaced=1, deleted=0, consumed=2)
+    assert stats.depth == 4
+    memory_log.compact("prices")
+    assert queue.stats().tally == Tally(added=5, replaced=0, deleted=0, consumed=1), "what is gone is not counted"
+    overwrite(queue, p0=said(queue, 8))
+    assert queue.stats().tally == Tally(0, 0, 0, 0)
+
+
+def test_redeliveries_are_counted_where_consumers_count_durably(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1", "c=1", "d=1")
+    assert queue.stats().redelivered == 0
+    overwrite(queue, p0=said(queue, 0, delivered=3, counts={0: 1, 1: 4, 2: 2}))
+    stats = queue.stats()
+    assert (stats.redelivered, stats.attempted) == (4, 3)
+    put(queue, "b=2")
+    assert queue.stats().redelivered == 1
+
+
 def test_the_oldest_is_the_oldest_of_those_that_wait() -> None:
     now = [10.0]
     log = MemoryLog(clock=lambda: now[0])
@@ -94,6 +132,7 @@ def test_a_queue_that_is_never_consumed_has_a_depth_and_no_lag(memory_log: Memor
         stats = asked.stats()
         assert (stats.depth, stats.lag, stats.members, stats.attempted) == (1, None, None, 0)
         assert (stats.partitions[0].base, stats.partitions[0].sequence) == (None, None)
+        assert stats.tally == Tally(added=3, replaced=1, deleted=1, consumed=0)
 
 
 def test_it_reads_from_what_is_done_on_and_not_from_the_beginning(
@@ -121,6 +160,7 @@ def test_what_is_consumed_during_the_read_does_not_count(memory_log: MemoryLog) 
     before_polls(memory_log, lambda reader, poll: overwrite(queue, p0=said(queue, 0, 1, 1, sequence=3)))
     stats = queue.stats()
     assert (stats.depth, stats.partitions[0].done_ahead, stats.partitions[0].sequence) == (2, 1, 3)
+    assert stats.tally == Tally(added=3, replaced=0, deleted=0, consumed=1)
 
 
 def test_what_is_reset_during_the_read_is_read_again(memory_log: MemoryLog) -> None:
@@ -197,6 +237,9 @@ def test_no_number_is_negative_while_everything_moves(memory_log: MemoryLog) -> 
         while not sending.done():
             stats = queue.stats()
             assert 0 <= stats.attempted <= stats.depth <= 50
+            tally = stats.tally
+            assert min(tally.added, tally.replaced, tally.deleted, tally.consumed, stats.redelivered) >= 0
+            assert tally.added == tally.replaced + tally.deleted + tally.consumed + stats.depth
             assert stats.lag is not None
             assert stats.lag >= 0
         eventually(lambda: queue.stats().depth == 0)

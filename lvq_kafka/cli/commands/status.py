@@ -166,6 +166,8 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) -> d
         "attempted": None if stats is None else stats.attempted,
         "oldest": None if stats is None else stats.oldest,
         "lag": None if stats is None else stats.lag,
+        "tally": None if stats is None else asdict(stats.tally),
+        "redelivered": None if stats is None else stats.redelivered,
         "consumers": None if stats is None else stats.members,
         "partitions": [asdict(partition) for partition in found.partitions],
         "split_keys": [shown(encode_key(key)) for key in found.split_keys],
@@ -200,7 +202,7 @@ def _picture(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) 
         "\n",
     )
     if found.stats is not None:
-        told.append(f"{_waiting(found.stats)}\n", "dim")
+        told.append(f"{_waiting(found.stats)}\n{_tally(found.stats)}\n", "dim")
     remarks = Text()
     for mark, style, texts in (("✗", "bold red", found.problems), ("!", "bold yellow", _remarks(found))):
         for text in texts:
@@ -223,7 +225,17 @@ def _waiting(stats: QueueStats) -> str:
         told.append(f"the oldest message is of {clock(stats.oldest)}")
     if stats.attempted:
         told.append(f"{stats.attempted:,} handed out before: in work, or back")
+    if stats.redelivered:
+        told.append(f"redelivered {stats.redelivered:,} times")
     return "; ".join(told)
+
+
+def _tally(stats: QueueStats) -> str:
+    """What became of the values that are in the log still."""
+    tally = stats.tally
+    told = [("replaced", tally.replaced), ("deleted", tally.deleted), ("consumed", tally.consumed)]
+    became = [f"{number:,} {what}" for what, number in told if number] + [f"{stats.depth:,} to be consumed"]
+    return f"{count(tally.added, 'value')} in the log since all was consumed: {', '.join(became)}"
 
 
 def _remarks(found: QueueStatus) -> list[str]:

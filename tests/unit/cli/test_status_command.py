@@ -4,6 +4,7 @@ from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryLog
 from tests.unit.cli.conftest import Run
+from tests.unit.managing import overwrite, said
 from tests.waiting import eventually
 
 
@@ -73,6 +74,25 @@ def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memo
         assert "1 handed out before: in work, or back" in text
 
 
+def test_what_became_of_the_values_is_told(prices: Run, memory_log: MemoryLog) -> None:
+    prices("purge", "prices", "--key", "MSFT", "--yes")
+    for key in ("AAPL", "AAPL", "ORCL"):
+        prices("put", "prices", key, "1")
+    prices("delete", "prices", "ORCL")
+    row = prices("status", "prices").row
+    assert row["tally"] == {"added": 5, "replaced": 1, "deleted": 1, "consumed": 1}
+    assert (row["waiting"], row["redelivered"]) == (2, 0)
+    text = prices("status", "prices", person=True).text
+    assert "5 values in the log since all was consumed: 1 replaced, 1 deleted, 1 consumed, 2 to be consumed" in text
+
+
+def test_redeliveries_are_told_where_they_are_counted(prices: Run, memory_log: MemoryLog) -> None:
+    queue = LastValueQueue.open("prices", log=memory_log)
+    overwrite(queue, p0=said(queue, 0, delivered=2, counts={0: 3, 1: 2}))
+    assert prices("status", "prices").row["redelivered"] == 3
+    assert "redelivered 3 times" in prices("status", "prices", person=True).text
+
+
 def test_softer_findings_and_strange_records_are_told_and_are_no_problem(prices: Run, memory_log: MemoryLog) -> None:
     memory_log.alter_topic_config("prices", {"message.timestamp.type": "CreateTime"})
     memory_log.add_partitions("prices", 2)
@@ -115,6 +135,7 @@ def test_a_person_reads_it_on_one_screen(prices: Run) -> None:
     assert "the header ticker" in lines[1]
     assert "group lvq.prices" in lines[2]
     assert lines[3].startswith("no consumer at work; the oldest message is of ")
-    assert lines[5].split() == ["PARTITION", "START", "END", "VALUES", "CONSUMED", "TO", "CONSUME", "LAG"]
-    assert lines[6].split() == ["0", "0", "2", "2", "0", "2", "2"]
-    assert lines[8] == "✓ its topic is as a last value queue wants it"
+    assert lines[4] == "2 values in the log since all was consumed: 2 to be consumed"
+    assert lines[6].split() == ["PARTITION", "START", "END", "VALUES", "CONSUMED", "TO", "CONSUME", "LAG"]
+    assert lines[7].split() == ["0", "0", "2", "2", "0", "2", "2"]
+    assert lines[9] == "✓ its topic is as a last value queue wants it"
