@@ -6,14 +6,31 @@ from random import SystemRandom
 
 import pytest
 
-from tests.torture.ordeal import Ordeal, undergo
+from tests.torture.chaos import CARDS
+from tests.torture.ordeal import Ordeal, Protocol, undergo
 from tests.torture.report import summary
+
+_PARTITIONS = 6
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactions"])
-def test_g9_to_g13_nothing_is_lost_stale_or_twice_without_a_reason_whatever_is_killed(transactional: bool) -> None:
-    report = undergo(Ordeal(seconds=30, seed=SystemRandom().randrange(1 << 32), transactional=transactional))
-    print(summary(report))
-    assert report.verdict.delivered, "nothing was tried out"
-    assert not report.verdict.findings, summary(report)
+@pytest.mark.parametrize(
+    ("protocol", "transactional"),
+    [("classic", False), ("consumer", False), ("classic", True)],
+    ids=["plain", "plain-consumer-protocol", "transactions"],
+)
+def test_g9_to_g13_nothing_is_lost_stale_or_twice_without_a_reason_whatever_is_killed(
+    protocol: Protocol, transactional: bool
+) -> None:
+    report = undergo(
+        Ordeal(seconds=30, seed=SystemRandom().randrange(1 << 32), transactional=transactional, protocol=protocol)
+    )
+    told = summary(report)
+    print(told)
+    assert not report.verdict.findings, told
+    assert set(report.done) == CARDS, told
+    assert report.compacted > 0, told
+    assert report.assignments > 2 * _PARTITIONS, f"partitions have not moved\n{told}"
+    assert report.lost_locks > 0, f"nobody was taken anything away\n{told}"
+    assert report.verdict.durable > 0, told
+    assert report.verdict.again, f"nothing had to come again\n{told}"

@@ -12,7 +12,9 @@ SECTIONS = {
     "3. Browsing": [31, 32, 33, 35, 36, 37, 38, 41, 42, 44, 47],
     "4. Consume, hold, release": [49, 50, 54, 56, 57, 59, 60, 61, 62, 63, 65, 68, 69, 71],
     "5. Non-destructive queues": [74, 75, 76, 77],
+    "6. Transactions": [79, 80, 83, 85, 86, 87],
     "7. Restart": [88, 90, 91, 94],
+    "9. Management and counters": [108, 109, 111, 113],
     "15. Same ground: compacted log cases": [155, 156, 157, 158, 159, 161, 162],
 }
 

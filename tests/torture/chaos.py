@@ -13,7 +13,22 @@ from collections.abc import Callable
 from lvq_kafka.embedded import EmbeddedBroker
 from tests.torture.members import Member, Members
 
-__all__ = ["Chaos"]
+__all__ = ["CARDS", "Chaos"]
+
+CARDS = frozenset(
+    {
+        "kill",
+        "kill all",
+        "stop for less than the session",
+        "stop beyond the session",
+        "stop, then kill",
+        "leave",
+        "join",
+        "kill broker",
+        "freeze broker",
+    }
+)
+"""What the counts of a run are about."""
 
 _GUEST = 9  # the place of one that joins for a while
 _SOME = 40_000  # bytes of journals, or some 200 messages
@@ -61,7 +76,7 @@ class Chaos:
     def rage(self, seconds: float) -> None:
         """Go on for so long, but for one whole deck at least; then let everybody come back."""
         until = time.monotonic() + seconds
-        cards: list[Callable[[], None]] = []
+        cards: list[Callable[[], bool]] = []
         first = True
         while first or time.monotonic() < until:
             if not cards:
@@ -73,58 +88,69 @@ class Chaos:
             self._wait(self._chance.uniform(*self._pause))
             if self._chance.random() < 0.5:
                 self._await_progress()
-            cards.pop()()
+            card = cards.pop()
+            if not card():
+                cards.insert(0, card)  # nobody was there whom it could have hit
             first = first and bool(cards)
         while self._later:
             self._wait(max(0.0, self._later[0][0] - time.monotonic()))
 
     # ---------------------------------------------------------------- cards
 
-    def _kill(self) -> None:
+    def _kill(self) -> bool:
         member = self._members.one(self._chance)
         if member is not None:
             self._end(member, "kill")
+        return member is not None
 
-    def _kill_all(self) -> None:
-        for member in [member for member in self._members.all if member.runs]:
+    def _kill_all(self) -> bool:
+        running = [member for member in self._members.all if member.runs]
+        for member in running:
             self._end(member, "kill all")
+        return bool(running)
 
-    def _nap(self) -> None:
-        self._stop("stop for less than the session", self._chance.uniform(0.1, 0.8) * self._session, Member.go_on)
+    def _nap(self) -> bool:
+        return self._stop(
+            "stop for less than the session", self._chance.uniform(0.1, 0.8) * self._session, Member.go_on
+        )
 
-    def _coma(self) -> None:
-        self._stop("stop beyond the session", self._session + self._chance.uniform(1, 5), Member.go_on)
+    def _coma(self) -> bool:
+        return self._stop("stop beyond the session", self._session + self._chance.uniform(1, 5), Member.go_on)
 
-    def _die_asleep(self) -> None:
-        self._stop("stop, then kill", self._chance.uniform(0.2, 1.2) * self._session, self._bury)
+    def _die_asleep(self) -> bool:
+        return self._stop("stop, then kill", self._chance.uniform(0.2, 1.2) * self._session, self._bury)
 
-    def _leave(self) -> None:
+    def _leave(self) -> bool:
         member = self._members.one(self._chance)
         if member is not None:
             self._note(f"leave {member.name}")
             member.send_away()
             self._replace(member)
+        return member is not None
 
-    def _join(self) -> None:
+    def _join(self) -> bool:
         guest = self._members.add(_GUEST)
         self._note(f"join {guest.name}")
         self._after(self._chance.uniform(3, 7), guest.send_away)
+        return True
 
-    def _restart_broker(self) -> None:
+    def _restart_broker(self) -> bool:
         self._note("kill broker")
         begun = time.monotonic()
         self._broker.kill()
         self._wait(self._chance.uniform(0, 3))
         self._broker.restart()
         self.outages.append((begun, time.monotonic()))
+        return True
 
-    def _freeze_broker(self) -> None:
+    def _freeze_broker(self) -> bool:
         self._note("freeze broker")
         begun = time.monotonic()
         self._broker.pause()
         self._wait(self._chance.uniform(0.5, 4))
         self._broker.resume()
         self.outages.append((begun, time.monotonic()))
+        return True
 
     # ---------------------------------------------------------------- inside
 
@@ -133,12 +159,13 @@ class Chaos:
         member.kill()
         self._replace(member)
 
-    def _stop(self, how: str, seconds: float, then: Callable[[Member], object]) -> None:
+    def _stop(self, how: str, seconds: float, then: Callable[[Member], object]) -> bool:
         member = self._members.one(self._chance)
         if member is not None:
             self._note(f"{how} {member.name}")
             member.stop()
             self._after(seconds, lambda: then(member))
+        return member is not None
 
     def _bury(self, member: Member) -> None:
         member.kill()

@@ -36,6 +36,7 @@ class Consuming:
             self._settle(time.monotonic())
         if worker.random.random() < 0.5:  # else what is held is left to whoever comes after
             self._settle(float("inf"))
+        worker.journal.write(Kind.CLOSING)
 
     def _next(self) -> float:
         """Seconds until something has to be settled; a moment at most, to see whether to leave."""
@@ -62,7 +63,7 @@ class Consuming:
             try:
                 self._finish(number, delivery)
             except LockLost:
-                self._worker.journal.write(Kind.VAIN, n=[number])
+                self._worker.journal.write(Kind.VAIN, n=[number], refused=True)
         asked = [waiting for waiting in self._unasked if waiting[0] <= until]
         self._unasked = [waiting for waiting in self._unasked if waiting[0] > until]
         for _, number, settlement in asked:

@@ -49,6 +49,8 @@ class Hold:
     why: str = ""
     """Why it may."""
     acked: bool = False
+    refused: bool = False
+    """The ack was, since the lock was lost before it."""
     aborted: bool = False
 
     @property
@@ -83,6 +85,7 @@ class _Reading:
                 for number in facts["n"]:
                     self.vain[number] = (at, _IN_VAIN[kind])
                     self.holds[number].aborted = kind is Kind.ABORTED
+                    self.holds[number].refused |= facts.get("refused", False)
             case Kind.GONE:
                 moved = "moved" if facts["how"] == "given up" else "membership lost"
                 self.goings.append((at, frozenset(facts["partitions"]), moved))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from tests.torture.feed import Sent
+from tests.torture.handover import HandOvers
 from tests.torture.history import Hold, Life, holds_of
 from tests.torture.journal import Kind
 
@@ -45,6 +46,8 @@ class Verdict:
     """Deliveries that were not the first of their message, by what explains them."""
     flagged: int = 0
     """How many of these said so themselves."""
+    handed_over: int = 0
+    """Acked messages whose partition was then given up, in order and in peace: they must not come again."""
     overlaps: int = 0
     """A message, or a newer one of its key, was handed out while a process that stood still believed to hold it."""
 
@@ -52,7 +55,8 @@ class Verdict:
 class _Judge:
     """Goes through the holds in time, for each promise."""
 
-    def __init__(self, holds: Sequence[Hold], session: float) -> None:
+    def __init__(self, holds: Sequence[Hold], session: float, outages: Iterable[tuple[float, float]]) -> None:
+        self.hand_overs = HandOvers(outages)
         self.holds = sorted(holds, key=lambda hold: hold.acquired)
         self.session = session
         self.verdict = Verdict(delivered=len(holds), durable=sum(hold.durable < inf for hold in holds))
@@ -88,6 +92,18 @@ class _Judge:
         elif count:
             self.verdict.again[reason] += 1
             self.verdict.flagged += hold.redelivered
+
+    def handed_over(self) -> None:
+        """What was acked does not come again when its partition was given up after that, and all was well."""
+        for before in self.holds:
+            gone = self.hand_overs.done(before)
+            self.verdict.handed_over += gone < inf
+            for hold in self.by_place[before.partition, before.offset] if gone < inf else ():
+                if hold.asked > gone:
+                    self.find(
+                        f"G11: {hold} was handed out again; it was acked at {before.let_go:.3f} by {before.life.name}, "
+                        f"which gave the partition up at {gone:.3f}, in order"
+                    )
 
     def serial(self) -> None:
         """No message is handed out while it, or another one of its key, is held."""
@@ -185,6 +201,7 @@ def judge(
     stored: Mapping[Place, Sent],
     newest: Mapping[Place, Sent],
     output: Sequence[Output] | None = None,
+    outages: Iterable[tuple[float, float]] = (),
 ) -> Verdict:
     """Judge a run.
 
@@ -193,14 +210,17 @@ def judge(
         stored: all that the broker has acknowledged to the producers.
         newest: what the log holds of each key in the end.
         output: what is visible of what transactions have written, in the order of the log.
+        outages: when the broker could not answer, from and to.
     """
-    one = _Judge([hold for life in lives for hold in holds_of(life, lock_timeout=lock_timeout)], session)
+    one = _Judge([hold for life in lives for hold in holds_of(life, lock_timeout=lock_timeout)], session, outages)
     one.repetitions()
     one.serial()
     one.no_step_back()
     one.contents(stored)
     one.complete(newest)
-    if output is not None:
+    if output is None:
+        one.handed_over()
+    else:
         one.exactly_once(output, newest)
     return one.verdict
 

@@ -67,6 +67,10 @@ class Member:
         self.process.kill()
         self.process.wait()
 
+    def say_where(self) -> None:
+        """Have it write to its standard error where all of its threads are."""
+        self.process.send_signal(signal.SIGUSR1)
+
     def send_away(self) -> None:
         """Have it leave in an orderly way, if it is still there."""
         self.sent_away = True

@@ -86,6 +86,8 @@ class Report:
     assignments: int = 0
     losses: int = 0
     """Partitions that a process learned it had lost, without having been asked for them."""
+    lost_locks: int = 0
+    """Messages that were taken from processes before they settled them, or saw their acks to be durable."""
     output: int = 0
     calm: float = 0.0
     """Seconds until all was consumed, once everybody was left in peace."""
@@ -147,7 +149,10 @@ class _Run:
             feed.stop()
             self._say("calm")
             calm = _until(self._all_consumed, _CALM)
-            self._say(f"all consumed after {calm:.1f} s")
+            self._say(f"all consumed after {calm:.1f} s" if calm < _CALM else f"not all consumed after {calm:.1f} s")
+            if calm >= _CALM:  # for whoever has the directory kept: it is in the .err files
+                for member in self._members.present():
+                    member.say_where()
             left = self._leave()
         finally:
             feed.stop()
@@ -218,6 +223,7 @@ class _Run:
             stored=feed.stored,
             newest=newest,
             output=_output(self._log) if ordeal.transactional else None,
+            outages=chaos.outages,
         )
         verdict.findings += left + [f"a producer failed: {failure!r}" for failure in feed.failures]
         if calm >= _CALM:
@@ -238,6 +244,7 @@ class _Run:
                 for event in events
                 if event.kind is Kind.GONE and event.facts["how"] == "lost"
             ),
+            lost_locks=sum(len(event.facts["n"]) for event in events if event.kind in (Kind.VAIN, Kind.ABORTED)),
             output=0 if not ordeal.transactional else len(_output(self._log)),
             calm=calm,
             problems=Counter(

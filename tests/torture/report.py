@@ -27,6 +27,8 @@ def summary(report: Report) -> str:
     lines += _table("errors that a new consumer helped against", report.problems)
     again = sum(verdict.again.values())
     lines += _table(f"{again:,} deliveries were not the first; {verdict.flagged:,} said so", verdict.again)
+    if verdict.handed_over:
+        lines.append(f"  {verdict.handed_over:,} of the acked ones lay in partitions that were then given up in order")
     if verdict.overlaps:
         lines.append(f"  {verdict.overlaps:,} times the former holder stood still and did not know yet")
     found = verdict.findings

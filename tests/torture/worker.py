@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import os
@@ -63,6 +64,7 @@ class Worker:
         self.log = KafkaLog(ClientConfig(orders.servers, orders.properties))
         self._taken = 0
         signal.signal(signal.SIGTERM, lambda *_: self.leaving.set())
+        faulthandler.register(signal.SIGUSR1)  # to say where all threads are
         threading.Thread(target=_die_with_parent, daemon=True).start()
         library = logging.getLogger("lvq_kafka")
         library.setLevel(logging.INFO)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -57,6 +57,7 @@ def verdict(
     messages: Mapping[int, tuple[str, str | None]] | None = None,
     output: list[Output] | None = None,
     lock_timeout: float | None = LOCK,
+    outages: Sequence[tuple[float, float]] = (),
 ) -> Verdict:
     """Judged; by default message 1 of key k is all there is."""
     sent = {(0, offset): message for offset, message in (messages or {1: ("k", "v1")}).items()}
@@ -68,6 +69,7 @@ def verdict(
         stored=sent,
         newest={place: sent[place] for place in last.values()},
         output=output,
+        outages=outages,
     )
 
 
@@ -203,11 +205,87 @@ def test_g12_finds_a_step_back_within_one_assignment() -> None:
 
 def test_an_older_value_may_come_after_a_newer_one_that_was_not_durable_when_the_partition_moved() -> None:
     one, two = Witness("one"), Witness("two")
-    one.ack(2, one.take(1, 2))
+    one.ack(2.9, one.take(1, 2))
     one.lose(3)
     two.ack(5, two.take(4, 1), durable=6)
     two.ack(8, two.take(7, 2), durable=9)
     assert verdict(one, two, messages={1: ("k", "v1"), 2: ("k", "v2")}).findings == []
+
+
+class TestHandOver:
+    """A final commit that never leaves costs no promise of the contract, and is a fault all the same."""
+
+    @staticmethod
+    def given_up(
+        *,
+        acked: float = 32.0,
+        how: str = "given up",
+        closing: float | None = None,
+        said: str = "",
+        stops: Sequence[tuple[float, float]] = (),
+        outages: Sequence[tuple[float, float]] = (),
+        refused: bool = False,
+    ) -> Verdict:
+        """One acks, and gives the partition up at 33; it comes to two at 40."""
+        one, two = Witness("one", *stops), Witness("two")
+        number = one.take(31, 1)
+        if said:
+            one.note(Kind.SAID, 31.5, text=said)
+        one.ack(acked, number)
+        if closing is not None:
+            one.note(Kind.CLOSING, closing)
+        one.note(Kind.VAIN, acked if refused else 33, n=[number], **({"refused": True} if refused else {}))
+        one.lose(33, how)
+        two.ack(41, two.take(40, 1, redelivered=True), durable=42)
+        return verdict(one, two, outages=outages)
+
+    def test_finds_what_was_acked_and_comes_again(self) -> None:
+        found = self.given_up()
+        [finding] = found.findings
+        assert finding.startswith("G11")
+        assert "in order" in finding
+        assert found.handed_over == 1
+
+    def test_who_leaves_takes_even_the_last_ack_along(self) -> None:
+        assert self.given_up(acked=32.99, closing=32.995).findings
+        assert not self.given_up(acked=32.99).findings, "it may have come behind the last commit"
+        assert not self.given_up(acked=32.99, closing=20).findings, "another one was closed"
+
+    @pytest.mark.parametrize("text", ["INFO all is well", "WARNING q/0/1 was rejected and removed: at random"])
+    def test_not_all_that_is_said_is_trouble(self, text: str) -> None:
+        assert self.given_up(said=text).findings
+
+    @pytest.mark.parametrize(
+        "trouble",
+        [
+            {"how": "lost"},
+            {"said": "WARNING the consumer of q goes on after: no broker"},
+            {"stops": [(30, 30.5)]},
+            {"stops": [(32.5, 32.9)]},
+            {"outages": [(20, 25)]},
+            {"outages": [(32.9, 36)]},
+            {"refused": True},
+        ],
+        ids=str,
+    )
+    def test_trouble_excuses_it(self, trouble: dict[str, Any]) -> None:
+        found = self.given_up(**trouble)
+        assert (found.findings, found.handed_over) == ([], 0)
+
+    @pytest.mark.parametrize(
+        "elsewhere", [{"stops": [(1, 10)]}, {"outages": [(34, 39)]}, {"outages": [(1, 22)]}], ids=str
+    )
+    def test_trouble_at_another_time_does_not(self, elsewhere: dict[str, Any]) -> None:
+        assert self.given_up(**elsewhere).findings
+
+    def test_what_was_acked_and_stays_away_is_all_right(self) -> None:
+        one = Witness("one")
+        number = one.take(31, 1)
+        one.ack(32, number)
+        one.note(Kind.VAIN, 33, n=[number])
+        one.lose(33)
+        found = verdict(one)
+        assert (found.findings, found.handed_over) == ([], 1)
 
 
 class TestTransactions:

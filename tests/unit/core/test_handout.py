@@ -64,3 +64,13 @@ def test_what_comes_and_goes_leaves_nothing_behind() -> None:
         line.remove(item)
     assert len(line._returned_order) <= 2
     assert (len(line._line), len(line._returned)) == (0, 1)
+
+
+def test_what_was_removed_and_comes_again_waits_for_those_in_front_of_it() -> None:
+    line: BySlot[Slot] = BySlot()
+    slots = [Slot(number) for number in range(3)]
+    for slot in slots:
+        line.add(slot)
+    line.remove(slots[1])
+    line.add(slots[1])
+    assert [line.take() for _ in range(4)] == [*slots, None]

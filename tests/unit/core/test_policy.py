@@ -6,12 +6,57 @@ import pytest
 
 from lvq_kafka.core.policy import TopicSpec, judge, topic_settings
 from lvq_kafka.errors import ConfigError
+from lvq_kafka.testing.memory_cluster import DEFAULTS
 
 
 def test_the_settings_we_create_with_pass_our_own_verdict() -> None:
     for spec in (TopicSpec(), TopicSpec(reclaim=True), TopicSpec(replication_factor=3)):
         settings = {"retention.bytes": "-1", "unclean.leader.election.enable": "false", **topic_settings(spec)}
-        assert judge(settings, replication_factor=spec.replication_factor or 1) == []
+        assert judge(settings, spec, replication_factor=spec.replication_factor or 1) == []
+
+
+def test_a_topic_with_the_brokers_defaults_is_warned_of_all_that_delays_its_compaction() -> None:
+    findings = judge({**DEFAULTS, "cleanup.policy": "compact"}, replication_factor=1)
+    assert {finding.setting: (finding.expected, finding.actual) for finding in findings} == {
+        "message.timestamp.type": ("LogAppendTime", "CreateTime"),
+        "segment.ms": ("3600000", "604800000"),
+        "segment.bytes": ("67108864", "1073741824"),
+        "min.cleanable.dirty.ratio": ("0.1", "0.5"),
+        "max.compaction.lag.ms": ("86400000", "9223372036854775807"),
+    }
+    assert {finding.severity for finding in findings} == {"warning"}
+
+
+def test_what_a_verdict_wants_is_what_a_topic_is_created_with() -> None:
+    worst = {"cleanup.policy": "delete", "min.cleanable.dirty.ratio": "1.0", "delete.retention.ms": "0"}
+    worst |= {name: str(2**62) for name in ("segment.ms", "segment.bytes", "max.compaction.lag.ms")}
+    wanted = {finding.setting: finding.expected for finding in judge(worst, replication_factor=1)}
+    assert wanted.keys() == worst.keys()
+    assert wanted.items() <= topic_settings(TopicSpec()).items()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("segment.ms", "60000"),
+        ("segment.bytes", "1048576"),
+        ("min.cleanable.dirty.ratio", "0.0"),
+        ("max.compaction.lag.ms", "3600000"),
+        ("delete.retention.ms", "172800000"),
+    ],
+)
+def test_what_is_better_than_wanted_is_no_finding(setting: str, value: str) -> None:
+    assert judge({"cleanup.policy": "compact", setting: value}, replication_factor=1) == []
+
+
+def test_what_its_creator_asked_for_is_no_finding() -> None:
+    spec = TopicSpec(delete_retention=60.0, config={"segment.ms": "7200000", "min.cleanable.dirty.ratio": "0.4"})
+    assert judge(topic_settings(spec), spec, replication_factor=1) == []
+    assert [finding.setting for finding in judge(topic_settings(spec), replication_factor=1)] == [
+        "segment.ms",
+        "min.cleanable.dirty.ratio",
+        "delete.retention.ms",
+    ]
 
 
 def test_a_topic_that_is_not_compacted_is_an_error() -> None:
@@ -24,7 +69,11 @@ def test_a_topic_that_is_not_compacted_is_an_error() -> None:
     ("setting", "value", "replicas"),
     [
         ("message.timestamp.type", "CreateTime", 1),
-        ("delete.retention.ms", "1000", 1),
+        ("delete.retention.ms", "86399999", 1),
+        ("segment.ms", "3600001", 1),
+        ("segment.bytes", "67108865", 1),
+        ("min.cleanable.dirty.ratio", "0.5", 1),
+        ("max.compaction.lag.ms", "86400001", 1),
         ("unclean.leader.election.enable", "true", 1),
         ("min.insync.replicas", "1", 3),
     ],

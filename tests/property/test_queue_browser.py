@@ -1,0 +1,174 @@
+"""Whatever is written, deleted, consumed and compacted meanwhile: the browser of a queue gives what is true (G2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, given, settings
+
+from lvq_kafka import TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue, TopicSpec
+from lvq_kafka.core.commit_map import CommitMap, topic_tag
+from lvq_kafka.ports import Commit
+from lvq_kafka.testing import MemoryLog
+
+At = tuple[int, int]
+"""A partition and an offset."""
+
+KEYS = ["a", "b", "c", "d", "e"]
+CHANGES = [
+    st.tuples(st.just("put"), st.sampled_from(KEYS)),
+    st.tuples(st.just("put"), st.sampled_from(KEYS)),
+    st.tuples(st.just("delete"), st.sampled_from(KEYS)),
+    st.tuples(st.just("ack"), st.sampled_from(KEYS)),
+    st.tuples(st.just("ack"), st.sampled_from(KEYS)),
+    st.tuples(st.just("commit"), st.booleans()),
+    st.tuples(st.just("commit"), st.booleans()),
+    st.tuples(st.just("compact"), st.integers(0, 3)),
+]
+BEFORE = st.lists(st.one_of(*CHANGES), max_size=30)
+DURING = st.lists(st.one_of(*CHANGES), max_size=10)
+BETWEEN = st.lists(
+    st.one_of(*CHANGES, st.just(("take", None)), st.just(("take", None)), st.just(("refresh", None))), max_size=40
+)
+
+
+class World:
+    """A queue; beside it, naively, what was written, acked and committed; and what its browser has given."""
+
+    def __init__(self, partitions: int) -> None:
+        self.log = MemoryLog()
+        self.queue: LastValueQueue[str] = LastValueQueue.declare(
+            "q", key_header="key", value=TEXT, log=self.log, spec=TopicSpec(partitions=partitions)
+        )
+        self.partitions = partitions
+        self.tag = topic_tag(self.log.describe_topic("q").id)
+        self.written: dict[At, tuple[str, str | None]] = {}
+        self.newest: dict[str, At] = {}
+        self.acked: set[At] = set()
+        self.committed: set[At] = set()
+        self.known: set[At] = set()
+        """What was committed when the browser looked last."""
+        self.browser: Browser[str] | None = None
+        self.given: dict[str, At] = {}
+        """What the browser shows."""
+        self.highest: dict[str, At] = {}
+        self.there: dict[str, At] = {}
+        """What was newest when the browser was started."""
+        self.ended = False
+
+    def step(self, what: str, argument: Any) -> None:
+        match what:
+            case "put" | "delete":
+                self._write(argument, None if what == "delete" else f"{argument}{len(self.written)}")
+            case "ack":
+                at = self.newest.get(argument)
+                if at is not None and self.written[at][1] is not None:
+                    self.acked.add(at)
+            case "commit":
+                self._commit(with_dead=argument)
+            case "compact":
+                old = self.browser is None and argument == 0
+                self.log.compact("q", drop_tombstones=old, choose=lambda record: record.offset % 4 != argument)
+            case "take":
+                assert self.browser is not None
+                self._see(self.browser.take(0))
+            case "refresh":
+                self._refresh()
+
+    def _write(self, key: str, value: str | None) -> None:
+        with self.queue.producer() as producer:
+            receipt = producer.delete(key) if value is None else producer.put(key, value)
+            position = receipt.result(5)
+        at = position.partition, position.offset
+        self.written[at] = key, value
+        self.newest[key] = at
+
+    def _commit(self, *, with_dead: bool) -> None:
+        """Commit what was acked; and, as a consumer may or may not know of it, what was superseded or deleted."""
+        dead = {at for at, (key, value) in self.written.items() if value is None or self.newest[key] != at}
+        self.committed |= self.acked | (dead if with_dead else set())
+        commits = {}
+        for partition in range(self.partitions):
+            done = [(partition, offset) in self.committed for offset in range(self.log.end_offsets("q")[partition])]
+            base = [*done, False].index(False)
+            runs: list[int] = []
+            for offset in range(base, len(done)):
+                if len(runs) % 2 != (1 if not done[offset] else 0):
+                    runs.append(0)
+                runs[-1] += 1
+            said = CommitMap(base, tuple(runs[: len(runs) // 2 * 2]), self.tag, self.partitions)
+            commits[partition] = Commit(base, said.encode())
+        self.log.commit("lvq.q", "q", commits)
+
+    # ---------------------------------------------------------------- browsing
+
+    def start(self) -> None:
+        self.browser = self.queue.browser(refresh=3600.0)
+        self.there = dict(self.newest)
+        self.browser.start()
+
+    def open(self) -> None:
+        assert self.browser is not None
+        self.browser.open()
+        self.known = set(self.committed)
+
+    def _refresh(self) -> None:
+        assert self.browser is not None
+        self.browser.refresh()
+        self.known = set(self.committed)
+
+    def _is_shown(self, key: str, at: At) -> bool:
+        return self.newest[key] == at and self.written[at][1] is not None and at not in self.known
+
+    def _see(self, event: object) -> None:
+        match event:
+            case None:
+                pass
+            case EndOfDump():
+                self.ended = True
+                for key, at in self.there.items():
+                    if self._is_shown(key, at):
+                        assert self.given.get(key) == at, f"I8: {key} was there from the beginning, and is not given"
+            case Deleted():
+                key = event.key
+                at = self.given.pop(key, (-1, -1))
+                if event.consumed:
+                    assert at in self.known, f"I7: {key} is said to be consumed"
+                else:
+                    deletes = [at for at, change in self.written.items() if change == (key, None)]
+                    assert max(deletes) > at, f"I7: {key} is said to be deleted"
+            case Entry():
+                key, at = event.key, (event.position.partition, event.position.offset)
+                assert self.written[at] == (key, event.value)
+                assert at not in self.known, f"I7: {event} was consumed before the last look"
+                assert at > self.highest.get(key, (-1, -1)), f"I7: {event} comes after a newer value, or twice"
+                self.given[key] = self.highest[key] = at
+            case _:
+                raise AssertionError(event)
+
+    def finish(self) -> None:
+        assert self.browser is not None
+        self.known = set(self.committed)  # to drain is to look, too
+        for event in self.browser.drain(30):
+            self._see(event)
+        assert self.ended
+        assert self.given == {key: at for key, at in self.newest.items() if self._is_shown(key, at)}
+        self.browser.close()
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.integers(1, 2), BEFORE, DURING, BETWEEN)
+def test_a_browser_of_a_queue_gives_what_is_newest_and_not_consumed_and_all_of_it(
+    partitions: int, before: list[tuple[str, Any]], during: list[tuple[str, Any]], between: list[tuple[str, Any]]
+) -> None:
+    world = World(partitions)
+    for step in before:
+        world.step(*step)
+    world.start()
+    for step in during:
+        world.step(*step)
+    world.open()
+    for step in between:
+        world.step(*step)
+    world.finish()

@@ -1,0 +1,74 @@
+"""Orderly hand-overs: who gives a partition up in peace commits all acks first, whether or not anybody asked."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from math import inf
+
+from tests.torture.history import Hold, Life
+from tests.torture.journal import Kind
+
+__all__ = ["HandOvers"]
+
+_COMMIT = 0.5  # seconds before a partition is gone; what is acked later may miss the last commit
+_TROUBLE = 10.0  # seconds before a partition is gone; what went wrong then may have hindered the last commit
+_REJECTED = "was rejected and"  # no trouble, though it is a warning
+
+
+class HandOvers:
+    """What processes gave up in order.
+
+    Args:
+        outages: when the broker could not answer, from and to.
+    """
+
+    def __init__(self, outages: Iterable[tuple[float, float]]) -> None:
+        self._outages = list(outages)
+        self._lives: dict[int, _Goings] = {}
+
+    def done(self, hold: Hold) -> float:
+        """When its holder, who had acked it, gave the partition up: what it acked is committed. Never is infinite."""
+        if not hold.acked or hold.refused:
+            return inf
+        life = hold.life
+        goings = self._lives.setdefault(id(life), _Goings(life))
+        gone = goings.given_up(hold)
+        begin = gone - _TROUBLE
+        if gone == inf or any(first < gone and begin < last for first, last in (*self._outages, *life.stops)):
+            return inf
+        return inf if goings.trouble(begin, gone) else gone
+
+
+class _Goings:
+    """One process: when it gave partitions up, and when something was wrong."""
+
+    def __init__(self, life: Life) -> None:
+        self._gone: dict[int, list[tuple[float, bool]]] = {}
+        self._closing: list[float] = []
+        self._troubles: list[float] = []
+        for event in life.events:
+            match event.kind:
+                case Kind.GONE:
+                    for partition in event.facts["partitions"]:
+                        self._gone.setdefault(partition, []).append((event.at, event.facts["how"] == "given up"))
+                case Kind.CLOSING:
+                    self._closing.append(event.at)
+                case Kind.FAILED | Kind.DIED:
+                    self._troubles.append(event.at)
+                case Kind.SAID if not event.facts["text"].startswith("INFO") and _REJECTED not in event.facts["text"]:
+                    self._troubles.append(event.at)
+
+    def given_up(self, hold: Hold) -> float:
+        """When the partition went, if the ack came early enough to be in the last commit."""
+        gone, in_order = _next(self._gone.get(hold.partition, ()), hold.let_go)
+        early = hold.let_go + _COMMIT <= gone or any(hold.let_go <= at <= gone for at in self._closing)
+        return gone if in_order and early else inf
+
+    def trouble(self, begin: float, end: float) -> bool:
+        """Whether something was wrong between these times."""
+        return bisect_right(self._troubles, end) > bisect_right(self._troubles, begin)
+
+
+def _next(goings: Sequence[tuple[float, bool]], after: float) -> tuple[float, bool]:
+    return next((going for going in goings if going[0] >= after), (inf, False))

@@ -1,0 +1,62 @@
+"""How much may be in work: exactly as much as a text has room for, whatever its runs are."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import pytest
+
+from lvq_kafka.core.commit_map import CommitMap, size_bound
+from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.room import Gate, Room
+
+
+def item(slot: int) -> Item:
+    return Item(0, slot, 0, b"key", b"value", None, slot)
+
+
+@pytest.mark.parametrize("limit", [64, 100, 256, 1000, 4095])
+@pytest.mark.parametrize("bits", [3, 6, 12, 20, 40])
+def test_no_pair_fewer_fits_than_the_text_has_room_for(limit: int, bits: int) -> None:
+    """The message at the base needs none, so it is less than that only where a text of one pair is too long."""
+    room, span = Room(limit), (1 << bits) - 1
+    fitting = [pairs for pairs in range(limit) if size_bound(pairs, span) <= limit - 32]
+    assert all(room.fits(pairs, span) for pairs in fitting if pairs < span // 2)
+    assert not room.fits(len(fitting) + 1, span) or len(fitting) >= span // 2
+
+
+def test_counts_take_room_from_runs() -> None:
+    room = Room(256)
+    most = max(pairs for pairs in range(256) if room.fits(pairs, 10_000))
+    assert not room.fits(most, 10_000, 1)
+    assert room.fits(most // 2, 10_000, 1)
+    assert not room.fits(0, 10_000, 256)
+
+
+def test_a_gate_lets_those_that_come_back_go_first() -> None:
+    gate, items = Gate(), [item(slot) for slot in range(4)]
+    for one in (items[2], items[3], items[0]):
+        gate.add(one)
+    assert list(gate) == [0, 2, 3]
+    gate.remove(items[2])
+    gate.remove(items[1])  # it does not wait
+    assert list(gate.values()) == [items[0], items[3]]
+
+
+def test_a_gate_holds_what_is_in_a_slot_now() -> None:
+    gate, first, twin = Gate(), item(1), item(1)
+    gate.add(first)
+    gate.add(item(2))
+    gate.add(twin)
+    assert list(gate) == [1, 2]
+    assert gate[1] is twin
+
+
+@pytest.mark.parametrize("counted", [1, 7, 60, 300])
+@pytest.mark.parametrize("step", [1, 100, 130, 20_000])
+def test_the_largest_counts_at_the_worst_distances_fit_where_there_is_room_for_them(counted: int, step: int) -> None:
+    counts = {number * step: (1 << 14) - 1 for number in range(1, counted + 1)}
+    span = counted * step + 1
+    limit = bisect_left(range(1 << 14), True, key=lambda limit: Room(limit).fits(0, span, counted))
+    text = CommitMap(0, (), b"\xff" * 8, (1 << 31) - 1, (1 << 63) - 1, delivered=span, counts=counts).encode(1 << 30)
+    assert len(text) <= limit - 32
