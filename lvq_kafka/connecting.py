@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.errors import ConfigError
@@ -11,7 +12,7 @@ from lvq_kafka.ports import Log
 if TYPE_CHECKING:
     from lvq_kafka.kafka import ClientConfig
 
-__all__ = ["connect"]
+__all__ = ["connect", "connect_within"]
 
 
 def connect(
@@ -59,3 +60,17 @@ def connect(
             )
         return KafkaLog(ClientConfig.from_env())
     return KafkaLog(ClientConfig(str(servers), properties))
+
+
+def connect_within(
+    opened: ExitStack,
+    bootstrap_servers: str | None = None,
+    *,
+    config: ClientConfig | Mapping[str, Any] | None = None,
+    log: Log | None = None,
+) -> Log:
+    """As `connect`; a log that is opened here is closed with ``opened``. One that was given stays its giver's."""
+    chosen = connect(bootstrap_servers, config=config, log=log)
+    if log is None:
+        opened.callback(chosen.close)
+    return chosen

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self
 
 from lvq_kafka.codecs import BYTES, Codec, Undecodable, V
-from lvq_kafka.connecting import connect
+from lvq_kafka.connecting import connect_within
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.fold import Order
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Declaration", "LastValueQueue", "queues"]
 
+P = ParamSpec("P")
+
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
@@ -57,7 +61,31 @@ def queues(
     log: Log | None = None,
 ) -> list[QueueDefinition]:
     """The definitions of all declared queues, by name. Arguments as for `connect`."""
-    return Registry(connect(bootstrap_servers, config=config, log=log)).all()
+    with ExitStack() as opened:
+        return Registry(connect_within(opened, bootstrap_servers, config=config, log=log)).all()
+
+
+def _key_header_said(init: Callable[P, None]) -> Callable[P, None]:
+    """Say what to do to who leaves ``key_header`` out, beyond what a type checker or Python's `TypeError` says.
+
+    It has no default because each would be wrong for somebody: with None a message of a queue that has a key header
+    would pass as one without a key, and replace nothing.
+    """
+
+    @wraps(init)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+        if "key_header" not in kwargs:
+            topic = repr(kwargs.get("topic", *args[1:2]))
+            raise ConfigError(
+                f"LastValueQueue({topic}) takes a topic as it is, and no key_header says what its key is.",
+                options=["key_header"],
+                hint=f"Open a declared queue with LastValueQueue.open({topic}), create one with "
+                f"LastValueQueue.declare({topic}, key_header=...), or say key_header=None where the record key itself "
+                "is the key.",
+            )
+        init(*args, **kwargs)
+
+    return checked
 
 
 class LastValueQueue(Managed, Generic[V]):
@@ -69,16 +97,21 @@ class LastValueQueue(Managed, Generic[V]):
 
     Args:
         topic: the compacted topic.
-        key_header: the message header that names the key; None when the record key itself is the key.
-        bootstrap_servers, config, log: where the topic lies; see `connect`.
+        key_header: the message header that names the key; None when the record key itself is the key. It has to be
+            said, since nothing tells it.
+        bootstrap_servers, config, log: where the topic lies; see `connect`. A log that is given stays yours to close.
         value: the codec of values; `BYTES`, `TEXT`, `JSON` or one of your own.
+
+    Raises:
+        ConfigError: a name, header or option is malformed, or ``key_header`` is missing.
     """
 
+    @_key_header_said
     def __init__(
         self,
         topic: str,
         *,
-        key_header: str | None = None,
+        key_header: str | None,
         keyless: KeylessPolicy = "pass",
         order: Order = "tail",
         key_mismatch: KeyMismatchPolicy = "record",
@@ -90,9 +123,13 @@ class LastValueQueue(Managed, Generic[V]):
         definition = QueueDefinition(
             name=topic, topic=topic, key_header=key_header, keyless=keyless, order=order, key_mismatch=key_mismatch
         )
-        self._set(definition, value, connect(bootstrap_servers, config=config, log=log), declared=False)
+        with ExitStack() as opened:
+            log = connect_within(opened, bootstrap_servers, config=config, log=log)
+            self._set(definition, value, log, opened, declared=False)
 
-    def _set(self, definition: QueueDefinition, value: Codec[V], log: Log, *, declared: bool) -> None:
+    def _set(
+        self, definition: QueueDefinition, value: Codec[V], log: Log, opened: ExitStack, *, declared: bool
+    ) -> None:
         if not isinstance(value, Codec):
             raise ConfigError(
                 f"value={value!r} is no codec.",
@@ -104,11 +141,12 @@ class LastValueQueue(Managed, Generic[V]):
         self.value_codec = value
         self.declaration: Declaration | None = None
         self._declared = declared
+        self._opened = opened.pop_all()  # and with it the duty to close
 
     @classmethod
-    def _of(cls, definition: QueueDefinition, value: Codec[V], log: Log) -> Self:
+    def _of(cls, definition: QueueDefinition, value: Codec[V], log: Log, opened: ExitStack) -> Self:
         queue = cls.__new__(cls)
-        queue._set(definition, value, log, declared=True)
+        queue._set(definition, value, log, opened, declared=True)
         return queue
 
     @classmethod
@@ -127,8 +165,9 @@ class LastValueQueue(Managed, Generic[V]):
             QueueNotDeclared: there is no queue of that name.
             TransportError: the cluster cannot be reached or refuses.
         """
-        log = connect(bootstrap_servers, config=config, log=log)
-        return cls._of(Registry(log).get(name), value, log)
+        with ExitStack() as opened:
+            log = connect_within(opened, bootstrap_servers, config=config, log=log)
+            return cls._of(Registry(log).get(name), value, log, opened)
 
     @classmethod
     def declare(
@@ -158,7 +197,7 @@ class LastValueQueue(Managed, Generic[V]):
             name: the queue's name, and its topic's unless ``topic`` is given. Several queues may share a topic.
             key_header: the message header that names the key; None when the record key itself is the key.
             start: whether a new queue holds what is in its topic already, or only what comes.
-            spec: how to create the topic, should it be missing.
+            spec: how to create the topic, should it be missing, and what the settings of one that exists should be.
             on_mismatch: what to do about an existing topic's settings that break a last value queue.
             keyless, order, key_mismatch, non_destructive: see `QueueDefinition`.
 
@@ -184,20 +223,21 @@ class LastValueQueue(Managed, Generic[V]):
             )
         if start not in ("earliest", "latest"):
             raise ConfigError(f"start={start!r} is neither earliest nor latest.", options=["start"])
-        log = connect(bootstrap_servers, config=config, log=log)
-        registry = Registry(log)
-        declared = registry.check(definition)
-        spec = spec or TopicSpec()
-        created_topic = ensure_topic(log, definition.topic, spec)
-        findings, reconciled, unchecked = check_topic(log, definition.topic, on_mismatch)
-        if not (declared or definition.non_destructive):
-            declare_group(log, definition.group, definition.topic, start, queue=name)
-        created_queue = registry.declare(definition)  # last: a queue that is declared has all that it needs
-        queue = cls._of(definition, value, log)
-        queue.declaration = Declaration(
-            created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked)
-        )
-        return queue
+        with ExitStack() as opened:
+            log = connect_within(opened, bootstrap_servers, config=config, log=log)
+            registry = Registry(log)
+            declared = registry.check(definition)
+            spec = spec or TopicSpec()
+            created_topic = ensure_topic(log, definition.topic, spec)
+            findings, reconciled, unchecked = check_topic(log, definition.topic, spec, on_mismatch)
+            if not (declared or definition.non_destructive):
+                declare_group(log, definition.group, definition.topic, start, queue=name)
+            created_queue = registry.declare(definition)  # last: a queue that is declared has all that it needs
+            queue = cls._of(definition, value, log, opened)
+            queue.declaration = Declaration(
+                created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked)
+            )
+            return queue
 
     # ---------------------------------------------------------------- properties
 
@@ -220,8 +260,11 @@ class LastValueQueue(Managed, Generic[V]):
         return f"<LastValueQueue {self.name} on {self.topic}, key {self.key_header or 'of the record'}>"
 
     def close(self) -> None:
-        """Close the connection that this queue asks questions over. Its readers and writers are closed on their own."""
-        self.log.close()
+        """Close the connection that this queue asks questions over, if it has opened it; a log that was given is not.
+
+        Its readers and writers are closed on their own, and before: they ask questions over it, too.
+        """
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self

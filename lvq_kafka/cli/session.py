@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.rows import CODECS, Format
-from lvq_kafka.connecting import connect
+from lvq_kafka.connecting import connect_within
 from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
 from lvq_kafka.queue import LastValueQueue
 
@@ -50,6 +50,7 @@ class Session:
     bootstrap_servers: str | None = None
     config: str | None = None
     debug: bool = False
+    _opened: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
     def connect(self) -> Log:
         """The cluster. It has answered once, so that a person who named the wrong one sees what is waited for.
@@ -60,7 +61,7 @@ class Session:
         """
         if self.log is None:
             config = self._client_config(os.environ)
-            self.log = connect(config=config)
+            self.log = connect_within(self._opened, config=config)
             with self.out.waiting(lambda: f"connecting to {config.bootstrap_servers} …"):
                 self.log.broker_count()
         return self.log
@@ -122,9 +123,8 @@ class Session:
             browser.close()
 
     def close(self) -> None:
-        """Let go of the cluster."""
-        if self.log is not None:
-            self.log.close()
+        """Let go of the cluster, if this run has connected to it."""
+        self._opened.close()
 
 
 def events_of(browser: Browser[Any], before_waiting: Callable[[], object]) -> Iterator[Event[Any]]:

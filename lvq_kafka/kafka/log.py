@@ -128,16 +128,19 @@ class KafkaLog:
 
     def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
         """See `lvq_kafka.ports.Log.reader`."""
+        self._questions.check_open()
         return KafkaReader(self.config, topic, positions)
 
     def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
         """See `lvq_kafka.ports.Log.member`."""
+        self._questions.check_open()
         from lvq_kafka.kafka.member import KafkaMember
 
         return KafkaMember(self.config, group, topic, listener)
 
     def writer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> LogWriter:
         """See `lvq_kafka.ports.Log.writer`."""
+        self._questions.check_open()
         from lvq_kafka.kafka.writer import KafkaWriter
 
         return KafkaWriter(self.config, transactional_id=transactional_id, max_block=max_block)

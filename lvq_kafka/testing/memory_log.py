@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
-from lvq_kafka.errors import ConfigError, DataLoss, TransportError
+from lvq_kafka.errors import Closed, ConfigError, DataLoss, TransportError
 from lvq_kafka.ports import Commit, GroupListener, GroupMember, LogReader, LogWriter, TopicDescription
 from lvq_kafka.testing.memory_cluster import DEFAULTS
 from lvq_kafka.testing.memory_controls import Controls
@@ -27,6 +27,8 @@ class MemoryLog(Controls):
 
     Beyond `Log` it lets a test do what a cluster, its other users and its network do: see `Controls`.
     """
+
+    _closed = False
 
     def describe_topic(self, topic: str, *, timeout: float = 10.0) -> TopicDescription:
         """See `Log.describe_topic`."""
@@ -51,7 +53,7 @@ class MemoryLog(Controls):
         """See `Log.create_topic`."""
         cluster = self._cluster
         with cluster.changed:
-            cluster.enter("create_topic")
+            self._enter("create_topic")
             if topic in cluster.topics:
                 return False
             if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic) or topic in {".", ".."}:
@@ -99,7 +101,7 @@ class MemoryLog(Controls):
     def broker_count(self, *, timeout: float = 10.0) -> int:
         """See `Log.broker_count`."""
         with self._cluster.changed:
-            self._cluster.enter("broker_count")
+            self._enter("broker_count")
             return self._cluster.brokers
 
     def start_offsets(self, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
@@ -138,7 +140,7 @@ class MemoryLog(Controls):
         deadline = time.monotonic() + timeout
         with self._cluster.changed:
             while True:
-                self._cluster.enter("committed")
+                self._enter("committed")
                 found = self._cluster.groups.get(group)
                 if found is None:
                     return {}
@@ -157,7 +159,7 @@ class MemoryLog(Controls):
     def commit(self, group: str, topic: str, commits: Mapping[int, Commit], *, timeout: float = 10.0) -> None:
         """See `Log.commit`."""
         with self._cluster.changed:
-            self._cluster.enter("commit")
+            self._enter("commit")
             for partition in commits:
                 self._cluster.partition(topic, partition)
             found = self._cluster.group(group)
@@ -172,7 +174,7 @@ class MemoryLog(Controls):
     def delete_group(self, group: str, *, timeout: float = 10.0) -> bool:
         """See `Log.delete_group`."""
         with self._cluster.changed:
-            self._cluster.enter("delete_group")
+            self._enter("delete_group")
             if group not in self._cluster.groups:
                 return False
             if self._cluster.groups[group].seats:
@@ -185,27 +187,39 @@ class MemoryLog(Controls):
     def member_count(self, group: str, *, timeout: float = 10.0) -> int:
         """See `Log.member_count`."""
         with self._cluster.changed:
-            self._cluster.enter("member_count")
+            self._enter("member_count")
             found = self._cluster.groups.get(group)
             return 0 if found is None else len(found.seats)
 
     def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
         """See `Log.reader`."""
+        self._check_open()
         return MemoryReader(self._cluster, topic, positions)
 
     def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
         """See `Log.member`."""
+        self._check_open()
         return MemoryMember(self._cluster, group, topic, listener)
 
     def writer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> LogWriter:
         """See `Log.writer`."""
+        self._check_open()
         return MemoryWriter(self._cluster, transactional_id, max_block)
 
     def close(self) -> None:
-        """Nothing to close: what was written stays, so that the same log can be opened again and again."""
+        """See `Log.close`. A test can still look at what was written, by `records`, and write more."""
+        self._closed = True
+
+    def _enter(self, operation: str) -> None:
+        self._check_open()
+        self._cluster.enter(operation)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("The log is closed.")
 
     def _topic(self, operation: str, topic: str) -> Topic:
-        self._cluster.enter(operation)
+        self._enter(operation)
         return self._cluster.topic(topic)
 
     def _offsets(self, operation: str, topic: str, offset: Callable[[Partition], int]) -> dict[int, int]:
@@ -221,4 +235,8 @@ class MemoryLog(Controls):
 def _check_settings(config: Mapping[str, str]) -> None:
     for name in config:
         if name not in DEFAULTS:
-            raise ConfigError(f"There is no topic setting {name!r}.", options=[name])
+            raise ConfigError(
+                f"There is no topic setting {name!r}.",
+                options=[name],
+                hint="Kafka's documentation of topic configs says which there are, and what they take.",
+            )

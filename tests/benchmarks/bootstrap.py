@@ -62,7 +62,7 @@ def view(servers: str, topic: str) -> None:
     from lvq_kafka.queue import LastValueQueue
 
     watch = Stopwatch()
-    with LastValueQueue(topic, bootstrap_servers=servers) as queue, queue.view() as values:
+    with LastValueQueue(topic, key_header=None, bootstrap_servers=servers) as queue, queue.view() as values:
         watch.stop(_thread_time(f"lvq-read-{topic}"))
         watch.report(lambda: ((entry.key.encode(), entry.value) for entry in values.entries()))
 

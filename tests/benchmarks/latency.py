@@ -60,7 +60,7 @@ def quantiles(milliseconds: Sequence[float]) -> dict[str, float]:
 def put_at_a_steady_rate(servers: str, topic: str, puts: int) -> None:
     from lvq_kafka.queue import LastValueQueue
 
-    with LastValueQueue(topic, bootstrap_servers=servers) as queue, queue.producer() as producer:
+    with LastValueQueue(topic, key_header=None, bootstrap_servers=servers) as queue, queue.producer() as producer:
         due = time.monotonic() + 0.2
         for number in range(puts):
             time.sleep(max(0.0, due - time.monotonic()))
@@ -76,7 +76,7 @@ def put_at_a_steady_rate(servers: str, topic: str, puts: int) -> None:
 def view(servers: str, topic: str, arrivals: Arrivals) -> None:
     from lvq_kafka.queue import LastValueQueue
 
-    with LastValueQueue(topic, bootstrap_servers=servers) as queue, queue.view() as values:
+    with LastValueQueue(topic, key_header=None, bootstrap_servers=servers) as queue, queue.view() as values:
         reading = values._follower._reading
         take = reading.take
 
@@ -94,7 +94,7 @@ def watching(servers: str, topic: str, arrivals: Arrivals) -> None:
     from lvq_kafka.entries import Entry
     from lvq_kafka.queue import LastValueQueue
 
-    with LastValueQueue(topic, bootstrap_servers=servers) as queue, queue.view() as values:
+    with LastValueQueue(topic, key_header=None, bootstrap_servers=servers) as queue, queue.view() as values:
         changes = values.watch()
         _ready()
         for change in changes:
@@ -160,7 +160,7 @@ def idle_barrier(contestant: str, servers: str, topic: str, times: int) -> None:
     if contestant == "view":
         from lvq_kafka.queue import LastValueQueue
 
-        with LastValueQueue(topic, bootstrap_servers=servers) as queue, queue.view() as values:
+        with LastValueQueue(topic, key_header=None, bootstrap_servers=servers) as queue, queue.view() as values:
             say(quantiles([_timed(values.barrier) for _ in range(times)]))
         return
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from lvq_kafka.errors import ConfigError, TopicNotFound
-from lvq_kafka.ports import Log
-from tests.contract.harness import COMPACTED, put, read_all
+from lvq_kafka.errors import Closed, ConfigError, TopicNotFound
+from lvq_kafka.ports import Commit, Log
+from tests.contract.harness import COMPACTED, Listener, follow, pairs, put, read_all
 from tests.waiting import eventually
 
 
@@ -121,3 +123,42 @@ class TopicsContract:
 
     def test_there_is_at_least_one_broker(self, log: Log, topic: str) -> None:
         assert log.broker_count() >= 1
+
+    def test_a_closed_log_answers_nothing(self, another_log: Log, topic: str) -> None:
+        log = another_log
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        log.close()
+        log.close()
+        asked: dict[str, Callable[[], object]] = {
+            "describe_topic": lambda: log.describe_topic(topic),
+            "topic_config": lambda: log.topic_config(topic),
+            "create_topic": lambda: log.create_topic(topic, partitions=1, config=COMPACTED),
+            "alter_topic_config": lambda: log.alter_topic_config(topic, {"segment.ms": "60000"}),
+            "add_partitions": lambda: log.add_partitions(topic, 2),
+            "delete_topic": lambda: log.delete_topic(topic),
+            "broker_count": log.broker_count,
+            "start_offsets": lambda: log.start_offsets(topic),
+            "end_offsets": lambda: log.end_offsets(topic),
+            "offsets_at": lambda: log.offsets_at(topic, 0),
+            "delete_before": lambda: log.delete_before(topic, {0: 0}),
+            "committed": lambda: log.committed("group", topic),
+            "commit": lambda: log.commit("group", topic, {0: Commit(0)}),
+            "delete_group": lambda: log.delete_group("group"),
+            "member_count": lambda: log.member_count("group"),
+            "reader": lambda: log.reader(topic, {0: 0}),
+            "member": lambda: log.member("group", topic, Listener()),
+            "writer": log.writer,
+        }
+        for question in asked.values():
+            with pytest.raises(Closed):
+                question()
+        assert asked.keys() == {name for name in vars(Log) if not name.startswith("_")} - {"close"}
+
+    def test_what_a_log_has_opened_outlives_it(self, another_log: Log, topic: str) -> None:
+        another_log.create_topic(topic, partitions=1, config=COMPACTED)
+        writer, reader = another_log.writer(), another_log.reader(topic, {0: 0})
+        another_log.close()
+        writer.append(topic, b"a", b"1").result(10)
+        assert pairs(follow(reader, {0: 1})) == [("a", "1")]
+        reader.close()
+        assert writer.close() == 0

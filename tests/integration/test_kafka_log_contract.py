@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -11,6 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka.member import KafkaMember
+from lvq_kafka.ports import GroupMember
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from tests.contract.appending import AppendingContract
@@ -36,11 +40,32 @@ class KafkaFaults:
         for future in admin.delete_records([TopicPartition(topic, partition, before)]).values():
             future.result(10)
 
+    def expel(self, member: GroupMember) -> None:
+        """Leave the group in the member's name."""
+        assert isinstance(member, KafkaMember)
+        assert member._consumer is not None
+        words = [word.encode() for word in (member._group, member._consumer.memberid() or "")]
+        names = b"".join(struct.pack(">h", len(word)) + word for word in words)
+        leave_group, version = 13, 1
+        request = struct.pack(">hhih", leave_group, version, 0, -1) + names
+        host, port = self._log.config.bootstrap_servers.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            size, _, _, error = struct.unpack(">iiih", connection.recv(14, socket.MSG_WAITALL))
+        assert (size, error) == (10, 0)
+
 
 @pytest.fixture(scope="module")
 def log(lvq_broker: ProvidedBroker) -> Iterator[KafkaLog]:
     # Added partitions come to a group when its client asks for metadata; nobody wants to wait for that here.
     log = KafkaLog(ClientConfig(lvq_broker.bootstrap_servers, {"topic.metadata.refresh.interval.ms": 500}))
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def another_log(lvq_broker: ProvidedBroker) -> Iterator[KafkaLog]:
+    log = KafkaLog(lvq_broker.bootstrap_servers)
     yield log
     log.close()
 

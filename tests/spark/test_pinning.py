@@ -111,7 +111,7 @@ def test_a_cut_behind_an_open_transaction_is_refused(queue: LastValueQueue[Any],
 
 def test_a_missing_topic_is_an_error(memory_log: MemoryLog) -> None:
     with pytest.raises(TopicNotFound):
-        pin(LastValueQueue("nowhere", log=memory_log))
+        pin(LastValueQueue("nowhere", key_header=None, log=memory_log))
 
 
 def test_a_cut_can_be_pinned_without_the_right_to_read_settings(

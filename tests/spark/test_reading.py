@@ -23,7 +23,7 @@ def log(memory_log: MemoryLog) -> MemoryLog:
 
 
 def cut(log: MemoryLog, **options: Any) -> SnapshotSpec:
-    return pin(LastValueQueue("t", log=log, **options))
+    return pin(LastValueQueue("t", **{"key_header": None, "log": log, **options}))
 
 
 def put(log: MemoryLog, *pairs: tuple[str, str | None]) -> None:

@@ -65,7 +65,7 @@ def test_g1_a_value_compacted_away_beside_an_open_transaction_is_not_missing() -
     log.reader = reader  # type: ignore[method-assign]
     opened = Event()
     before_polls(log, lambda reader, poll: poll == 3 and opened.wait(0.3))  # all that the first end allows is read
-    with LastValueQueue("prices", log=log, value=TEXT).browser(follow=False) as browser:
+    with LastValueQueue("prices", key_header=None, log=log, value=TEXT).browser(follow=False) as browser:
         opened.set()
         *entries, end = browser
     assert values(entries)["a"] == "new"

@@ -290,7 +290,7 @@ class TestConsumed:
     def test_a_bare_topic_has_nothing_to_hide(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"))
         self.consume(queue, 1)
-        with LastValueQueue("prices", value=TEXT, log=memory_log).browser(follow=False) as browser:
+        with LastValueQueue("prices", key_header=None, value=TEXT, log=memory_log).browser(follow=False) as browser:
             assert shown(browser) == ["1=a", "|"]
 
 
@@ -386,7 +386,7 @@ class TestIterating:
             assert shown(browser.drain()) == ["b=2"]
             memory_log.write("numbers", b"a", b"{")
             assert shown(browser.drain()) == ["-a"]
-            assert browser.undecodable == 2
+            assert browser.skipped == 2
 
     def test_async_for_opens_a_browser_without_holding_up_the_loop(
         self, memory_log: MemoryLog, queue: LastValueQueue[str]
@@ -407,7 +407,7 @@ class TestIterating:
 
 class TestTrouble:
     def test_a_missing_topic_is_refused(self, memory_log: MemoryLog) -> None:
-        with pytest.raises(TopicNotFound), LastValueQueue("nowhere", log=memory_log).browser():
+        with pytest.raises(TopicNotFound), LastValueQueue("nowhere", key_header=None, log=memory_log).browser():
             pass
 
     def test_an_open_that_takes_too_long_says_what_is_missing(

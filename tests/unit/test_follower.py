@@ -182,7 +182,7 @@ def test_growth_that_changes_a_value_wakes_an_asynchronous_listener() -> None:
             return event
         raise AssertionError("the watch has ended")
 
-    queue = LastValueQueue("prices", log=log, value=TEXT)
+    queue = LastValueQueue("prices", key_header=None, log=log, value=TEXT)
     with queue.view(metadata_interval=0.02) as view, view.watch() as watch:
         assert view[key] == "in 0"
         Thread(target=log.add_partitions, args=("prices", 3)).start()

@@ -402,7 +402,7 @@ class TestWhatCannotBeConsumed:
             change(queue)
         assert refused.value.options == ("non_destructive",)
         with pytest.raises(QueueNotDeclared, match="bare topic"):
-            change(LastValueQueue("pictures", value=TEXT, log=memory_log))
+            change(LastValueQueue("pictures", key_header=None, value=TEXT, log=memory_log))
 
 
 class _Nobody:

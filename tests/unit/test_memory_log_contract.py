@@ -22,6 +22,11 @@ def log() -> Log:
 
 
 @pytest.fixture
+def another_log() -> Log:
+    return MemoryLog()
+
+
+@pytest.fixture
 def faults(log: MemoryLog) -> Faults:
     return log
 

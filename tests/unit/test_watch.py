@@ -22,7 +22,7 @@ def queue(memory_log: MemoryLog) -> LastValueQueue[str]:
 
 def declared(log: MemoryLog) -> LastValueQueue[str]:
     log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
-    return LastValueQueue("prices", log=log, value=TEXT)
+    return LastValueQueue("prices", key_header=None, log=log, value=TEXT)
 
 
 def test_g2_who_starts_over_shows_nothing_that_is_older_or_missing_meanwhile() -> None:

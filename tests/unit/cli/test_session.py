@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from lvq_kafka.cli import session as session_module
 from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.session import Session
 from lvq_kafka.errors import ConfigError
+from tests.unit.cli.terminal import terminal
 
 
 @pytest.fixture(autouse=True)
@@ -91,3 +93,14 @@ def test_a_config_file_that_is_missing_or_bad_is_an_error_of_usage(tmp_path: Pat
     result = CliRunner().invoke(lvq, ["queues", "--config", str(bad)])
     assert result.exit_code == 2
     assert "enable.auto.commit" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["get", "prices", "1999"], ["browse", "prices", "--key", "1999"]])
+def test_a_long_read_shows_how_far_it_is(arguments: list[str]) -> None:
+    program = str(Path(__file__).with_name("slow_lvq.py"))
+    with terminal([program, *arguments]) as screen:
+        screen.read_until(r"reading prices +━+╺?━* +800 of 2,000")
+        screen.type("\n")
+        assert screen.wait() == 0
+        _, _, after = screen.text.rpartition("800 of 2,000")
+        assert re.search(r"\b1$|1999.*1", after.strip(), re.DOTALL)

@@ -1,0 +1,59 @@
+"""``lvq`` as a process, on a log in memory whose reader stops half way until a line is typed."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping
+
+from lvq_kafka import TEXT, LastValueQueue
+from lvq_kafka.cli.app import lvq
+from lvq_kafka.cli.session import Session
+from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.ports import LogReader
+from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing.memory_reader import MemoryReader
+
+VALUES, HALF = 2_000, 800
+
+
+class Slow(MemoryLog):
+    """Its readers of the queue read one batch, and no more until `go_on` is set."""
+
+    go_on = threading.Event()
+
+    def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
+        read = super().reader(topic, positions)
+        return Stopping(read, self.go_on) if topic == "prices" else read
+
+
+class Stopping(MemoryReader):
+    def __init__(self, reader: LogReader, go_on: threading.Event) -> None:
+        self.__dict__ = reader.__dict__
+        self.go_on = go_on
+        self.begun = False
+
+    def poll(self, timeout: float) -> Fetch:
+        if self.begun and not self.go_on.wait(timeout):
+            return Fetch(RecordBatch.of([]), {})
+        self.begun = True
+        return super().poll(timeout)
+
+
+def main() -> None:
+    log = Slow(fetch_limit=HALF)
+    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, log=log)
+    with queue.producer() as producer:
+        for number in range(VALUES):
+            producer.put(str(number), "1")
+
+    def wait_for_a_line() -> None:
+        sys.stdin.readline()
+        log.go_on.set()
+
+    threading.Thread(target=wait_for_a_line, daemon=True).start()
+    lvq(sys.argv[1:], prog_name="lvq", obj=Session(log=log))
+
+
+if __name__ == "__main__":
+    main()
