@@ -36,14 +36,16 @@ def ensure_topic(log: Log, topic: str, spec: TopicSpec) -> bool:
     return False
 
 
-def check_topic(log: Log, topic: str, on_mismatch: OnMismatch) -> tuple[list[Finding], list[Finding], list[str]]:
+def check_topic(
+    log: Log, topic: str, spec: TopicSpec, on_mismatch: OnMismatch
+) -> tuple[list[Finding], list[Finding], list[str]]:
     """Judge the topic's settings; findings that are left, findings that were mended, and what could not be seen."""
     described = log.describe_topic(topic)
     try:
         config = log.topic_config(topic)
     except Unauthorized:
         return [], [], [f"the settings of {topic}: this user may not read them"]
-    findings = judge(config, replication_factor=described.replication_factor)
+    findings = judge(config, spec, replication_factor=described.replication_factor)
     reconciled: list[Finding] = []
     if findings and on_mismatch == "reconcile":
         log.alter_topic_config(topic, {finding.setting: finding.expected for finding in findings})

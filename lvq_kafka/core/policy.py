@@ -98,13 +98,20 @@ def topic_settings(spec: TopicSpec) -> dict[str, str]:
     return {**settings, **spec.config}
 
 
-def judge(config: Mapping[str, str], *, replication_factor: int) -> list[Finding]:
-    """Compare a topic's settings with what a last value queue wants. Settings it cannot see are left out."""
+def judge(config: Mapping[str, str], spec: TopicSpec | None = None, *, replication_factor: int) -> list[Finding]:
+    """Compare a topic's settings with those that it would be created with. Settings it cannot see are left out."""
+    wanted = topic_settings(spec or TopicSpec())
     findings: list[Finding] = []
 
     def expect(setting: str, expected: str, good: bool, severity: Literal["error", "warning"] = "warning") -> None:
         if setting in config and not good:
             findings.append(Finding(setting, expected, config[setting], severity))
+
+    def at_most(setting: str) -> None:
+        expect(setting, wanted[setting], _number(config, setting) <= _number(wanted, setting))
+
+    def at_least(setting: str, least: str) -> None:
+        expect(setting, least, _number(config, setting) >= float(least))
 
     policy = {part.strip() for part in config.get("cleanup.policy", "").split(",")}
     expect("cleanup.policy", "compact", "compact" in policy, "error")
@@ -112,16 +119,20 @@ def judge(config: Mapping[str, str], *, replication_factor: int) -> list[Finding
         expect("retention.ms", "-1", config.get("retention.ms") == "-1")
         expect("retention.bytes", "-1", config.get("retention.bytes") == "-1")
     expect("message.timestamp.type", "LogAppendTime", config.get("message.timestamp.type") == "LogAppendTime")
-    expect("delete.retention.ms", "3600000", _number(config, "delete.retention.ms") >= 3_600_000)
+    for setting in ("segment.ms", "segment.bytes", "min.cleanable.dirty.ratio", "max.compaction.lag.ms"):
+        at_most(setting)
+    at_least("delete.retention.ms", wanted["delete.retention.ms"])
     expect("unclean.leader.election.enable", "false", config.get("unclean.leader.election.enable") == "false")
     if replication_factor >= 3:
-        expect("min.insync.replicas", "2", _number(config, "min.insync.replicas") >= 2)
+        at_least("min.insync.replicas", "2")
     return findings
 
 
-def _number(config: Mapping[str, str], setting: str) -> int:
-    text = config.get(setting, "")
-    return int(text) if text.lstrip("-").isdigit() else 0
+def _number(settings: Mapping[str, str], setting: str) -> float:
+    try:
+        return float(settings[setting])
+    except (KeyError, ValueError):
+        return 0.0
 
 
 def reason_for(setting: str) -> str:

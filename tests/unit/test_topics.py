@@ -31,6 +31,6 @@ def test_a_user_who_may_create_and_not_alter_gets_a_topic_and_a_warning(caplog: 
     log = Replicated()
     log.fail_next("alter_topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
     assert ensure_topic(log, "t", TopicSpec())
-    findings, _, _ = check_topic(log, "t", "raise")
+    findings, _, _ = check_topic(log, "t", TopicSpec(), "raise")
     assert "min.insync.replicas" in [finding.setting for finding in findings]
     assert "min.insync.replicas is 1, not 2" in caplog.text
