@@ -232,6 +232,8 @@ class Outstanding:
             behind = behind | {item.offset: item for item in last_to_stay if item is not None}
         done: list[tuple[int, int]] = []
         for offset in sorted(behind):
+            if done and offset < done[-1][1]:
+                continue  # everything from the one before up to there leaves, and walking it again takes long
             after = _skip(behind[offset].after, leaving)
             done.append((offset + 1, self.position if after is None else after.offset))
         if self.position < self.loaded.end:  # what of it has not been read yet still holds

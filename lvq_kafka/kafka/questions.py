@@ -30,12 +30,24 @@ class Questions:
     _PAUSES = (0.01, 0.2)
 
     def __init__(self, config: ClientConfig) -> None:
+        self._config = config
         self._health = Health(config.bootstrap_servers)
         self._client: AdminClient | None = open_admin(config, self._health)
 
     def close(self) -> None:
         """Let go of the connections."""
         self._client = None
+
+    def check_open(self) -> AdminClient:
+        """The client.
+
+        Raises:
+            Closed: after `close`.
+        """
+        client = self._client
+        if client is None:
+            raise Closed("The log is closed.")
+        return client
 
     def ask(
         self,
@@ -53,9 +65,7 @@ class Questions:
         """
         pause, longest = self._PAUSES
         while True:
-            client = self._client
-            if client is None:
-                raise Closed("The log is closed.")
+            client = self.check_open()
             try:
                 futures = list(request(client, max(0.1, deadline - time.monotonic())))
                 answers = [self._wait(client, future, deadline) for future in futures]
@@ -66,6 +76,9 @@ class Questions:
                 if error is None:
                     raise
                 client.poll(0)
+                if error.code() == KafkaError.NOT_COORDINATOR and self._client is client:
+                    # The client (2.16.0) would go on asking this broker. Whoever waits for it keeps it alive.
+                    self._client = open_admin(self._config, self._health)
                 if error.code() not in passing or time.monotonic() + pause > deadline:
                     raise self._health.explain(error, doing, topic=topic) from exception
             except (TypeError, ValueError) as exception:

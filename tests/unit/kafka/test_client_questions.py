@@ -58,6 +58,19 @@ def test_what_passes_by_itself_is_asked_again(questions: Questions, code: int) -
     assert questions.ask(answers, "ask", soon()) == ["yes"]
 
 
+def test_a_broker_that_is_no_coordinator_any_more_is_not_asked_by_the_same_client_again(questions: Questions) -> None:
+    """The client (2.16.0) would ask it for ever: tests/integration/test_docker.py has a coordinator that dies."""
+    asked: list[AdminClient] = []
+    answers = Answers(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "yes")
+
+    def ask(client: AdminClient, timeout: float) -> list[Future[str]]:
+        asked.append(client)
+        return answers(client, timeout)
+
+    assert questions.ask(ask, "ask", soon()) == ["yes"]
+    assert asked[0] is not asked[1] is asked[2]
+
+
 def test_what_does_not_pass_is_raised_at_once(questions: Questions) -> None:
     answers = Answers(KafkaError.INVALID_CONFIG, "never asked")
     with pytest.raises(ConfigError):
