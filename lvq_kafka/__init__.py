@@ -2,44 +2,83 @@
 
 A queue on a log-compacted topic that keeps the newest message for each value of a message header. Declare one with
 `LastValueQueue.declare`, then produce, browse, view and consume.
+
+Everything that its methods take or return can be imported from here; errors are in `lvq_kafka.errors`.
 """
+
+from typing import TYPE_CHECKING
 
 from lvq_kafka._version import __version__
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
 from lvq_kafka.connecting import connect
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.settlement import Settlement
+from lvq_kafka.consuming.stats import ConsumerStats
+from lvq_kafka.consuming.transaction import Transaction
+from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.policy import TopicSpec
+from lvq_kafka.core.fold import Counters
+from lvq_kafka.core.lifecycle import State as DeliveryState
+from lvq_kafka.core.policy import Finding, TopicSpec
+from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Position
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.errors import LVQError
+from lvq_kafka.managing.backlog import Tally
+from lvq_kafka.managing.damage import Damage
+from lvq_kafka.managing.management import Change, Repair
+from lvq_kafka.managing.reclaiming import Reclaim
+from lvq_kafka.managing.stats import PartitionStats, QueueStats
+from lvq_kafka.ports import Log, Receipt
 from lvq_kafka.producer import Message, Producer
-from lvq_kafka.queue import LastValueQueue, queues
+from lvq_kafka.queue import Declaration, LastValueQueue, queues
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.snapshot import Snapshot
 from lvq_kafka.reading.view import View
 from lvq_kafka.reading.watch import Watch
+
+if TYPE_CHECKING:
+    from lvq_kafka.kafka import ClientConfig
 
 __all__ = [
     "BYTES",
     "JSON",
     "TEXT",
     "Browser",
+    "Change",
+    "ClientConfig",
     "Codec",
+    "CommitMap",
     "Consumer",
+    "ConsumerStats",
+    "Counters",
+    "Damage",
+    "Declaration",
     "Deleted",
     "Delivery",
+    "DeliveryState",
     "EndOfDump",
     "Entry",
+    "Finding",
     "LVQError",
     "LastValueQueue",
+    "Log",
     "Message",
+    "PartitionStats",
     "Position",
     "Producer",
     "QueueDefinition",
+    "QueueStats",
+    "Receipt",
+    "Reclaim",
+    "Repair",
+    "Settlement",
+    "Shortfall",
     "Snapshot",
+    "Tally",
     "TopicSpec",
+    "Transaction",
     "View",
     "Watch",
     "__version__",
@@ -47,3 +86,16 @@ __all__ = [
     "queues",
     "serializers",
 ]
+
+if not TYPE_CHECKING:  # a checker would take every name for one of ours
+
+    def __getattr__(name: str) -> object:
+        """Import the client when its configuration is named: whoever works on a log in memory does without it."""
+        if name != "ClientConfig":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from lvq_kafka.kafka import ClientConfig
+
+        return ClientConfig
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -28,8 +28,8 @@ Undecodable = Literal["raise", "skip", "raw"]
 """What to do with a value that its codec cannot read.
 
 - ``raise``: reading that key raises `DecodeError`; the others are not affected.
-- ``skip``: the key counts as having no value, until its next good one; ``view.undecodable`` and
-  ``browser.undecodable`` count them. A consumer rejects the message and counts it in ``consumer.skipped``.
+- ``skip``: the key counts as having no value, until its next good one; a consumer rejects the message. ``skipped`` of
+  view, browser and consumer counts them.
 - ``raw``: its bytes are given as they are.
 """
 

@@ -38,7 +38,7 @@ class Reader(Generic[V]):
         since: Callable[[Log, str], Mapping[int, int]] | None = None,
     ) -> None:
         check_undecodable(undecodable)
-        self.undecodable = 0
+        self.skipped = 0
         """How many values could not be read and were skipped, under the policy ``"skip"``."""
         self._log = log
         self._topic = definition.topic
@@ -126,7 +126,7 @@ class Reader(Generic[V]):
                     to_entry(record, self._topic, self._codec)
                 except DecodeError:
                     batch.values[row] = None
-                    self.undecodable += 1
+                    self.skipped += 1
 
     # ---------------------------------------------------------------- how it is
 

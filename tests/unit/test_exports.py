@@ -1,0 +1,89 @@
+"""Whatever the public methods take or return can be named by importing it from `lvq_kafka` itself."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import typing
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from typing import Any
+
+import pytest
+
+import lvq_kafka
+from lvq_kafka import kafka
+
+MADE_BY_USERS = {"Codec", "LastValueQueue", "Message", "Position", "QueueDefinition", "TopicSpec", "ClientConfig"}
+"""Those whose constructors are public; the others come from methods."""
+
+INNER = {"ConsumerStats.of", "Delivery.into"}
+"""What is public among our modules only."""
+
+MODULES = [
+    importlib.import_module(info.name)
+    for info in pkgutil.walk_packages(lvq_kafka.__path__, "lvq_kafka.")
+    if info.name.split(".")[1] not in ("cli", "demo", "testing", "embedded", "__main__")
+]
+NAMES: dict[str, Any] = {}
+for module in MODULES:
+    NAMES |= vars(module)
+
+
+def surface() -> Iterator[tuple[str, Any]]:
+    """All public functions and methods, by name; of properties, what computes them."""
+    for name in lvq_kafka.__all__:
+        exported = getattr(lvq_kafka, name)
+        if inspect.isfunction(exported):
+            yield name, exported
+        if not inspect.isclass(exported) or exported is lvq_kafka.Log:  # who writes an adapter knows `lvq_kafka.ports`
+            continue
+        for owner in exported.__mro__:
+            if not owner.__module__.startswith("lvq_kafka"):
+                continue
+            for attribute, value in vars(owner).items():
+                function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+                public = not attribute.startswith("_") or (attribute == "__init__" and name in MADE_BY_USERS)
+                if public and inspect.isfunction(function) and f"{name}.{attribute}" not in INNER:
+                    yield f"{name}.{attribute}", function
+            if is_dataclass(owner):
+                yield f"{name} (its fields)", owner
+
+
+def hints(offered: Any) -> Iterator[str]:
+    """The annotations as they are written; of a dataclass, those of its public fields."""
+    for name, hint in offered.__annotations__.items():
+        if not (inspect.isclass(offered) and name.startswith("_")):
+            yield str(hint)
+
+
+def classes(hint: Any) -> Iterator[type]:
+    """The classes of this library in what a name in an annotation stands for: a class, or a name for several."""
+    if inspect.isclass(hint) and hint.__module__.startswith("lvq_kafka"):
+        yield hint
+    for part in typing.get_args(hint):
+        yield from classes(part)
+
+
+@pytest.mark.parametrize(("name", "offered"), [pytest.param(*one, id=one[0]) for one in surface()])
+def test_what_it_takes_and_returns_can_be_imported_from_the_top(name: str, offered: Any) -> None:
+    exported = [found for found in (getattr(lvq_kafka, one) for one in lvq_kafka.__all__) if inspect.isclass(found)]
+    module = vars(inspect.getmodule(offered))
+    for written in hints(offered):
+        for word in re.findall(r"[A-Za-z_]\w*", written):
+            for found in classes(module.get(word, NAMES.get(word))):
+                # Whoever takes a base of ours is given one of ours.
+                assert any(found in one.__mro__ for one in exported), f"{name}: {written}"
+
+
+def test_every_name_is_there_and_the_client_is_imported_when_it_is_asked_for() -> None:
+    for name in lvq_kafka.__all__:
+        assert getattr(lvq_kafka, name) is not None
+    from lvq_kafka import ClientConfig
+
+    assert ClientConfig is kafka.ClientConfig
+    assert set(dir(lvq_kafka)) >= set(lvq_kafka.__all__)
+    with pytest.raises(AttributeError, match="Nonsense"):
+        lvq_kafka.Nonsense  # type: ignore[attr-defined]  # noqa: B018
