@@ -17,11 +17,13 @@ from rich.console import Console
 from rich.table import Table
 
 from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, LVQError, Message, connect
+from lvq_kafka.connecting import connect_within
 from lvq_kafka.core.policy import TopicSpec, reason_for, topic_settings
 from lvq_kafka.demo.board import LateBrowser, play
 from lvq_kafka.demo.sharing import share
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.demo.ticks import Tick, load_ticks, monthly_closes
+from lvq_kafka.errors import QueueError
 from lvq_kafka.ports import Log
 from lvq_kafka.reading.view import View
 from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BOARD_SECONDS = 8.0
+SESSION_TIMEOUT = 60.0  # seconds; more than any member of a group gets by default
 
 
 def main() -> int:
@@ -64,17 +67,26 @@ def main() -> int:
 def _tour(stage: Stage, broker: ProvidedBroker, session: Future[SparkSession]) -> None:
     ticks = load_ticks()
     prefix = f"demo-{time.time_ns():x}-" if broker.kind == "given" else ""  # leave a cluster's own queues alone
-    log = connect(broker.bootstrap_servers)
-    queue = _declare(stage, f"{prefix}prices", log)
-    view, late = _tick(stage, queue, ticks)
-    closes = _share(stage, broker, f"{prefix}closes", log, ticks)
-    _delete(stage, queue, view, late)
-    _snapshot(stage, queue, view, session)
-    late.close()
-    view.close()
-    for used in (queue, closes):
-        used.delete(delete_topic=True)
-    log.close()
+    with ExitStack() as opened:  # whatever fails, nothing of the tour stays on the cluster
+        log = connect_within(opened, broker.bootstrap_servers)
+        queue = _declare(stage, f"{prefix}prices", log)
+        opened.callback(_drop, queue)
+        view, late = _tick(stage, opened, queue, ticks)
+        _share(stage, opened, broker, f"{prefix}closes", log, ticks)
+        _delete(stage, queue, view, late)
+        _snapshot(stage, queue, view, session)
+
+
+def _drop(queue: LastValueQueue[str]) -> None:
+    """Delete it. A worker that was killed counts among its consumers until its session times out."""
+    patience = time.monotonic() + SESSION_TIMEOUT
+    while True:
+        try:
+            return queue.delete(delete_topic=True)
+        except QueueError:
+            if time.monotonic() > patience:
+                raise
+            time.sleep(0.5)
 
 
 def _declare(stage: Stage, name: str, log: Log) -> LastValueQueue[str]:
@@ -92,9 +104,11 @@ def _declare(stage: Stage, name: str, log: Log) -> LastValueQueue[str]:
     return queue
 
 
-def _tick(stage: Stage, queue: LastValueQueue[str], ticks: list[Tick]) -> tuple[View[str], LateBrowser]:
+def _tick(
+    stage: Stage, opened: ExitStack, queue: LastValueQueue[str], ticks: list[Tick]
+) -> tuple[View[str], LateBrowser]:
     half = len(ticks) // 2
-    producer = queue.producer()
+    producer = opened.enter_context(queue.producer())
     with stage.scene("Produce: ticks at speed"):
         begun = time.monotonic()
         for tick in ticks[:half]:
@@ -107,8 +121,7 @@ def _tick(stage: Stage, queue: LastValueQueue[str], ticks: list[Tick]) -> tuple[
         newest = {tick.ticker: tick.close for tick in ticks[:half]}
         stage.check(held == newest, f"the queue holds {len(held)} messages: the newest of each ticker so far")
     with stage.scene("A board of current prices, and a browser that joins late"):
-        view, late = play(stage, queue, producer, ticks[half:], BOARD_SECONDS)
-        producer.close()
+        view, late = play(stage, opened, queue, producer, ticks[half:], BOARD_SECONDS)
         last = {tick.ticker: tick.close for tick in ticks}
         stage.check(dict(view) == last, "the view holds the last close of every stock")
         known = late.has_seen(last, timeout=30.0)
@@ -120,9 +133,11 @@ def _tick(stage: Stage, queue: LastValueQueue[str], ticks: list[Tick]) -> tuple[
     return view, late
 
 
-def _share(stage: Stage, broker: ProvidedBroker, name: str, log: Log, ticks: list[Tick]) -> LastValueQueue[str]:
+def _share(stage: Stage, opened: ExitStack, broker: ProvidedBroker, name: str, log: Log, ticks: list[Tick]) -> None:
     with stage.scene("Consume: two processes share a queue, one is killed"):
-        return share(stage, log, broker.bootstrap_servers, name, monthly_closes(ticks))
+        queue = LastValueQueue.declare(name, key_header="month", spec=TopicSpec(partitions=4), log=log, value=TEXT)
+        opened.callback(_drop, queue)
+        share(stage, queue, broker.bootstrap_servers, monthly_closes(ticks))
 
 
 def _delete(stage: Stage, queue: LastValueQueue[str], view: View[str], late: LateBrowser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from threading import Thread
 
 from rich.live import Live
@@ -61,11 +62,15 @@ class LateBrowser:
 
 
 def play(
-    stage: Stage, queue: LastValueQueue[str], producer: Producer[str], ticks: Sequence[Tick], seconds: float
+    stage: Stage,
+    opened: ExitStack,
+    queue: LastValueQueue[str],
+    producer: Producer[str],
+    ticks: Sequence[Tick],
+    seconds: float,
 ) -> tuple[View[str], LateBrowser]:
     """Replay ticks over some seconds with the board alive; a browser joins half way. Both are still open."""
-    view = queue.view(metadata_interval=1.0).start()
-    view.wait_caught_up(30.0)
+    view = opened.enter_context(queue.view(metadata_interval=1.0))
     joined: list[LateBrowser] = []
     sender = Thread(target=_send, args=(producer, ticks, seconds), name="ticks", daemon=True)
     shown: dict[str, float] = {}
@@ -75,11 +80,11 @@ def play(
         while sender.is_alive():
             live.update(_board(view, shown))
             if not joined and time.monotonic() - begun > seconds / 2:
-                joined.append(LateBrowser(queue, pause=0.05))
+                joined.append(opened.enter_context(closing(LateBrowser(queue, pause=0.05))))
             time.sleep(FRAME)
         view.barrier()
         live.update(_board(view, shown))
-    return view, joined[0] if joined else LateBrowser(queue, pause=0.05)
+    return view, joined[0] if joined else opened.enter_context(closing(LateBrowser(queue, pause=0.05)))
 
 
 def _send(producer: Producer[str], ticks: Sequence[Tick], seconds: float) -> None:

@@ -10,18 +10,16 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from lvq_kafka import TEXT, LastValueQueue, TopicSpec
+from lvq_kafka import LastValueQueue
 from lvq_kafka.demo.stage import Stage
-from lvq_kafka.ports import Log
 
 __all__ = ["share"]
 
 _PATIENCE = 60.0  # seconds that the survivor gets, a killed member's session time-out included
 
 
-def share(stage: Stage, log: Log, bootstrap_servers: str, name: str, closes: dict[str, str]) -> LastValueQueue[str]:
+def share(stage: Stage, queue: LastValueQueue[str], bootstrap_servers: str, closes: dict[str, str]) -> None:
     """Fill a queue with one message for each key, and have two processes work it off."""
-    queue = LastValueQueue.declare(name, key_header="month", spec=TopicSpec(partitions=4), log=log, value=TEXT)
     with queue.producer() as producer:
         for month, close in closes.items():
             producer.put(month, "preliminary")
@@ -29,7 +27,7 @@ def share(stage: Stage, log: Log, bootstrap_servers: str, name: str, closes: dic
     stage.say(f"{2 * len(closes)} messages for {len(closes)} keys in 4 partitions; two worker processes begin")
     with tempfile.TemporaryDirectory(prefix="lvq-demo-") as folder:
         ledgers = [Path(folder, "first"), Path(folder, "second")]
-        workers = [_start(bootstrap_servers, name, ledger) for ledger in ledgers]
+        workers = [_start(bootstrap_servers, queue.name, ledger) for ledger in ledgers]
         try:
             both = _wait(lambda: all(_lines(ledger) for ledger in ledgers))
             stage.check(both, "both workers got messages")
@@ -47,7 +45,6 @@ def share(stage: Stage, log: Log, bootstrap_servers: str, name: str, closes: dic
     stage.check(everything, f"every one of the {len(closes)} keys was worked off: nothing lost")
     stage.check(all(value == closes[key] for key, value in done), "only newest values came, no preliminary one")
     stage.say(f"{again} messages came twice: work the killed worker had done and not yet committed")
-    return queue
 
 
 def _start(bootstrap_servers: str, queue: str, ledger: Path) -> subprocess.Popen[bytes]:

@@ -1,0 +1,101 @@
+"""The tour, on a log in memory: what does not hold makes it fail, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lvq_kafka import queues
+from lvq_kafka.demo import __main__ as demo
+from lvq_kafka.demo.stage import Stage
+from lvq_kafka.errors import StateError, TransportError
+from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing.brokers import ProvidedBroker
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage(Console(file=io.StringIO()))
+
+
+def test_a_check_that_fails_makes_the_tour_end_with_1(stage: Stage) -> None:
+    stage.check(True, "one thing holds")
+    stage.check(False, "another one does not")
+    stage.check(True, "and a third one does")
+    assert stage.failed == ["another one does not"]
+    assert stage.finish() == 1
+    assert isinstance(stage.console.file, io.StringIO)
+    shown = stage.console.file.getvalue()
+    assert "✗ another one does not" in shown
+    assert "1 of 3 checks do not hold." in shown
+
+
+def test_when_all_checks_hold_it_ends_with_0(stage: Stage) -> None:
+    stage.check(True, "it holds")
+    assert stage.finish() == 0
+
+
+@pytest.fixture
+def given(memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> MemoryLog:
+    """A cluster that is somebody's own, and a tour that has no Java and no processes for it."""
+
+    @contextmanager
+    def provide() -> Iterator[ProvidedBroker]:
+        yield ProvidedBroker("broker:9092", "given")
+
+    monkeypatch.setattr(demo, "provide_broker", provide)
+    monkeypatch.setattr("lvq_kafka.kafka.KafkaLog", lambda config: memory_log)
+    monkeypatch.setattr(demo, "BOARD_SECONDS", 0.2)
+    monkeypatch.setattr(demo, "_start_spark", lambda: None)
+    monkeypatch.setattr(demo, "share", lambda stage, queue, servers, closes: None)
+    monkeypatch.setattr(memory_log, "close", lambda: None)
+    return memory_log
+
+
+def test_a_scene_whose_claim_does_not_hold_makes_the_run_end_with_1(
+    given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def snapshot(stage: Stage, queue: object, view: object, session: Future[Any]) -> None:
+        stage.check(False, "row for row the view")
+
+    monkeypatch.setattr(demo, "_snapshot", snapshot)
+    assert demo.main() == 1
+    assert "✗ row for row the view" in capsys.readouterr().out
+    assert queues(log=given) == []
+
+
+@pytest.mark.parametrize("scene", ["_tick", "share", "_delete", "_snapshot"])
+def test_a_scene_that_fails_leaves_nothing_on_a_cluster_that_is_yours(
+    given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], scene: str
+) -> None:
+    def fail(*_: object) -> None:
+        made.extend(definition.topic for definition in queues(log=given))
+        raise StateError("It went wrong.")
+
+    made: list[str] = []
+    monkeypatch.setattr(demo, scene, fail)
+    assert demo.main() == 1
+    assert "StateError: It went wrong." in capsys.readouterr().out
+    assert all(topic.startswith("demo-") for topic in made)
+    assert any(topic.endswith("-prices") for topic in made)
+    assert queues(log=given) == []
+    assert given._cluster.topics.keys() <= {"_lvq_queues"}
+
+
+def test_a_worker_that_was_killed_delays_the_cleaning_up_and_does_not_prevent_it(
+    given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(stage: Stage, queue: object, servers: str, closes: object) -> None:
+        given.fail_next("delete_group", TransportError("It has members.", code="NON_EMPTY_GROUP"))
+        raise StateError("It went wrong.")
+
+    monkeypatch.setattr(demo, "share", fail)
+    assert demo.main() == 1
+    assert "StateError: It went wrong." in capsys.readouterr().out
+    assert queues(log=given) == []
