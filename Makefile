@@ -6,9 +6,12 @@ UV_VERSION := 0.13.9
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Debian's python3 lacks what `-m venv` needs, and leaves half an environment behind.
+HAS_PIP := $(BIN)/python -m pip --version >/dev/null
+NO_VENV := install python3-venv (apt-get install python3-venv), or set PYTHON to another Python.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-embedded test-docker prove torture lint format bench lock java clean
+.PHONY: help demo test test-fast test-protocol test-embedded test-docker prove torture lint format bench lock java clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1|/' | column -t -s '|'
@@ -16,8 +19,9 @@ help: ## Show this list
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11")'
 	@echo "setting up $(VENV) from requirements.lock (once)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip --quiet --disable-pip-version-check install uv==$(UV_VERSION)
+	@$(HAS_PIP) 2>/dev/null || { rm -rf $(VENV) && $(PYTHON) -m venv $(VENV) >/dev/null && $(HAS_PIP); } || \
+	    { rm -rf $(VENV); echo "$(PYTHON) cannot make an environment with pip: $(NO_VENV)" >&2; exit 1; }
+	@$(BIN)/python -m pip --quiet --disable-pip-version-check install uv==$(UV_VERSION)
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
@@ -28,10 +32,18 @@ java:
 demo: $(READY) java ## Run the tour on a real Kafka: declare, produce, board, browse, consume, Spark
 	@$(BIN)/python -m lvq_kafka.demo
 
-test: lint test-fast test-embedded test-docker ## Run everything; Docker tests when an engine can be reached
+# The tests start a hundred Pythons. Where bytecode is not kept by default, each would compile everything again.
+test-%: export PYTHONDONTWRITEBYTECODE =
+test-%: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 
+test: lint test-fast test-protocol test-embedded test-docker ## Run everything; Docker tests when an engine can be reached
+
+# More workers than processors: most of these tests wait for each other's threads, and hardly compute.
 test-fast: $(READY) ## Run what needs no broker (under a minute)
-	@$(BIN)/pytest tests/unit tests/property tests/scenarios tests/simulator -q -n 4
+	@$(BIN)/pytest tests/unit tests/property tests/scenarios -m "not protocol" -q -n 8
+
+test-protocol: $(READY) ## Run the simulator and the tests on the client's mock cluster, which prove the consume protocol
+	@$(BIN)/pytest tests/simulator tests/property tests/unit/kafka -m protocol -q -n 4
 
 test-embedded: $(READY) java ## Run the integration and Spark tests on the embedded broker
 	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/integration tests/spark -q -n 2 --dist loadgroup

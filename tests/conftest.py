@@ -23,9 +23,13 @@ settings.load_profile("lvq")
 BY_FIXTURE = {
     "broker": {"lvq_broker", "private_broker"},
     "docker": {"docker_engine"},
+    "protocol": {"new_queue"},
     "spark": {"spark"},
 }
 """Which fixtures make a test what it is. The markers cannot lie: nobody sets them by hand."""
+
+BY_PLACE = {"protocol": ("tests/simulator/", "tests/property/test_ledger_machine.py")}
+"""The same for what needs no fixtures."""
 
 TOGETHER = ("tests/spark/", "test_bad_input.py", "test_docker.py", "test_kafka_errors.py", "test_murmur2_parity.py")
 """Tests that share what takes seconds to start: several workers would start it several times. Each stays with one."""
@@ -52,6 +56,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for marker, fixtures in BY_FIXTURE.items():
             if fixtures.intersection(getattr(item, "fixturenames", ())):
+                item.add_marker(marker)
+        for marker, places in BY_PLACE.items():
+            if item.nodeid.startswith(places):
                 item.add_marker(marker)
     kept, left_out = [], []
     for item in items:

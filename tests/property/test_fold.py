@@ -17,17 +17,21 @@ headers: st.SearchStrategy[Headers] = st.sampled_from(
 )
 
 
+values = st.one_of(st.none(), st.just(b""), st.binary(min_size=1, max_size=2))
+steps = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(0, 9), st.sampled_from(KEYS), values, headers), max_size=25
+)  # strategies that are made once, since making them takes longer than drawing
+
+
 @st.composite
 def logs(draw: st.DrawFn, partitions: int = 1) -> list[list[Record]]:
     """One log for each partition: holes in the offsets, times that may run backwards, deletes, any key anywhere."""
     result = []
     for partition in range(partitions):
         offset, log = 0, []
-        for _ in range(draw(st.integers(0, 25))):
-            offset += draw(st.integers(1, 3))
-            value = draw(st.one_of(st.none(), st.just(b""), st.binary(min_size=1, max_size=2)))
-            key = draw(st.sampled_from(KEYS))
-            log.append(Record(partition, offset, draw(st.integers(0, 9)), key, value, draw(headers)))
+        for further, timestamp, key, value, own_headers in draw(steps):
+            offset += further
+            log.append(Record(partition, offset, timestamp, key, value, own_headers))
         result.append(log)
     return result
 
@@ -65,17 +69,18 @@ def content(table: LatestValues) -> dict[bytes, Record]:
 
 
 def feed(data: st.DataObject, table: LatestValues, partition_logs: Sequence[Sequence[Record]]) -> None:
-    """Apply the logs in batches of any size, partitions interleaved at will, replaying some of it."""
+    """Apply the logs in batches of any size, partitions interleaved at will, reading any part of them again."""
     at = [0] * len(partition_logs)
+    pieces = st.lists(st.tuples(st.integers(0, len(partition_logs) - 1), st.integers(1, 8)), min_size=1, max_size=4)
+    turns = st.tuples(pieces, st.booleans())
     while any(position < len(log) for position, log in zip(at, partition_logs)):
         batch = []
-        for _ in range(data.draw(st.integers(1, 4))):
-            partition = data.draw(st.integers(0, len(partition_logs) - 1))
-            count = data.draw(st.integers(0, 8))
+        turn, again = data.draw(turns)
+        for partition, count in turn:
             batch += partition_logs[partition][at[partition] : at[partition] + count]
             at[partition] += count
         table.apply(RecordBatch.of(batch))
-        if batch and data.draw(st.booleans()):
+        if batch and again:
             table.apply(RecordBatch.of(batch))
         assert table.counters.added - table.counters.replaced - table.counters.deleted == len(table)
 
