@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
@@ -18,12 +19,12 @@ from typing import Any
 
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.kafka import KafkaLog
-from tests.benchmarks import acks, bootstrap, consume, latency, produce, report
+from tests.benchmarks import acks, bootstrap, consume, latency, produce, rebalance, report, starting
 from tests.benchmarks.peers import contest
 from tests.benchmarks.topics import Topic, load
 from tests.benchmarks.workload import Workload
 
-PARTS = ("bootstrap", "produce", "latency", "consume", "acks")
+PARTS = ("broker", "bootstrap", "produce", "latency", "consume", "acks", "rebalance")
 
 
 @dataclass(frozen=True)
@@ -35,19 +36,24 @@ class Sizes:
     keys: int = 20_000
     puts: int = 2_000
     acks: int = 1_000
+    session: float = 10.0  # seconds until a group takes note of a death, in both protocols
+    heartbeat: float = 5.0  # seconds between the heartbeats of the new one; a broker's default, which is not ours
 
 
-QUICK = Sizes(records=100_000, messages=5_000, keys=500, puts=100, acks=50)
+QUICK = Sizes(records=100_000, messages=5_000, keys=500, puts=100, acks=50, session=2.0, heartbeat=0.5)
 
 
 def run(
-    servers: str, sizes: Sizes, *, rounds: int, parts: Collection[str], peer_rounds: int, peer_messages: int
+    servers: str, sizes: Sizes, *, rounds: int, parts: Collection[str], peer_rounds: int, peer_work: Workload
 ) -> dict[str, Any]:
     """Measure what is asked for, and print as it comes."""
     found: dict[str, Any] = {"before": report.machine()}
     load = found["before"]["load_average"][0]
     print(f"{sizes.records:,} records of 256 bytes to read, {rounds} rounds, load average {load}\n")
     targets: list[report.Target] = []
+    if "broker" in parts:
+        found["broker"] = list(starting.run(rounds))
+        print(report.broker_table(found["broker"]), "\n", flush=True)
     if "bootstrap" in parts:
         with loaded(servers, sizes.records) as (topics, empty):
             found["bootstrap"] = list(bootstrap.run(servers, topics, empty, rounds))
@@ -56,8 +62,9 @@ def run(
         found["produce"] = produce.run(servers, rounds, sizes.messages)
         print(report.produce_table(found["produce"]), "\n", flush=True)
     if "latency" in parts:
-        found["latency"] = list(latency.run(servers, min(rounds, 3), sizes.puts))
+        found["latency"] = list(latency.run(servers, rounds, sizes.puts))
         print(report.latency_table(found["latency"]), "\n", flush=True)
+    targets += report.broker_targets(found.get("broker", ()))
     targets += report.targets(found.get("bootstrap", ()), found.get("produce", ()), found.get("latency", ()))
     if "consume" in parts:
         with peers_if_possible(peer_rounds) as peers:
@@ -67,7 +74,7 @@ def run(
                 work=Workload(sizes.messages, sizes.keys),
                 peers=peers,
                 peer_rounds=peer_rounds,
-                peer_work=Workload(peer_messages, peer_messages * sizes.keys // sizes.messages),
+                peer_work=peer_work,
             )
             for measured in measuring:
                 if peers:  # which take their time
@@ -76,10 +83,14 @@ def run(
         print(report.consume_table(found["consume"]), "\n", flush=True)
         targets += report.consume_targets(found["consume"])
     if "acks" in parts:
-        found["acks"] = list(acks.run(servers, rounds=min(rounds, 3), acks=sizes.acks, messages=sizes.messages))
+        found["acks"] = list(acks.run(servers, rounds=rounds, acks=sizes.acks, messages=sizes.messages))
         print(report.acks_table(found["acks"]), "\n")
         print(report.text_table(found["acks"]), "\n", flush=True)
-    print(report.target_table(targets))
+    if "rebalance" in parts:
+        found["rebalance"] = list(rebalance.run(servers, rounds, session=sizes.session))
+        print(report.rebalance_table(found["rebalance"]), "\n", flush=True)
+    if targets:
+        print(report.target_table(targets))
     found["targets"] = [asdict(target) for target in targets]
     found["after"] = report.machine()
     print(f"\nload average {found['after']['load_average'][0]}")
@@ -117,27 +128,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", help=f"what to measure: {', '.join(PARTS)}; default all")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--peer-rounds", type=int, default=2, help="rounds with other brokers; 0 for none")
-    parser.add_argument(
-        "--peer-messages", type=int, default=40_000, help="they would take long for as many as the rest"
-    )
+    parser.add_argument("--peer-rounds", type=int, help="rounds with other brokers; 0 for none; default as the others")
+    parser.add_argument("--peer-messages", type=int, help="how many messages they get; default as many as the rest")
     parser.add_argument("--quick", action="store_true", help="small: shows that everything runs, and little else")
     parser.add_argument("--output", type=Path, help="write all results to this file, as JSON")
     parser.add_argument("--bootstrap-servers", help="a broker to use; without it an embedded one is started")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {unknown.pop()}")
+    # What is read is kept from compaction, on purpose, by settings that `declare` warns of.
+    logging.getLogger("lvq_kafka.topics").setLevel(logging.ERROR)
+    sizes = QUICK if options.quick else Sizes()
+    peer_messages = options.peer_messages or sizes.messages
+    peer_rounds = (0 if options.quick else options.rounds) if options.peer_rounds is None else options.peer_rounds
     with contextlib.ExitStack() as stack:
         servers = options.bootstrap_servers
         if servers is None:
-            servers = stack.enter_context(EmbeddedBroker(heap="1g")).bootstrap_servers
+            groups = {
+                "group.consumer.session.timeout.ms": str(round(sizes.session * 1000)),
+                "group.consumer.heartbeat.interval.ms": str(round(sizes.heartbeat * 1000)),
+            }
+            servers = stack.enter_context(EmbeddedBroker(heap="1g", properties=groups)).bootstrap_servers
         found = run(
             servers,
-            QUICK if options.quick else Sizes(),
+            sizes,
             rounds=options.rounds,
             parts=options.parts or PARTS,
-            peer_rounds=0 if options.quick else options.peer_rounds,
-            peer_messages=options.peer_messages,
+            peer_rounds=peer_rounds,
+            peer_work=Workload(peer_messages, peer_messages * sizes.keys // sizes.messages),
         )
     if options.output is not None:
         options.output.write_text(json.dumps(found, indent=1))

@@ -3,7 +3,8 @@
 ``latency``: one message at a time, each acknowledged and waited for, against a bare loop that commits each by itself.
 ``text``: how long the metadata of the group's commits gets while messages are done in some order, read as any client
 can read it, ten times a second. The broker takes 4,096 bytes.
-``memory``: the resident memory of a consumer in which messages wait, beyond that of one with an empty queue.
+``memory``: the resident memory of a consumer in which messages wait, beyond that of one with an empty queue; and the
+same for messages in work, that somebody holds and has not acknowledged.
 """
 
 from __future__ import annotations
@@ -125,14 +126,19 @@ def _in_order(consumer: Any, count: int, order: str) -> Iterator[Any]:
 
 
 def memory(servers: str, topic: str, name: str, count: int) -> None:
-    """Say the resident memory of a consumer in which so many messages wait."""
+    """Say the resident memory of a consumer in which so many messages wait, and while they are all held."""
     deadline = time.monotonic() + _PATIENCE
-    with LastValueQueue.open(name, bootstrap_servers=servers) as queue, queue.consumer() as consumer:
+    with (
+        LastValueQueue.open(name, bootstrap_servers=servers) as queue,
+        queue.consumer(max_in_work=max(1, count)) as consumer,
+    ):
         while (stats := consumer.stats).available < count or not stats.partitions or stats.catching_up:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{stats.available} messages of {count} wait after {_PATIENCE:g} seconds")
             time.sleep(0.05)
-        say({"memory": memory_in_use()})
+        waiting = memory_in_use()
+        held = [_next(consumer) for _ in range(count)]
+        say({"waiting": waiting, "held": memory_in_use(), "in_work": len(held)})
 
 
 # ------------------------------------------------------------------ the parent's part
@@ -158,8 +164,12 @@ def run(servers: str, *, rounds: int, acks: int, messages: int) -> Iterator[dict
                     yield {"what": "ack until durable", "contestant": contestant, "round": number, **found}
             for order in ORDERS:
                 yield {"what": "commit text", "order": order, **ask(f"text {order}", full, messages)}
-            resting, holding = ask("memory", empty, 0)["memory"], ask("memory", full, messages)["memory"]
-            yield {"what": "memory", "messages": messages, "bytes_per_message": (holding - resting) / messages}
+            resting, holding = ask("memory", empty, 0), ask("memory", full, messages)
+            if holding["in_work"] != messages:
+                raise RuntimeError(f"{holding['in_work']} messages of {messages} are held")
+            for state, label in (("waiting", "they wait"), ("held", "they are in work")):
+                each = (holding[state] - resting[state]) / messages
+                yield {"what": "memory", "state": label, "messages": messages, "bytes_per_message": each}
         finally:
             log.delete_topic(full)
             log.delete_topic(empty)

@@ -17,12 +17,14 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def start(module: str, *arguments: object, packages: Path | None = None) -> subprocess.Popen[str]:
+def start(
+    module: str, *arguments: object, packages: Path | None = None, stdin: int | None = None
+) -> subprocess.Popen[str]:
     """Start ``python -m tests.benchmarks.<module>``, with a directory of ``packages`` of its own if it needs one."""
     command = [sys.executable, "-m", f"tests.benchmarks.{module}", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(packages)} if packages else None
     # what goes wrong shows on stderr
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(command, cwd=ROOT, stdin=stdin, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 def wait_ready(child: subprocess.Popen[str]) -> None:

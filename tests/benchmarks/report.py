@@ -12,10 +12,13 @@ from importlib.metadata import version
 from typing import Any
 
 from tests.benchmarks.peers.brokers import PEERS
+from tests.benchmarks.rebalance import CHANGES
 
 __all__ = [
     "Target",
     "acks_table",
+    "broker_table",
+    "broker_targets",
     "consume_table",
     "consume_targets",
     "latency_table",
@@ -23,6 +26,7 @@ __all__ = [
     "produce_table",
     "progress",
     "reading_table",
+    "rebalance_table",
     "target_table",
     "targets",
     "text_table",
@@ -59,6 +63,13 @@ def machine() -> Result:
         "python": platform.python_version(),
         **{package: version(package) for package in ("confluent-kafka", "ktables")},
     }
+
+
+def broker_targets(results: Sequence[Result]) -> list[Target]:
+    """How soon a broker is there for somebody who wants to try something."""
+    if not results:
+        return []
+    return [Target.at_most("lvq broker start, warm: seconds", 6.0, _median(results, _seconds))]
 
 
 def targets(reading: Sequence[Result], producing: Iterable[Result], latency: Sequence[Result]) -> list[Target]:
@@ -105,6 +116,27 @@ def consume_targets(results: Sequence[Result]) -> list[Target]:
                 speed = _ratio(of_mode, contestant, fastest, rate)
                 found.append(Target.at_least(f"{what}: speed in times {fastest}", 5.0, speed))
     return found
+
+
+def broker_table(results: Sequence[Result]) -> str:
+    """From the command to a broker that serves clients."""
+    seconds = [f"{measure(map(_seconds, results)):.2f}" for measure in (statistics.median, min, max)]
+    return _table(["lvq broker start, warm", "seconds", "least", "most"], [["", *seconds]])
+
+
+def rebalance_table(results: Sequence[Result]) -> str:
+    """When a member joins, leaves, or is killed: medians, and the worst."""
+    head = ["a member", "group protocol", "seconds until all have moved", "most", "others stood still for", "most"]
+    rows = []
+    for change in CHANGES:
+        for protocol in _distinct(results, "protocol")[::-1]:
+            mine = [row for row in results if (row["change"], row["protocol"]) == (change, protocol)]
+            figures = []
+            for name in ("seconds", "stood_still"):
+                values = [float(row[name]) for row in mine]
+                figures += [f"{statistics.median(values):.2f}", f"{max(values):.2f}"]
+            rows.append([change, protocol, *figures])
+    return _table(head, rows)
 
 
 def reading_table(results: Sequence[Result]) -> str:
@@ -184,13 +216,12 @@ def consume_table(results: Sequence[Result]) -> str:
 
 
 def acks_table(results: Sequence[Result]) -> str:
-    """How long an ack takes until it is durable, and what a message costs that waits."""
+    """How long an ack takes until it is durable, and what a message costs that waits, or is held."""
     latency = [result for result in results if result["what"] == "ack until durable"]
-    [memory] = [result for result in results if result["what"] == "memory"]
-    waiting = (
-        f"{memory['messages']:,} messages of 256 bytes wait in a consumer: {memory['bytes_per_message']:.0f} bytes"
-    )
-    return f"{latency_table(latency)}\n\n{waiting} each"
+    memory = [result for result in results if result["what"] == "memory"]
+    rows = [[row["state"], f"{row['messages']:,}", f"{row['bytes_per_message']:.0f}"] for row in memory]
+    costs = _table(["messages of 256 bytes in a consumer", "how many", "bytes each"], rows)
+    return f"{latency_table(latency)}\n\n{costs}"
 
 
 def text_table(results: Sequence[Result]) -> str:
@@ -223,6 +254,10 @@ def _messages(result: Result) -> float:
 
 def _deliveries(result: Result) -> float:
     return float(result["deliveries_per_second"])
+
+
+def _seconds(result: Result) -> float:
+    return float(result["seconds"])
 
 
 def _wall(result: Result) -> float:

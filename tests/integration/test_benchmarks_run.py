@@ -15,6 +15,7 @@ from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.benchmarks.bootstrap import CONTESTANTS, measure
 from tests.benchmarks.consume import KAFKA, MODES
+from tests.benchmarks.rebalance import CHANGES, PROTOCOLS
 from tests.benchmarks.topics import Content, load
 from tests.benchmarks.workload import Judge, Workload
 
@@ -39,6 +40,12 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
     assert "Producer.send" in {row["what"] for row in results["produce"]}
     assert {(result["contestant"], result["mode"]) for result in results["consume"]} == set(product(KAFKA, MODES))
     assert {result["what"] for result in results["acks"]} == {"ack until durable", "commit text", "memory"}
+    memory = [result for result in results["acks"] if result["what"] == "memory"]
+    assert [result["state"] for result in memory] == ["they wait", "they are in work"]
+    assert len(results["broker"]) == 1
+    moves = {(result["protocol"], result["change"]) for result in results["rebalance"]}
+    assert moves == set(product(PROTOCOLS, CHANGES))
+    assert all(result["seconds"] > 0 < result["stood_still"] for result in results["rebalance"])
     assert all(target["what"] in ran.stdout for target in results["targets"])
 
 

@@ -1,0 +1,46 @@
+"""How long ``lvq broker start`` takes until the broker serves clients, its jars and its class archive being there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lvq_kafka.connecting import connect
+from lvq_kafka.embedded.cache import cache_dir
+
+LVQ = Path(sys.executable).with_name("lvq")
+
+
+def run(rounds: int) -> Iterator[dict[str, Any]]:
+    """One result for each start; one that comes before is not counted."""
+    with tempfile.TemporaryDirectory(prefix="lvq-bench-") as folder:
+        # A cache of our own, so that a broker which runs already stays untouched.
+        for jars in cache_dir().glob("kafka-*"):
+            Path(folder, jars.name).symlink_to(jars)
+        environment = {**os.environ, "LVQ_CACHE_DIR": folder}
+        for number in range(-1, rounds):
+            began = time.monotonic()
+            started = _lvq("start", "--port", "0", environment=environment)
+            try:
+                seconds = time.monotonic() - began
+                log = connect(json.loads(started)["bootstrap_servers"])
+                serves = log.broker_count(timeout=5.0)
+                log.close()
+            finally:
+                _lvq("stop", environment=environment)
+            if serves != 1:
+                raise RuntimeError("the broker does not serve clients")
+            if number >= 0:
+                yield {"round": number, "seconds": seconds}
+
+
+def _lvq(*arguments: str, environment: dict[str, str]) -> str:
+    command = [str(LVQ), "broker", *arguments, "--json"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
