@@ -10,8 +10,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -19,10 +22,12 @@ import trustme
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from lvq_kafka import TEXT, LastValueQueue, TopicSpec
 from lvq_kafka.embedded import Listener
 from lvq_kafka.embedded.jars import KAFKA_VERSION
 from lvq_kafka.embedded.ports import free_ports
 from lvq_kafka.errors import BrokerStartFailed
+from lvq_kafka.ports import Receipt
 from lvq_kafka.testing import containers
 from lvq_kafka.testing.containers import KafkaContainer, docker_unavailable_reason
 from lvq_kafka.testing.docker_cluster import KafkaCluster
@@ -141,31 +146,103 @@ def test_what_a_killed_process_left_behind_is_removed_by_the_next_one() -> None:
     assert network not in docker("network", "ls", "--quiet", "--no-trunc").split()
 
 
-def test_a_cluster_loses_no_acknowledged_record_when_the_leader_is_killed() -> None:
-    with KafkaCluster() as cluster:
-        create(cluster.bootstrap_servers, "replicated", replicas=3)
-        admin = AdminClient(client(cluster.bootstrap_servers))
-        leader = admin.list_topics("replicated", timeout=20).topics["replicated"].partitions[0].leader
-        producer = Producer(client(cluster.bootstrap_servers, **{"enable.idempotence": True, "linger.ms": 1}))
-        acknowledged: list[bytes] = []
+# -- a cluster of three ------------------------------------------------------------------------------------------------
 
-        def delivered(error: Any, message: Any) -> None:
-            if error is None:
-                acknowledged.append(message.value())
 
-        def send(numbers: range) -> None:
-            for number in numbers:
-                producer.produce("replicated", str(number).encode(), on_delivery=delivered)
-                producer.poll(0)
+@pytest.fixture(scope="module")
+def cluster(docker_engine: None) -> Iterator[KafkaCluster]:
+    """Three brokers that would, by themselves, acknowledge what one of them has."""
+    with KafkaCluster(properties={"min.insync.replicas": "1"}) as cluster:
+        yield cluster
 
-        send(range(1000))
-        eventually(lambda: producer.poll(0.05) >= 0 and len(acknowledged) >= 100, 60.0)
-        cluster.nodes[leader - 1].kill()
-        send(range(1000, 2000))
 
-        assert producer.flush(60.0) == 0
-        assert len(acknowledged) == 2000
-        assert read(cluster.bootstrap_servers, "replicated") == [str(number).encode() for number in range(2000)]
+@contextmanager
+def killed(cluster: KafkaCluster, broker: int) -> Iterator[None]:
+    """One broker is dead in the block, and there again afterwards."""
+    cluster.nodes[broker - 1].kill()
+    try:
+        yield
+    finally:
+        cluster.nodes[broker - 1].restart()
+
+
+def leader(admin: AdminClient, topic: str) -> int:
+    return int(admin.list_topics(topic, timeout=20).topics[topic].partitions[0].leader)
+
+
+def test_g14_what_was_acknowledged_outlives_the_leader_and_a_view_goes_on(cluster: KafkaCluster) -> None:
+    servers = cluster.bootstrap_servers
+    admin = AdminClient(client(servers))
+    receipts: list[Receipt] = []
+    enough = Event()
+    with LastValueQueue.declare("replicated", key_header="k", value=TEXT, bootstrap_servers=servers) as queue:
+        assert queue.log.describe_topic("replicated").replication_factor == 3
+        assert queue.log.topic_config("replicated")["min.insync.replicas"] == "2"
+
+        def feed() -> None:
+            while not enough.wait(0.001):
+                number = len(receipts)
+                receipts.append(producer.put(f"k{number % 20}", str(number)))
+
+        with queue.producer() as producer, queue.view() as view, ThreadPoolExecutor() as threads:
+            feeding = threads.submit(feed)
+            try:
+                eventually(lambda: len(receipts) > 200 and receipts[200].done(), 60)
+                before = leader(admin, "replicated")
+                with killed(cluster, before):
+                    at_the_kill = len(receipts)
+                    eventually(lambda: leader(admin, "replicated") not in (-1, before), 60, every=0.1)
+                    eventually(lambda: len(receipts) > at_the_kill + 500, 60)
+                    enough.set()
+                    feeding.result(60)
+                    positions = [receipt.result(120) for receipt in receipts]
+                    newest = {f"k{number % 20}": str(number) for number in range(len(receipts))}
+                    eventually(lambda: dict(view) == newest, 60)  # while the old leader is dead
+            finally:
+                enough.set()
+            view.wait_for(producer.put("last", "of all").result(60), 60)
+            assert view["last"] == "of all"
+            assert view.counters.stale == 0
+    stored = read(servers, "replicated")
+    assert stored == [str(number).encode() for number in range(len(receipts))] + [b"of all"]
+    assert [position.offset for position in positions] == list(range(len(receipts)))
+
+
+def test_g10_a_consumer_outlives_the_coordinator_of_its_group_and_no_ack_is_lost(cluster: KafkaCluster) -> None:
+    servers, count = cluster.bootstrap_servers, 600
+    durable: set[str] = set()
+    taken: list[str] = []
+    with LastValueQueue.declare(
+        "work", key_header="k", value=TEXT, spec=TopicSpec(partitions=3), bootstrap_servers=servers
+    ) as queue:
+        with queue.producer() as producer:
+            for number in range(count):
+                producer.put(f"k{number}", str(number))
+
+        def take_one() -> bool:
+            delivery = consumer.acquire(0.2)
+            if delivery is not None:
+                value = delivery.value
+                assert value not in durable, "a durable ack was forgotten"
+                taken.append(value)
+                delivery.ack().add_done_callback(lambda ack: ack.exception() is None and durable.add(value))
+            return len(durable) == count
+
+        with queue.consumer() as consumer:
+            eventually(lambda: take_one() or len(durable) > 20, 60)
+            admin = AdminClient(client(servers))
+            groups = admin.describe_consumer_groups([queue.definition.group])
+            coordinator = groups[queue.definition.group].result(20).coordinator.id
+            eventually(lambda: take_one() or len(taken) > len(durable), 60)
+            with killed(cluster, coordinator):
+                undecided = len(taken) - len(durable)
+                eventually(take_one, 150)
+        assert set(taken) == {str(number) for number in range(count)}
+        assert undecided > 0, "nothing was at stake"
+        assert queue.stats().depth == 0
+
+
+# -- without an engine -------------------------------------------------------------------------------------------------
 
 
 def test_a_missing_engine_is_a_reason_that_names_the_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -223,13 +223,13 @@ class Taking:
         return self.consumer.acquire(0.0) is None
 
     def settle(self) -> None:
-        """Wait until the consumer has read all that was sent before."""
+        """Wait until the consumer has read all that was sent before, and may hand it out."""
         holdings = self.consumer._holdings
         ends = self._queue.cluster.log.end_offsets(self._queue.queue.topic, stable=True)
 
         def has_read_all() -> bool:
             with holdings._changed:
-                return holdings._ledger.positions == ends
+                return holdings._ledger.positions == ends and not holdings.suspended
 
         eventually(has_read_all, PATIENCE)
 

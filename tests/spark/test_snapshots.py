@@ -18,6 +18,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.testing import MemoryLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import SCHEMA, pin, snapshot
+from tests.readme import block
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -154,6 +155,69 @@ def test_what_an_open_transaction_holds_is_left_out_and_told_of(
     writer.close()
 
 
+# -- scenarios ---------------------------------------------------------------------------------------------------------
+
+
+def test_s161_a_snapshot_has_one_row_for_a_key_that_compaction_has_not_touched(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
+) -> None:
+    queue = make_queue()
+    append(queue.log, lvq_topic, *[("a", str(number)) for number in range(1, 51)])  # type: ignore[arg-type]
+    frame = snapshot(spark, queue)
+    assert frame.count() == 1
+    assert {key: (row.value, row.offset) for key, row in collect(frame).items()} == {b"a": (b"50", 49)}
+
+
+def test_s162_a_snapshot_of_a_log_with_gaps_and_markers_has_the_right_rows(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, lvq_topic: str
+) -> None:
+    """The number of rows is not that of the offsets, and neither gaps nor markers are data that was lost."""
+    from lvq_kafka.testing.compaction import force_compaction
+
+    queue = make_queue()
+
+    def transaction(end: str, *pairs: tuple[bytes, bytes]) -> None:
+        writer = queue.log.writer(transactional_id=lvq_topic)
+        writer.begin_transaction()
+        for key, value in pairs:
+            writer.append(lvq_topic, key, value)
+        writer.flush(20)
+        getattr(writer, end)(20)
+        writer.close()
+
+    append(queue.log, lvq_topic, ("a", "1"), ("a", "2"), ("b", "1"))  # type: ignore[arg-type]
+    transaction("commit_transaction", (b"c", b"1"), (b"a", b"3"))
+    transaction("abort_transaction", (b"b", b"never"), (b"d", b"never"))
+    append(queue.log, lvq_topic, ("c", "2"), ("e", "1"), ("e", None))  # type: ignore[arg-type]
+    force_compaction(lvq_broker.bootstrap_servers, lvq_topic)
+    transaction("commit_transaction", (b"f", b"1"))
+    eventually(lambda: queue.log.end_offsets(lvq_topic) == queue.log.end_offsets(lvq_topic, stable=True))
+    frame = snapshot(spark, queue)
+    rows = collect(frame)
+    assert {key: row.value for key, row in rows.items()} == {b"a": b"3", b"b": b"1", b"c": b"2", b"f": b"1"}
+    assert frame.count() == 4
+    assert queue.log.end_offsets(lvq_topic)[0] > 12
+    assert rows == view_rows(queue)[0]
+
+
+# -- the README --------------------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_the_readme_runs(spark: SparkSession, make_queue: MakeQueue, collect: Collect) -> None:
+    queue = make_queue(key_header="ticker")
+    with queue.producer() as producer:
+        for key, value in (("IBM", b"118.50"), ("MSFT", b"27.95"), ("IBM", b"119.00")):
+            producer.put(key, value)
+    names: dict[str, Any] = {"spark": spark, "queue": queue}
+    exec(block("python", "lvq_spark.snapshot(spark, queue, end=cut.offsets)"), names)
+    rows = collect(names["frame"])
+    assert {key: row.value for key, row in rows.items()} == {b"IBM": b"119.00", b"MSFT": b"27.95"}
+    assert rows == view_rows(queue)[0]
+    assert {entry.key.encode(): entry.position.offset for entry in names["cut"].entries()} == {
+        key: row.offset for key, row in rows.items()
+    }
+
+
 # -- one cut per DataFrame -----------------------------------------------------------------------------------------
 
 
@@ -258,7 +322,7 @@ def test_no_secret_is_in_a_plan_or_a_repr(
     make_queue(2)
     log = KafkaLog(ClientConfig(lvq_broker.bootstrap_servers, {"sasl.password": "hunter2"}))
     append(log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])
-    queue = LastValueQueue(lvq_topic, log=log)
+    queue = LastValueQueue(lvq_topic, key_header=None, log=log)
     frame = snapshot(spark, queue)
     plans = frame._jdf.queryExecution().toString()
     assert "lvq_snapshot" in plans
@@ -276,18 +340,18 @@ def test_options_that_clash_are_refused(spark: SparkSession, make_queue: MakeQue
     with pytest.raises(ConfigError, match="consistency='exact' is none of pinned, atleast"):
         snapshot(spark, queue, consistency="exact")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="the queue lies on elsewhere"):
-        snapshot(spark, LastValueQueue("elsewhere", log=queue.log), spec=spec)
+        snapshot(spark, LastValueQueue("elsewhere", key_header=None, log=queue.log), spec=spec)
 
 
 def test_a_missing_topic_is_an_error_before_any_task_runs(spark: SparkSession, lvq_log: KafkaLog) -> None:
     with pytest.raises(TopicNotFound):
-        snapshot(spark, LastValueQueue("no-such-topic", log=lvq_log))
+        snapshot(spark, LastValueQueue("no-such-topic", key_header=None, log=lvq_log))
 
 
 def test_a_queue_in_memory_is_refused(memory_log: MemoryLog) -> None:
     memory_log.create_topic("t", partitions=1, config={})
     with pytest.raises(ConfigError, match="lies on a MemoryLog"):
-        snapshot(None, LastValueQueue("t", log=memory_log))  # type: ignore[arg-type]
+        snapshot(None, LastValueQueue("t", key_header=None, log=memory_log))  # type: ignore[arg-type]
 
 
 # -- what reaches an executor ------------------------------------------------------------------------------------------
