@@ -246,7 +246,8 @@ class Producer(Generic[V]):
             try:
                 data = None if value is None else encode_key(value)
             except UnencodableKey as error:
-                raise UnencodableKey(f"The header {name!r} cannot be sent. {error}") from None
+                reason = str(error).removesuffix(error.hint).rstrip()
+                raise UnencodableKey(f"The header {name!r} cannot be sent. {reason}", hint=error.hint) from None
             if not isinstance(name, str) or not (name.isascii() or _is_utf8(name)):
                 raise UnencodableKey(f"{name!r} cannot be the name of a header.", hint="Use text.")
             if name == self._key_header:

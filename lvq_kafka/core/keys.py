@@ -22,7 +22,9 @@ def encode_key(key: object) -> bytes:
         try:
             return key.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            raise UnencodableKey(f"The key {key!r} has a character that UTF-8 cannot write.") from None
+            raise UnencodableKey(
+                f"The key {key!r} has a character that UTF-8 cannot write.", hint="Give its bytes instead."
+            ) from None
     if isinstance(key, bytes):
         return key
     if isinstance(key, bool):

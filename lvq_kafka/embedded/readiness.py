@@ -26,24 +26,12 @@ def wait_until_ready(port: int, *, alive: Callable[[], bool], timeout: float, br
             return False
         time.sleep(_PAUSE)
 
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
+    from lvq_kafka.kafka.probe import Probe  # only now: who starts a broker need not wait for the client to be imported
 
-    settings: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": f"{HOST}:{port}",
-        "log_level": 0,
-        "reconnect.backoff.ms": 20,
-    }
-    client = AdminClient(settings)
+    probe = Probe(f"{HOST}:{port}")
     while alive() and time.monotonic() < deadline:
-        try:
-            cluster = client.list_topics(timeout=1.0)
-            # A restarted node leads its partitions only some time after it answers.
-            partitions = (part for topic in cluster.topics.values() for part in topic.partitions.values())
-            if len(cluster.brokers) >= brokers and all(part.leader >= 0 for part in partitions):
-                return True
-        except KafkaException:
-            pass
+        if probe.serves(brokers):
+            return True
         time.sleep(_PAUSE)
     return False
 

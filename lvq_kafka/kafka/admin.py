@@ -224,10 +224,14 @@ def _culprits_among(config: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        error.options = tuple(
-            name for name in config if re.search(rf"(?<![\w.]){re.escape(name)}(?!\.?\w)", str(error))
-        )
-        raise
+        culprits = [name for name in config if re.search(rf"(?<![\w.]){re.escape(name)}(?!\.?\w)", str(error))]
+        if not culprits:
+            raise
+        raise ConfigError(
+            str(error),
+            options=culprits,
+            hint="Kafka's documentation of topic configs says which there are, and what they take.",
+        ) from error
 
 
 def _settings(config: Mapping[str, str]) -> list[ConfigEntry]:

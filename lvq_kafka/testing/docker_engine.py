@@ -5,9 +5,13 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 
 from docker.errors import APIError, DockerException, ImageNotFound
@@ -22,7 +26,14 @@ __all__ = ["OFFICIAL_IMAGE", "STAND_IN_IMAGE", "docker_unavailable_reason", "kaf
 OFFICIAL_IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 STAND_IN_IMAGE = f"lvq-kafka/kafka:{KAFKA_VERSION}"
 
+_SILENCE = 30.0
+"""How many seconds a pull may go without any progress: a registry that swallows packets must not hang a test run."""
+_PULL_LIMIT = 600.0
+"""How many seconds it may take in all."""
+
 _OWNER = "lvq-kafka.owner"  # label: host name and process id of whoever started it
+
+messages = logging.getLogger("lvq_kafka.testing")
 
 
 def docker_unavailable_reason() -> str | None:
@@ -57,13 +68,15 @@ def kafka_image() -> str:
     if chosen := os.environ.get("LVQ_KAFKA_IMAGE"):
         return chosen
     with _engine() as engine:
-        if _have(engine, OFFICIAL_IMAGE):
+        problem = _why_missing(engine, OFFICIAL_IMAGE)
+        if problem is None:
             return OFFICIAL_IMAGE
         with contextlib.suppress(ImageNotFound):
             engine.images.get(STAND_IN_IMAGE)
             return STAND_IN_IMAGE
     raise BrokerStartFailed(
-        f"The image {OFFICIAL_IMAGE} is not here and cannot be pulled, and {STAND_IN_IMAGE} is not here either.",
+        f"The image {OFFICIAL_IMAGE} is not here and cannot be pulled ({problem}), and {STAND_IN_IMAGE} is not here "
+        "either.",
         hint="docker/build-kafka-image.sh builds the second one without a registry.",
     )
 
@@ -77,15 +90,47 @@ def _engine() -> Iterator[Any]:
         client.close()
 
 
-def _have(engine: Any, image: str) -> bool:
+def _why_missing(engine: Any, image: str) -> str | None:
+    """Why an image is neither here nor can be pulled; None when it is here now."""
     try:
         engine.images.get(image)
     except ImageNotFound:
+        problem = _pull(image)
+        if problem is not None:
+            messages.warning("the image %s cannot be pulled: %s", image, problem)
+        return problem
+    return None
+
+
+def _pull(image: str) -> str | None:
+    """Pull an image; what kept it from coming, or None.
+
+    The engine itself waits for a registry for as long as that takes, and its client with it. So both are left to a
+    thread that nobody waits for: if the image does come later, the next run has it.
+    """
+    steps: SimpleQueue[tuple[bool, str | None]] = SimpleQueue()  # whether that was the end, and the error if any
+
+    def pull() -> None:
+        problem = None
         try:
-            engine.images.pull(image)
-        except APIError:
-            return False
-    return True
+            with _engine() as engine:
+                for step in engine.api.pull(image, stream=True, decode=True):
+                    problem = step.get("error", problem)
+                    steps.put((False, None))
+        except Exception as error:  # noqa: BLE001 -- of three libraries; the image does not come, whichever it is
+            problem = str(error)
+        steps.put((True, problem))
+
+    Thread(target=pull, name=f"pull {image}", daemon=True).start()
+    give_up = time.monotonic() + _PULL_LIMIT
+    ended, problem = False, None
+    while not ended:
+        try:
+            ended, problem = steps.get(timeout=max(0.0, min(_SILENCE, give_up - time.monotonic())))
+        except Empty:
+            late = time.monotonic() >= give_up
+            return f"not done within {_PULL_LIMIT:g} s" if late else f"the registry did not answer for {_SILENCE:g} s"
+    return problem
 
 
 def owner_labels() -> dict[str, str]:
@@ -102,7 +147,7 @@ def prepare(at_exit: Callable[[], None]) -> None:
     """
     atexit.register(at_exit)
     with _engine() as engine:
-        if not testcontainers_config.ryuk_disabled and not _have(engine, testcontainers_config.ryuk_image):
+        if not testcontainers_config.ryuk_disabled and _why_missing(engine, testcontainers_config.ryuk_image):
             testcontainers_config.ryuk_disabled = True
         for container in engine.containers.list(all=True, filters={"label": _OWNER}, ignore_removed=True):
             if _is_abandoned(container.labels[_OWNER]):

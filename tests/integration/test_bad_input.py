@@ -445,7 +445,7 @@ def test_an_unreadable_value_follows_the_policy_and_ends_no_reader(plain: str) -
             view["bad"]
         assert (caught.value.raw, view["good"], view.state) == (b"{", 1, "caught-up")
     with queue.view(undecodable="skip") as view:
-        assert (dict(view), view.undecodable) == ({"good": 1}, 1)
+        assert (dict(view), view.skipped) == ({"good": 1}, 1)
     with queue.view(undecodable="raw") as view:
         assert dict(view) == {"good": 1, "bad": b"{"}
     with queue.consumer(undecodable="skip") as consumer:

@@ -13,15 +13,17 @@ import pytest
 import lvq_kafka
 
 ROOT = Path(lvq_kafka.__file__).parent
-SOURCES = sorted(ROOT.rglob("*.py"))
+SPARK = ROOT.parent / "spark" / "lvq_spark"
+SOURCES = sorted([*ROOT.rglob("*.py"), *SPARK.rglob("*.py")])
 
 
 def name_of(path: Path) -> str:
-    return ".".join(("lvq_kafka", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+    root = ROOT if path.is_relative_to(ROOT) else SPARK
+    return ".".join((root.name, *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
 
 
 def imports(path: Path) -> set[str]:
-    found = set()
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
@@ -35,7 +37,7 @@ def under(module: str, *packages: str) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if "core" in p.relative_to(ROOT).parts], ids=name_of)
+@pytest.mark.parametrize("path", sorted((ROOT / "core").rglob("*.py")), ids=name_of)
 def test_the_core_imports_the_standard_library_itself_and_errors_only(path: Path) -> None:
     for module in imports(path):
         allowed = under(module, "lvq_kafka.core", "lvq_kafka.errors") or module.split(".")[0] in sys.stdlib_module_names
@@ -45,8 +47,10 @@ def test_the_core_imports_the_standard_library_itself_and_errors_only(path: Path
 
 IN_DOCKER = tuple(f"lvq_kafka.testing.{module}" for module in ("containers", "docker_cluster", "docker_engine"))
 ONLY_IN = {
-    "confluent_kafka": ("lvq_kafka.kafka", "lvq_kafka.embedded.readiness"),
-    "pyspark": (),
+    "confluent_kafka": ("lvq_kafka.kafka",),
+    "pyspark": ("lvq_spark", "lvq_kafka.demo"),
+    "pyarrow": ("lvq_spark",),
+    "lvq_spark": ("lvq_spark", "lvq_kafka.demo"),
     "click": ("lvq_kafka.cli",),
     "rich": ("lvq_kafka.cli", "lvq_kafka.demo"),
     "testcontainers": IN_DOCKER,
@@ -59,8 +63,26 @@ ONLY_IN = {
 def test_a_third_party_package_is_imported_in_its_own_corner_only(path: Path) -> None:
     for module in imports(path):
         package = module.split(".")[0]
-        if package in ONLY_IN and not (package == "pyspark" and under(name_of(path), "lvq_kafka.demo")):
+        if package in ONLY_IN:
             assert under(name_of(path), *ONLY_IN[package]), f"{name_of(path)} imports {module}"
+
+
+BELOW = {
+    "errors": ("core",),
+    "ports": ("core", "errors"),
+    "codecs": ("core", "errors", "kafka.serializers"),  # which `serializers` imports when it is called
+    "entries": ("core", "codecs"),
+    "forking": ("errors",),
+    "retrying": ("errors",),
+}
+
+
+@pytest.mark.parametrize("module", BELOW)
+def test_what_all_others_build_on_builds_on_little(module: str) -> None:
+    allowed = [f"lvq_kafka.{below}" for below in BELOW[module]]
+    for imported in imports(ROOT / f"{module}.py"):
+        standard = imported.split(".")[0] in {*sys.stdlib_module_names, "typing_extensions"}
+        assert standard or under(imported, *allowed), f"{module} imports {imported}"
 
 
 DRIVERS = [
@@ -99,4 +121,4 @@ def test_every_module_lists_what_it_offers() -> None:
 
 
 def test_the_public_surface_is_small() -> None:
-    assert len(lvq_kafka.__all__) <= 30
+    assert len(lvq_kafka.__all__) <= 45

@@ -11,7 +11,7 @@ import pytest
 
 from lvq_kafka import embedded
 from lvq_kafka.errors import BrokerStartFailed, ConfigError, StateError
-from lvq_kafka.testing import brokers
+from lvq_kafka.testing import brokers, containers
 from lvq_kafka.testing.brokers import provide_broker
 
 
@@ -39,6 +39,17 @@ def test_the_embedded_broker_is_used_where_docker_is_not_to_be_had() -> None:
     with provide_broker() as broker:
         assert (broker.bootstrap_servers, broker.kind) == ("127.0.0.1:1", "embedded")
         broker.kill()
+
+
+def test_docker_goes_before_the_embedded_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "_docker_unavailable", lambda: None)
+    container = SimpleNamespace(bootstrap_servers="127.0.0.1:2")
+    monkeypatch.setattr(containers, "KafkaContainer", lambda: nullcontext(container))
+    with provide_broker() as broker:
+        assert (broker.bootstrap_servers, broker.kind) == ("127.0.0.1:2", "docker")
+    monkeypatch.setenv("LVQ_BOOTSTRAP_SERVERS", "kafka.example:9092")
+    with provide_broker() as broker:
+        assert broker.kind == "given"
 
 
 def test_a_forced_kind_goes_before_servers_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,14 +85,65 @@ def test_the_examples_of_consuming_run(memory_log: MemoryLog) -> None:
         assert dict(view) == {"MSFT": "22"}
 
 
+def test_the_example_of_browsing_runs(
+    memory_log: MemoryLog, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: dict[str, Any] = {}
+    exec(block("python", "def browse(queue)"), names)
+    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, log=memory_log)
+    browsers: list[Any] = []
+    browser = queue.browser
+    monkeypatch.setattr(queue, "browser", lambda: browsers.append(browser()) or browsers[-1])
+    said = ""
+
+    def has_said(text: str) -> bool:
+        nonlocal said
+        said += capsys.readouterr().out
+        return said.endswith(text)
+
+    with queue.producer() as producer, ThreadPoolExecutor() as threads:
+        producer.put("MSFT", "27.95").result(10)
+        browsing = threads.submit(names["browse"], queue)
+        try:
+            eventually(lambda: has_said("that was all there is; updates follow\n"))
+            producer.put("IBM", "119.00").result(10)
+            eventually(lambda: has_said("IBM 119.00 prices/0/1\n"))
+            producer.delete("MSFT").result(10)
+            eventually(lambda: has_said("MSFT is gone\n"))
+        finally:
+            eventually(lambda: browsers)[0].close()
+        browsing.exception(10)
+    dump, *updates = said.splitlines()
+    assert dump == "MSFT 27.95 prices/0/0"
+    assert updates == ["that was all there is; updates follow", "IBM 119.00 prices/0/1", "MSFT is gone"]
+
+
 def test_the_table_of_settings_is_what_declare_does() -> None:
-    rows = dict(re.findall(r"^\| `([a-z.]+)`[^|]*\| [^|]*\| ([^|]*) \|$", README, re.MULTILINE))
-    created = topic_settings(TopicSpec(replication_factor=3)).keys()
-    assert {setting for setting in created if setting not in README} == set()
-    for setting, reason in rows.items():
-        assert setting in created
-        if setting in ("cleanup.policy", "message.timestamp.type", "delete.retention.ms", "min.insync.replicas"):
-            assert reason == reason_for(setting)
+    created = topic_settings(TopicSpec(replication_factor=3))
+    rows = re.findall(r"^\| (`[a-z.]+`(?:, `[a-z.]+`)*) \| ([^|]*) \| ([^|]*) \|$", README, re.MULTILINE)
+    told: dict[str, str] = {}
+    for names, values, reason in rows:
+        settings = re.findall(r"`([a-z.]+)`", names)
+        for setting, value in zip(settings, values.split(", "), strict=True):
+            told[setting] = value
+            if setting in ("cleanup.policy", "message.timestamp.type", "delete.retention.ms", "min.insync.replicas"):
+                assert reason == reason_for(setting)
+    assert {setting: in_kafka(value) for setting, value in told.items()} == created
+
+
+def in_kafka(value: str) -> str:
+    """A value of the table as Kafka has it."""
+    match value.strip("`").split():
+        case [number, unit] if unit in UNITS:
+            return str(int(number) * UNITS[unit])
+        case [number, "of", "3"]:
+            return number
+        case [text]:
+            return text
+    raise AssertionError(f"{value} cannot be compared")
+
+
+UNITS = {"minute": 60_000, "h": 3_600_000, "day": 86_400_000, "MiB": 1 << 20}
 
 
 def test_every_error_of_the_tree_is_in_the_tree() -> None:
