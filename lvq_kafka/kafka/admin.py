@@ -63,6 +63,7 @@ class KafkaAdmin:
             f"read the settings of topic {topic!r}",
             time.monotonic() + timeout,
             topic=topic,
+            harmless=True,
         )
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
@@ -144,6 +145,7 @@ class KafkaAdmin:
             lambda client, left: [client.describe_cluster(request_timeout=left)],
             "describe the cluster",
             time.monotonic() + timeout,
+            harmless=True,
         )
         return [node.id for node in cluster.nodes]
 
@@ -166,6 +168,7 @@ class KafkaAdmin:
             f"describe topic {topic!r}",
             deadline,
             topic=topic,
+            harmless=True,
         )
         return found
 
@@ -212,6 +215,7 @@ class KafkaAdmin:
             deadline,
             topic=topic,
             passing=frozenset(),
+            harmless=True,
             # When no broker answers, the client (2.16.0) says that all went well, and this: an end below any log's.
             answered=lambda answer: answer.offset != OFFSET_INVALID,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from threading import Lock
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -19,6 +20,10 @@ __all__ = ["Questions"]
 
 T = TypeVar("T")
 
+_UNANSWERED = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE})
+_LOST_ITS_WAY = _UNANSWERED | {KafkaError.NOT_COORDINATOR}
+"""What comes of asking a broker that is no longer the one to ask: a coordinator of before, a leader that died."""
+
 
 class Questions:
     """An admin client behind one method. Thread-safe.
@@ -28,15 +33,18 @@ class Questions:
 
     _WATCH = 0.05
     _PAUSES = (0.01, 0.2)
+    _ATTEMPT = 3.0
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._health = Health(config.bootstrap_servers)
         self._client: AdminClient | None = open_admin(config, self._health)
+        self._changing = Lock()
 
     def close(self) -> None:
         """Let go of the connections."""
-        self._client = None
+        with self._changing:
+            self._client = None
 
     def check_open(self) -> AdminClient:
         """The client.
@@ -58,17 +66,20 @@ class Questions:
         topic: str | None = None,
         passing: frozenset[int] = TRANSIENT,
         answered: Callable[[T], bool] = lambda answer: True,
+        harmless: bool = False,
     ) -> list[T]:
         """The answers to a request, which is made again while it fails with a ``passing`` code and there is time.
 
-        ``answered`` tells an answer from what the client makes up when none comes.
+        ``answered`` tells an answer from what the client makes up when none comes. A ``harmless`` request changes
+        nothing, and is made again when no answer came, too: the client may have asked a broker that is dead.
         """
         pause, longest = self._PAUSES
         while True:
-            client = self.check_open()
+            client, now = self.check_open(), time.monotonic()
+            limit = min(deadline, now + self._ATTEMPT) if harmless else deadline
             try:
-                futures = list(request(client, max(0.1, deadline - time.monotonic())))
-                answers = [self._wait(client, future, deadline) for future in futures]
+                futures = list(request(client, max(0.1, limit - now)))
+                answers = [self._wait(client, future, limit) for future in futures]
                 if not all(map(answered, answers)):
                     raise _unanswered()
             except KafkaException as exception:
@@ -76,10 +87,12 @@ class Questions:
                 if error is None:
                     raise
                 client.poll(0)
-                if error.code() == KafkaError.NOT_COORDINATOR and self._client is client:
-                    # The client (2.16.0) would go on asking this broker. Whoever waits for it keeps it alive.
-                    self._client = open_admin(self._config, self._health)
-                if error.code() not in passing or time.monotonic() + pause > deadline:
+                if error.code() in _LOST_ITS_WAY:
+                    self._begin_anew(client)
+                again = error.code() in passing or (
+                    harmless and error.code() in _UNANSWERED and not self._health.refused
+                )
+                if not again or time.monotonic() + pause > deadline:
                     raise self._health.explain(error, doing, topic=topic) from exception
             except (TypeError, ValueError) as exception:
                 raise ConfigError(f"Cannot {doing}: {exception}.") from exception
@@ -88,6 +101,15 @@ class Questions:
                 return answers
             time.sleep(pause)
             pause = min(2 * pause, longest)
+
+    def _begin_anew(self, client: AdminClient) -> None:
+        """Let the next question go over new connections: this client (2.16.0) would go on asking the same broker.
+
+        Others may be waiting for answers of the old one, and keep it alive.
+        """
+        with self._changing:
+            if self._client is client:
+                self._client = open_admin(self._config, self._health)
 
     def _wait(self, client: AdminClient, future: Future[T], deadline: float) -> T:
         while not future.done():

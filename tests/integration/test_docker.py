@@ -197,7 +197,8 @@ def test_g14_what_was_acknowledged_outlives_the_leader_and_a_view_goes_on(cluste
                     feeding.result(60)
                     positions = [receipt.result(120) for receipt in receipts]
                     newest = {f"k{number % 20}": str(number) for number in range(len(receipts))}
-                    eventually(lambda: dict(view) == newest, 60)  # while the old leader is dead
+                    view.barrier(60)  # while the old leader is dead
+                    assert dict(view) == newest
             finally:
                 enough.set()
             view.wait_for(producer.put("last", "of all").result(60), 60)

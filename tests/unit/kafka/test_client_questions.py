@@ -105,6 +105,21 @@ def test_what_the_client_makes_up_when_no_answer_comes_is_none(questions: Questi
         questions.ask(Answers("yes", "never asked"), "ask", soon(), answered=lambda answer: answer != "yes")
 
 
+def test_a_question_that_changes_nothing_is_asked_anew_when_no_answer_came(
+    questions: Questions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader may have died: tests/integration/test_docker.py has one that does."""
+    monkeypatch.setattr(Questions, "_ATTEMPT", 0.1)
+    asked: list[AdminClient] = []
+
+    def ask(client: AdminClient, timeout: float) -> list[Future[str]]:
+        asked.append(client)
+        return Answers("yes")(client, timeout) if len(asked) > 1 else [Future()]
+
+    assert questions.ask(ask, "ask", soon(), harmless=True) == ["yes"]
+    assert asked[0] is not asked[1]
+
+
 def test_arguments_that_the_client_refuses_are_a_configuration_error(questions: Questions) -> None:
     def refuse(client: AdminClient, timeout: float) -> list[Future[str]]:
         raise ValueError("topic must not be empty")
