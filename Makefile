@@ -66,8 +66,8 @@ format: $(READY) ## Format the code and fix what can be fixed by itself
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
-bench: $(READY) java ## Compare with a bare client loop and with ktables on one broker
-	@$(BIN)/python -m tests.benchmarks
+bench: $(READY) java ## Compare with bare client loops and with peers; PARTS="bootstrap consume" for some of it
+	@$(BIN)/python -m tests.benchmarks $(PARTS)
 
 lock: $(READY) ## Resolve the newest allowed versions into requirements.lock
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --all-extras --group dev \

@@ -27,8 +27,8 @@ Join = Callable[[GroupListener], GroupMember]
 
 _IDLE_POLL = 0.1  # seconds; how long close() waits for the thread to notice
 _BUSY_POLL = 0.005  # seconds; how long an ack that is waited for can lie before it is committed
-# Seconds; a commit without an answer for so long is given up, and the next one leaves. Long after the client's own limit
-# (socket.timeout.ms, a minute): what it has not answered for it may send again, behind a commit that is newer.
+# Seconds; a commit without an answer for so long is given up, and the next one leaves. Well behind the client's limit,
+# socket.timeout.ms (a minute): what it has not answered for it may send again, behind a commit that is newer.
 _ANSWER = 180.0
 _SHORTER = 8  # tries with a text that the broker finds too large; each is half as long as the one before
 _AGAIN = 0.1  # seconds until the next commit after one that failed, whoever waits for it
