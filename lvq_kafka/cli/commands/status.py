@@ -202,7 +202,9 @@ def _picture(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) 
         "\n",
     )
     if found.stats is not None:
-        told.append(f"{_waiting(found.stats)}\n{_tally(found.stats)}\n", "dim")
+        told.append(f"{_waiting(found.stats)}\n", "dim")
+        if found.stats.tally.added:
+            told.append(f"{_tally(found.stats)}\n", "dim")
     remarks = Text()
     for mark, style, texts in (("✗", "bold red", found.problems), ("!", "bold yellow", _remarks(found))):
         for text in texts:
