@@ -28,7 +28,15 @@ BY_FIXTURE = {
 }
 """Which fixtures make a test what it is. The markers cannot lie: nobody sets them by hand."""
 
-BY_PLACE = {"protocol": ("tests/simulator/", "tests/property/test_ledger_machine.py")}
+BY_PLACE = {
+    "protocol": (
+        "tests/simulator/",
+        "tests/property/test_commit_map.py",
+        "tests/property/test_ledger_machine.py",
+        "tests/property/test_management.py",
+        "tests/property/test_queue_browser.py",
+    )
+}
 """The same for what needs no fixtures."""
 
 TOGETHER = ("tests/spark/", "test_bad_input.py", "test_docker.py", "test_kafka_errors.py", "test_murmur2_parity.py")
