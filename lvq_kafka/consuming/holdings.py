@@ -37,11 +37,9 @@ A member that the group does not hear of is put out when its session is over, an
 know: neither when it is cut off, nor when it stood still. No broker allows sessions below 6 s unless it is told to.
 """
 
-
 _SLOW = 1.0  # seconds after which a callback has held up the consumer for too long
 
 logger = logging.getLogger("lvq_kafka.consumer")
-
 
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
@@ -111,9 +109,7 @@ class Holdings:
             if not (self._paused or self.suspended):
                 self._take(most, haul)
             if haul.taken or haul.exhausted:
-                if taker is not None:
-                    taker.woken = False
-                self._takers.wake_next()
+                self._takers.serve(taker)
             elif taker is not None:
                 self._takers.wait(taker)
             return haul

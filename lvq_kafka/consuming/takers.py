@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 
 __all__ = ["Taker", "Takers"]
@@ -29,21 +28,28 @@ class Takers:
     """The line of those who wait. It has no lock of its own.
 
     A change wakes the first one only, and who gets something wakes the next: a message costs one wake-up or two, and
-    not as many as there are workers without work.
+    not as many as there are workers without work. Who was woken in vain keeps their place.
     """
 
     def __init__(self) -> None:
-        self._line: OrderedDict[Taker, None] = OrderedDict()
+        self._line: dict[Taker, None] = {}
 
     @property
     def wanted(self) -> int:
-        """How many messages those in the line could take."""
-        return sum(taker.most for taker in self._line)
+        """How many messages those in the line could take who have looked in vain."""
+        return sum(taker.most for taker in self._line if not taker.woken)
 
     def wait(self, taker: Taker) -> None:
         """They have looked in vain."""
         taker.woken = False
         self._line[taker] = None
+
+    def serve(self, taker: Taker | None) -> None:
+        """Someone has got something, whether they had to wait or not; there may be more."""
+        if taker is not None:
+            taker.woken = False
+            self._line.pop(taker, None)
+        self.wake_next()
 
     def leave(self, taker: Taker) -> None:
         """They wait no longer, having looked or not: in that case it is the next one's turn."""
@@ -54,20 +60,25 @@ class Takers:
 
     def wake_next(self) -> None:
         """There may be something for one of them."""
-        while self._line:
-            taker, _ = self._line.popitem(last=False)
-            taker.woken = True
-            try:
-                taker.wake()
-            except RuntimeError:  # the event loop of the first one was closed before it could leave
-                continue
-            return
+        while (taker := next((one for one in self._line if not one.woken), None)) is not None:
+            if self._wake(taker):
+                return
 
     def wake_all(self) -> None:
         """There is news for all."""
-        while self._line:
-            self.wake_next()
+        for taker in list(self._line):
+            if not taker.woken:
+                self._wake(taker)
 
     def clear(self) -> None:
         """Nobody waits any more, and nobody is to be told."""
         self._line.clear()
+
+    def _wake(self, taker: Taker) -> bool:
+        taker.woken = True
+        try:
+            taker.wake()
+        except RuntimeError:  # their event loop was closed before they could leave
+            del self._line[taker]
+            return False
+        return True

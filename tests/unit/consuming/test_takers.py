@@ -27,7 +27,8 @@ def test_a_change_wakes_the_first_and_the_next_change_the_second() -> None:
     assert line.woken == ["a", "b"]
 
 
-def test_who_looked_in_vain_goes_to_the_end() -> None:
+def test_who_looked_in_vain_keeps_their_place() -> None:
+    """News that is none for them, as of partitions that came, is no reason to be served after those who came later."""
     line = Line()
     first = line.waiting("a")
     line.waiting("b")
@@ -35,7 +36,18 @@ def test_who_looked_in_vain_goes_to_the_end() -> None:
     line.takers.wait(first)
     line.takers.wake_next()
     line.takers.wake_next()
-    assert line.woken == ["a", "b", "a"]
+    assert line.woken == ["a", "a", "b"]
+
+
+def test_who_was_served_is_in_the_line_no_longer_and_passes_it_on() -> None:
+    line = Line()
+    first = line.waiting("a")
+    line.waiting("b")
+    line.takers.wake_next()
+    line.takers.serve(first)
+    assert (line.woken, line.takers.wanted) == (["a", "b"], 0)
+    line.takers.leave(first)
+    assert line.woken == ["a", "b"]
 
 
 def test_who_leaves_unwoken_is_not_woken() -> None:
