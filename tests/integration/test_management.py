@@ -27,7 +27,7 @@ from lvq_kafka.managing.backlog import look
 from lvq_kafka.managing.management import signed, store
 from lvq_kafka.managing.moving import _SoleMember
 from lvq_kafka.ports import Commit
-from tests.unit.managing import commits, consume, declare, drained, maps, overwrite, put, said
+from tests.unit.managing import claims, commits, consume, declare, drained, maps, overwrite, put, said
 from tests.waiting import eventually
 
 Queue = LastValueQueue[str]
@@ -85,14 +85,14 @@ def test_nothing_is_changed_while_consumers_are_at_work(queue: Queue, other: Que
     put(queue, "a=1", "b=1")
     with queue.consumer() as consumer:
         eventually(lambda: len(consumer.stats.partitions) == 2, 30)
-        before = commits(queue)
+        before = claims(queue)
         for change in (queue.purge, lambda: queue.reset("latest"), lambda: queue.expire(1), lambda: queue.move(other)):
             with pytest.raises(QueueError, match="still at work"):
                 change()
         standing = look(queue.log, queue.definition)
         with pytest.raises(QueueError, match="still at work"):  # the broker itself refuses, too
             store(queue.log, standing, signed(standing, standing.maps()))
-        assert commits(queue) == before
+        assert claims(queue) == before
         assert queue.stats().members == 1
     queue.purge()
     assert queue.stats().depth == 0

@@ -63,6 +63,11 @@ def maps(queue: LastValueQueue[str]) -> dict[int, CommitMap]:
     return {p: CommitMap.decode(commit.offset, commit.metadata) for p, commit in commits(queue).items()}
 
 
+def claims(queue: LastValueQueue[str]) -> dict[int, tuple[int, tuple[int, ...]]]:
+    """What is said to be done. Consumers at work say it again and again, with new sequence numbers."""
+    return {partition: (one.base, one.runs) for partition, one in maps(queue).items()}
+
+
 def overwrite(queue: LastValueQueue[str], **by_partition: Commit) -> None:
     """Commit as something else might, for the partitions ``p0``, ``p1`` and so on."""
     at = {int(name[1:]): commit for name, commit in by_partition.items()}

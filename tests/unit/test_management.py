@@ -22,7 +22,7 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.ports import Commit
 from lvq_kafka.testing import MemoryLog
-from tests.unit.managing import commits, consume, declare, drained, maps, overwrite, put, said
+from tests.unit.managing import claims, commits, consume, declare, drained, maps, overwrite, put, said
 from tests.waiting import eventually
 
 CHANGES: dict[str, Callable[[LastValueQueue[str]], Any]] = {
@@ -238,13 +238,13 @@ class TestRepair:
     def test_a_dry_run_tells_and_changes_nothing_also_while_consumers_are_at_work(self, memory_log: MemoryLog) -> None:
         queue = declare(memory_log)
         with queue.consumer():
-            overwritten = commits(queue)
+            before = claims(queue)
             memory_log.add_partitions("prices", 2)
             repair = queue.repair(dry_run=True)
             assert [damage.kind for damage in repair.found] == ["partitions-added"]
             assert (repair.left, repair.dry_run) == ((), True)
             assert {p: one.base for p, one in repair.after.items()} == {0: 0, 1: 0}
-            assert commits(queue) == overwritten
+            assert claims(queue) == before
 
     def test_added_partitions_are_taken_in_from_their_beginning(self, memory_log: MemoryLog) -> None:
         queue = declare(memory_log, start="latest")
@@ -344,10 +344,10 @@ class TestConsumersAtWork:
         put(queue, "a=1", "b=1")
         with queue.consumer() as consumer:
             eventually(lambda: consumer.stats.partitions)
-            before = commits(queue)
+            before = claims(queue)
             with pytest.raises(QueueError, match=r"still at work\..*Close them first"):
                 change(queue)
-            assert commits(queue) == before
+            assert claims(queue) == before
         change(queue)
 
     @changes
