@@ -16,6 +16,7 @@ from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.engine import Consuming
 from lvq_kafka.consuming.holdings import Limits
 from lvq_kafka.consuming.inspection import Inspection
+from lvq_kafka.consuming.options import at_least_one, seconds
 from lvq_kafka.consuming.settling import Settling
 from lvq_kafka.consuming.stats import ConsumerStats
 from lvq_kafka.consuming.transaction import Transaction
@@ -107,8 +108,8 @@ class Consumer(Generic[V]):
         on_foreign_commits: OnForeignCommits = "refuse",
     ) -> None:
         check_undecodable(undecodable)
-        _at_least_one(max_in_work=max_in_work, prefetch=prefetch, max_deliveries=max_deliveries)
-        _seconds(commit_interval=commit_interval, revoke_grace=revoke_grace)
+        at_least_one(max_in_work=max_in_work, prefetch=prefetch, max_deliveries=max_deliveries)
+        seconds(commit_interval=commit_interval, revoke_grace=revoke_grace)
         if lock_timeout is not None and not lock_timeout > 0:
             raise ConfigError(f"lock_timeout={lock_timeout!r} is not positive.", options=["lock_timeout"])
         if on_foreign_commits not in ("refuse", "ignore"):
@@ -285,15 +286,3 @@ class Consumer(Generic[V]):
 
     def __repr__(self) -> str:
         return f"<Consumer of {self.name}>"
-
-
-def _at_least_one(**options: int | None) -> None:
-    for option, value in options.items():
-        if value is not None and value < 1:
-            raise ConfigError(f"{option}={value!r} is out of range.", options=[option], hint="At least 1.")
-
-
-def _seconds(**options: float) -> None:
-    for option, value in options.items():
-        if not 0 <= value <= 60:
-            raise ConfigError(f"{option}={value!r} is out of range.", options=[option], hint="0 to 60 seconds.")

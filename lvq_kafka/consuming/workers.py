@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic
 
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.crew import Crew
+from lvq_kafka.consuming.options import at_least_one
 from lvq_kafka.errors import AlreadySettled, Closed, ConfigError, LockLost
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ class Workers(Generic[V]):
     def __init__(
         self, consumer: Consumer[V], handler: Handler[V], *, workers: int, retry_delay: float, attempts: int | None
     ) -> None:
-        if workers < 1:
-            raise ConfigError(f"workers={workers!r} is out of range.", options=["workers"], hint="At least 1.")
+        at_least_one(workers=workers)
         if not retry_delay >= 0:
             raise ConfigError(f"retry_delay={retry_delay!r} is negative.", options=["retry_delay"])
         self._consumer = consumer

@@ -16,7 +16,7 @@ from lvq_kafka.core.progress import Progress, describe
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
 from lvq_kafka.managing.damage import Findings, examine
-from lvq_kafka.managing.groups import OnForeignCommits, check_group
+from lvq_kafka.managing.groups import OnForeignCommits, trusted
 from lvq_kafka.ports import Commit, Log, TopicDescription
 
 __all__ = ["Backlog", "Standing", "Tally", "look", "read_backlog"]
@@ -51,17 +51,7 @@ class Standing:
 
     def maps(self, on_foreign_commits: OnForeignCommits = "refuse") -> dict[int, CommitMap]:
         """What the commits say; raises what `check_group` raises."""
-        definition = self.definition
-        return check_group(
-            definition.group,
-            definition.topic,
-            self.ends,
-            self.commits,
-            queue=definition.name,
-            described=self.described,
-            ends=self.ends,
-            on_foreign_commits=on_foreign_commits,
-        )
+        return trusted(self.findings(), on_foreign_commits)
 
 
 def look(log: Log, definition: QueueDefinition, *, consumed: bool = True) -> Standing:

@@ -7,11 +7,11 @@ from typing import Literal
 
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.errors import LVQError, QueueError, TransportError
-from lvq_kafka.managing.damage import examine
+from lvq_kafka.managing.damage import Findings, examine
 from lvq_kafka.ports import Commit, Log, TopicDescription
 from lvq_kafka.retrying import patiently
 
-__all__ = ["OnForeignCommits", "Start", "at_work", "check_group", "declare_group", "means_at_work"]
+__all__ = ["OnForeignCommits", "Start", "at_work", "check_group", "declare_group", "means_at_work", "trusted"]
 
 Start = Literal["earliest", "latest"]
 """What a new queue holds: the values that are in its topic already, or only those to come."""
@@ -83,6 +83,11 @@ def check_group(
         CommitMapRefused: a commit's text is not the queue's, newer or damaged, and not to be ignored.
     """
     found = examine(group, topic, partitions, commits, queue=queue, described=described, ends=ends)
+    return trusted(found, on_foreign_commits)
+
+
+def trusted(found: Findings, on_foreign_commits: OnForeignCommits) -> dict[int, CommitMap]:
+    """What a group has done, by what was found about its commits. Raises as `check_group`."""
     damages = [one for one in found.damages if on_foreign_commits == "refuse" or one.kind != "commit-refused"]
     if damages:
         for other in damages[1:]:

@@ -24,6 +24,7 @@ from lvq_kafka.queue import LastValueQueue
 from tests.benchmarks import topics
 from tests.benchmarks.children import memory_in_use, result, say, start
 from tests.benchmarks.latency import quantiles
+from tests.waiting import eventually
 
 LATENCY = ("consumer", "bare loop")
 ORDERS = ("in order", "at random", "with stragglers")
@@ -128,17 +129,19 @@ def _in_order(consumer: Any, count: int, order: str) -> Iterator[Any]:
 def memory(servers: str, topic: str, name: str, count: int) -> None:
     """Say the resident memory of a consumer in which so many messages wait, and while as many as may are in work.
 
-    Which are some hundred: acks of all of them, in any order, have to fit into one commit.
+    Which are some thousand: acks of all of them, in any order, have to fit into one commit.
     """
-    deadline = time.monotonic() + _PATIENCE
     with (
         LastValueQueue.open(name, bootstrap_servers=servers) as queue,
         queue.consumer(max_in_work=max(1, count)) as consumer,
     ):
-        while (stats := consumer.stats).available < count or not stats.partitions or stats.catching_up:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{stats.available} messages of {count} wait after {_PATIENCE:g} seconds")
-            time.sleep(0.05)
+
+        def all_wait() -> bool:
+            stats = consumer.stats
+            assert stats.available >= count, f"{stats.available} messages of {count} wait"
+            return bool(stats.partitions) and not stats.catching_up
+
+        eventually(all_wait, _PATIENCE, every=0.05)
         waiting = memory_in_use()
         held = []
         while len(held) < count and (delivery := consumer.acquire(1.0)) is not None:

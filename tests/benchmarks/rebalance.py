@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import count, pairwise
 from typing import Any
@@ -27,6 +27,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.queue import LastValueQueue
 from tests.benchmarks.children import start
 from tests.benchmarks.topics import PARTITIONS
+from tests.waiting import eventually
 
 PROTOCOLS = ("classic", "consumer")
 CHANGES = ("joins", "leaves", "is killed")
@@ -112,7 +113,7 @@ class Watched:
         before = len(self.begins)
         assert self._process.stdin is not None
         self._process.stdin.close()
-        _wait(lambda: len(self.begins) > before)
+        eventually(lambda: len(self.begins) > before, _PATIENCE, every=0.01)
         return self.begins[-1]
 
     def kill(self) -> float:
@@ -158,22 +159,23 @@ def _moves(servers: str, log: KafkaLog, protocol: str, session: float) -> Iterat
             return stack.enter_context(closing(Watched(servers, name, protocol, session)))
 
         stayer = new_member()
-        _wait(lambda: stayer.first(0).keys() == _ALL)
+        eventually(lambda: stayer.first(0).keys() == _ALL, _PATIENCE, every=0.01)
         for number, (change, go) in enumerate((("leaves", Watched.leave), ("is killed", Watched.kill))):
             other = new_member()
-            _wait(lambda other=other: len(other.first(0)) == PARTITIONS // 2)
+            eventually(lambda other=other: len(other.first(0)) == PARTITIONS // 2, _PATIENCE, every=0.01)
             moved = other.first(0)
             kept = _ALL - moved.keys()
             if number == 0:  # the next one joins in the same way
                 yield "joins", *_outcome(stayer, kept, other.begins[0], moved)
             gone = go(other)
-            _wait(lambda gone=gone, moved=moved: stayer.first(gone).keys() >= moved.keys())
+            eventually(lambda gone=gone, moved=moved: stayer.first(gone).keys() >= moved.keys(), _PATIENCE, every=0.01)
             yield change, *_outcome(stayer, kept, gone, {p: at for p, at in stayer.first(gone).items() if p in moved})
 
 
 def _outcome(stayer: Watched, kept: Collection[int], began: float, firsts: Mapping[int, float]) -> tuple[float, float]:
     ended = max(firsts.values())
-    _wait(lambda: stayer.first(ended).keys() >= set(kept))  # so that a pause which began before has ended
+    # So that a pause which began before has ended.
+    eventually(lambda: stayer.first(ended).keys() >= set(kept), _PATIENCE, every=0.01)
     return ended - began, stayer.longest_pause(kept, began, ended)
 
 
@@ -199,14 +201,6 @@ def _feeding(log: KafkaLog, topic: str) -> Iterator[None]:
     finally:
         enough.set()
         thread.join()
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise RuntimeError("partitions do not move")
-        time.sleep(0.01)
 
 
 def main() -> None:
