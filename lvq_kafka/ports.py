@@ -288,8 +288,11 @@ class Log(Protocol):
     def member_count(self, group: str, *, timeout: float = 10.0) -> int:
         """How many members a group has now; 0 where there is no such group. One that died counts for its session."""
 
-    def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
-        """A reader that starts at these positions, one for each partition to read."""
+    def reader(self, topic: str, positions: Mapping[int, int], *, headers: bool = True) -> LogReader:
+        """A reader that starts at these positions, one for each partition to read.
+
+        Without ``headers`` every record comes as if it had none; where they have, that halves the work.
+        """
 
     def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
         """A new member of a group, subscribed to the topic."""

@@ -14,12 +14,12 @@ from __future__ import annotations
 import marshal
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from operator import itemgetter
 from typing import Literal, Self
 
-from lvq_kafka.core.records import Headers, Record
+from lvq_kafka.core.records import Headers, Record, RecordBatch
 
 __all__ = ["IMPLIED", "ColumnTable", "Columns", "Order", "RawHeaders", "pick"]
 
@@ -113,6 +113,25 @@ class ColumnTable:
         items = list(self._index.items()) if order == "in-place" else self._in_tail_order()
         for key, slot in items:
             yield self._record(key, slot)
+
+    def batches(self, rows: int) -> Iterator[RecordBatch]:
+        """The newest record of every key, in tail order, some rows at a time."""
+        items = self._in_tail_order()
+        for start in range(0, len(items), rows):
+            keys, slots = zip(*items[start : start + rows])
+            plain = self._shared_flag == _NO_HEADERS
+            yield RecordBatch(
+                list(map(self._partition_of.__getitem__, slots)),
+                list(map(self._offsets.__getitem__, slots)),
+                list(map(self._timestamps.__getitem__, slots)),
+                list(keys),
+                list(map(self._values.__getitem__, slots)),
+                [None] * len(keys) if plain else list(map(self._headers, keys, slots)),
+            )
+
+    def convert_values(self, convert: Callable[[bytes], bytes]) -> None:
+        """Put something else in the place of every value, in no certain order."""
+        self._values = [None if value is None else convert(value) for value in self._values]
 
     def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
         """The keys from ``start`` up to but without ``stop``, in byte order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lvq_kafka.errors import ConfigError
 
@@ -90,6 +90,18 @@ class RecordBatch:
             self.partitions, self.offsets, self.timestamps, self.keys, self.values, self.headers, strict=True
         ):
             yield Record(partition, offset, timestamp, key, value, tuple(headers) if headers else ())
+
+    def rows(self, start: int, end: int) -> RecordBatch:
+        """Some rows that lie together."""
+        return RecordBatch(*(column[start:end] for column in self._columns))
+
+    def pick(self, rows: Sequence[int]) -> RecordBatch:
+        """Some rows, in the order given."""
+        return RecordBatch(*([column[row] for row in rows] for column in self._columns))
+
+    @property
+    def _columns(self) -> tuple[list[Any], ...]:
+        return (self.partitions, self.offsets, self.timestamps, self.keys, self.values, self.headers)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> RecordBatch:

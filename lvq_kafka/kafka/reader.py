@@ -48,7 +48,9 @@ _TOLERATED = frozenset({KafkaError._MAX_POLL_EXCEEDED})  # the loss of the parti
 _TOLERATED_WITHOUT_GROUP = _TOLERATED | {KafkaError.GROUP_AUTHORIZATION_FAILED}  # it is asked for nevertheless
 
 
-def to_fetch(messages: Sequence[Message], sole: int | None = None) -> tuple[Fetch, list[Message]]:
+def to_fetch(
+    messages: Sequence[Message], sole: int | None = None, *, with_headers: bool = True
+) -> tuple[Fetch, list[Message]]:
     """Turn messages into columns and positions; returns the messages that are neither records nor ends, too.
 
     An end of partition carries the offset that the reader has reached, past markers and holes, so it is a position.
@@ -76,7 +78,7 @@ def to_fetch(messages: Sequence[Message], sole: int | None = None) -> tuple[Fetc
         timestamps=[stamp for _, stamp in map(Message.timestamp, messages)],
         keys=list(map(Message.key, messages)),
         values=list(map(Message.value, messages)),
-        headers=list(map(Message.headers, messages)),  # type: ignore[arg-type]
+        headers=list(map(Message.headers, messages)) if with_headers else [None] * len(offsets),  # type: ignore[arg-type]
     )
     return Fetch(batch, positions), errors
 
@@ -108,11 +110,14 @@ class MessagePump:
     pass by itself is raised by every later `poll`, too: what is read of the other partitions would be incomplete.
     """
 
-    def __init__(self, consumer: Consumer, topic: str, health: Health, *, groupless: bool = False) -> None:
+    def __init__(
+        self, consumer: Consumer, topic: str, health: Health, *, groupless: bool = False, headers: bool = True
+    ) -> None:
         self._tolerated = _TOLERATED_WITHOUT_GROUP if groupless else _TOLERATED
         self._consumer = consumer
         self._topic = topic
         self._health = health
+        self._headers = headers
         self._broken: dict[int | None, LVQError] = {}
         self._drain = DRAIN
         self.sole: int | None = None
@@ -133,7 +138,7 @@ class MessagePump:
             if error is None:
                 raise
             raise self._explain(error) from exception
-        fetch, events = to_fetch(messages, self.sole)
+        fetch, events = to_fetch(messages, self.sole, with_headers=self._headers)
         if messages:
             self._drain = _next_drain(fetch.batch)
         if fetch.positions:
@@ -168,12 +173,12 @@ class MessagePump:
 class KafkaReader:
     """Reads partitions of one topic by assignment. See `lvq_kafka.ports.LogReader`."""
 
-    def __init__(self, config: ClientConfig, topic: str, positions: Mapping[int, int]) -> None:
+    def __init__(self, config: ClientConfig, topic: str, positions: Mapping[int, int], *, headers: bool = True) -> None:
         health = Health(config.bootstrap_servers)
         rules = {**READ_RULES, "group.id": _GROUP}
         self._topic = topic
         self._consumer: Consumer | None = open_consumer(config, health, rules, FETCH_DEFAULTS)
-        self._pump = MessagePump(self._consumer, topic, health, groupless=True)
+        self._pump = MessagePump(self._consumer, topic, health, groupless=True, headers=headers)
         self._assigned: set[int] = set()
         self.assign(positions)
 

@@ -191,10 +191,10 @@ class MemoryLog(Controls):
             found = self._cluster.groups.get(group)
             return 0 if found is None else len(found.seats)
 
-    def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
+    def reader(self, topic: str, positions: Mapping[int, int], *, headers: bool = True) -> LogReader:
         """See `Log.reader`."""
         self._check_open()
-        return MemoryReader(self._cluster, topic, positions)
+        return MemoryReader(self._cluster, topic, positions, headers=headers)
 
     def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
         """See `Log.member`."""

@@ -19,10 +19,11 @@ class MemoryReader:
     already, as the client's end-of-partition event does.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, positions: Mapping[int, int]) -> None:
+    def __init__(self, cluster: Cluster, topic: str, positions: Mapping[int, int], *, headers: bool = True) -> None:
         self._cluster = cluster
         self._topic = topic
         self._positions = dict(positions)
+        self._headers = headers
         self._reported: dict[int, int] = {}
         self._outage = 0  # the last outage that the caller was told of
         self._closed = False
@@ -84,4 +85,7 @@ class MemoryReader:
                 moved[partition] = position
         self._positions.update(moved)
         self._reported.update(moved)
-        return Fetch(RecordBatch.of(records), moved)
+        batch = RecordBatch.of(records)
+        if not self._headers:
+            batch.headers = [None] * len(batch)
+        return Fetch(batch, moved)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -48,6 +49,18 @@ class ReadingContract:
         assert {record.partition for record in records} == {1}
         assert stays_at(reader, {1: end})
         reader.close()
+
+    def test_a_reader_without_headers_sees_none_and_all_the_rest(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        with closing(log.writer()) as writer:
+            writer.append(topic, b"a", b"1", [("ticker", b"a")]).result(10)
+        put(log, topic, ("b", None))
+        with closing(log.reader(topic, {0: 0}, headers=False)) as reader:
+            records = follow(reader, {0: 2})
+        assert [(record.key, record.value, record.headers) for record in records] == [
+            (b"a", b"1", ()),
+            (b"b", None, ()),
+        ]
 
     def test_assigning_a_partition_again_starts_it_anew(self, log: Log, topic: str) -> None:
         log.create_topic(topic, partitions=1, config=COMPACTED)
