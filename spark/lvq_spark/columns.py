@@ -3,69 +3,87 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.records import Headers, Record, RecordBatch
+from lvq_kafka.core.records import Record, RecordBatch
 
-__all__ = ["merge_partitions", "to_batches"]
+__all__ = ["COLUMNS", "SNAPSHOT_COLUMNS", "arrow_schema", "merge_partitions", "to_arrow"]
 
-_ROWS, _BYTES = 10_000, 8 << 20  # of one Arrow batch, whichever comes first
+ROWS, BYTES = 10_000, 8 << 20
+"""Of one Arrow batch, at most; a single value may be larger."""
 
 _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
-_SCHEMA = pa.schema(
-    [
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", _TIMESTAMP),
-        pa.field("headers", _HEADERS),
-    ]
-)
+
+COLUMNS = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": _TIMESTAMP,
+    "timestampType": pa.int32(),
+    "headers": _HEADERS,
+    "deleted": pa.bool_(),
+}
+"""The columns there can be. Those of Spark's Kafka connector by name, order and type; ``deleted`` is ours."""
+
+SNAPSHOT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+
+_Cells = Callable[[RecordBatch, str, int], pa.Array]
+
+# Each column from a batch, the topic's name and its timestamp type.
+_CELLS: dict[str, _Cells] = {
+    "key": lambda batch, *_: pa.array(batch.keys, pa.binary()),
+    "value": lambda batch, *_: pa.array(batch.values, pa.binary()),
+    "topic": lambda batch, topic, _: pa.repeat(topic, len(batch)),
+    "partition": lambda batch, *_: pa.array(batch.partitions, pa.int32()),
+    "offset": lambda batch, *_: pa.array(batch.offsets, pa.int64()),
+    "timestamp": lambda batch, *_: pa.array(batch.timestamps, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP),
+    "timestampType": lambda batch, _, kind: pa.repeat(pa.scalar(kind, pa.int32()), len(batch)),
+    "headers": lambda batch, *_: _headers(batch.headers),
+    "deleted": lambda batch, *_: pa.array([value is None for value in batch.values], pa.bool_()),
+}
 
 
-def to_batches(records: Iterable[Record], topic: str) -> Iterator[pa.RecordBatch]:
-    """Write records into Arrow batches of bounded size, in their order."""
-    rest = iter(records)
-    while rows := list(islice(rest, _ROWS)):
-        yield from _bounded(rows, topic)
+def arrow_schema(columns: Iterable[str] = SNAPSHOT_COLUMNS) -> pa.Schema:
+    """The schema of batches with these columns."""
+    return pa.schema([pa.field(name, COLUMNS[name]) for name in columns])
 
 
-def _bounded(rows: Sequence[Record], topic: str) -> Iterator[pa.RecordBatch]:
-    partitions, offsets, timestamps, keys, values, headers = zip(*rows)
-    if len(rows) > 1 and sum(map(len, filter(None, values))) > _BYTES:
-        half = len(rows) // 2
-        yield from _bounded(rows[:half], topic)
-        yield from _bounded(rows[half:], topic)
-        return
-    yield pa.RecordBatch.from_arrays(
-        [
-            pa.array(keys, pa.binary()),
-            pa.array(values, pa.binary()),
-            pa.repeat(topic, len(rows)),
-            pa.array(partitions, pa.int32()),
-            pa.array(offsets, pa.int64()),
-            pa.array(timestamps, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP),
-            _headers(headers),
-        ],
-        schema=_SCHEMA,
-    )
+def to_arrow(
+    batch: RecordBatch,
+    topic: str,
+    *,
+    columns: Sequence[str] = SNAPSHOT_COLUMNS,
+    timestamp_type: int = -1,
+    most: int = BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """Write records into Arrow batches with these columns, in their order, of at most so many bytes of values."""
+    if len(batch) > 1 and "value" in columns and sum(map(len, filter(None, batch.values))) > most:
+        half = len(batch) // 2
+        for part in (batch.rows(0, half), batch.rows(half, len(batch))):
+            yield from to_arrow(part, topic, columns=columns, timestamp_type=timestamp_type, most=most)
+    elif len(batch):
+        yield pa.RecordBatch.from_arrays(
+            [_CELLS[name](batch, topic, timestamp_type) for name in columns], schema=arrow_schema(columns)
+        )
 
 
-def _headers(cells: Sequence[Headers]) -> pa.Array:
+def _headers(cells: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:
     """A list of structs for each record; null for none, as the Kafka connector has it."""
-    names, values = zip(*chain.from_iterable(cells)) if any(cells) else ((), ())
+    if not any(cells):
+        return pa.nulls(len(cells), _HEADERS)
+    names, values = zip(*chain.from_iterable(filter(None, cells)))
     structs = pa.StructArray.from_arrays(
         [pa.array(names, pa.string()), pa.array(values, pa.binary())], ["key", "value"]
     )
-    ends = pa.array(accumulate(map(len, cells), initial=0), pa.int32())
+    ends = pa.array(accumulate((len(cell or ()) for cell in cells), initial=0), pa.int32())
     return pa.ListArray.from_arrays(ends, structs, type=_HEADERS, mask=pa.array([not cell for cell in cells]))
 
 
@@ -73,24 +91,25 @@ def merge_partitions(batches: Iterable[pa.RecordBatch], topic: str, partitions: 
     """One row for each key, out of the newest ones of each partition, deletes included; the deleted are left out (R14).
 
     Almost every key lies in one partition only, and passes through in Arrow. The others go through the very fold that
-    a view uses, so its rule is the rule.
+    a view uses, so its rule is the rule. Rows without a key pass through, too: none is newer than another (R1).
     """
     received = list(batches)
     if not received:
         return
     # Between two steps Spark renames what does not matter: the time zone of an instant, the element of a list.
-    table = pa.Table.from_batches(received).cast(_SCHEMA)
-    counts = pc.value_counts(table["key"])
+    table = pa.Table.from_batches(received).cast(arrow_schema())
+    counts = pc.value_counts(table["key"].filter(pc.is_valid(table["key"])))
     shared = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
     in_several = pc.is_in(table["key"], value_set=shared)
-    yield from table.filter(pc.and_not(pc.is_valid(table["value"]), in_several)).to_batches(max_chunksize=_ROWS)
+    yield from table.filter(pc.and_not(pc.is_valid(table["value"]), in_several)).to_batches(max_chunksize=ROWS)
     if len(shared):
         rivals = list(_records(table.filter(in_several)))
         rivals.sort(key=lambda record: (record.partition, record.offset))
         # Here every delete that was read counts: nothing is left to wait for, so none must be forgotten.
         winners = LatestValues(partitions, topic=topic, tombstone_memory=sys.maxsize)
         winners.apply(RecordBatch.of(rivals))
-        yield from to_batches(winners.records(), topic)
+        for batch in winners.batches(ROWS):
+            yield from to_arrow(batch, topic)
 
 
 def _records(table: pa.Table) -> Iterator[Record]:

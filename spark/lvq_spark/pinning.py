@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.errors import ConfigError, DataLoss, Unauthorized
@@ -27,6 +28,8 @@ class SnapshotSpec:
         key_header, key_mismatch: what names a record's key; see `lvq_kafka.QueueDefinition`.
         compaction_lag: seconds for which the topic keeps a superseded record (``min.compaction.lag.ms``).
         blocked: partitions where an open transaction hides what was written after ``end``.
+        done: what a consumer group has done, by partition, when only what it has not is to be seen.
+        timestamp_type: what timestamps are: 0 the producers', 1 append times, -1 not known.
     """
 
     topic: str
@@ -37,6 +40,8 @@ class SnapshotSpec:
     key_mismatch: KeyMismatchPolicy = "record"
     compaction_lag: float = 0.0
     blocked: tuple[Shortfall, ...] = ()
+    done: Mapping[int, CommitMap] | None = None
+    timestamp_type: int = -1
 
     @property
     def partitions(self) -> int:

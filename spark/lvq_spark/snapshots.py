@@ -90,12 +90,14 @@ def snapshot(
             options=["spec", "queue"],
         )
     try:
+        from lvq_spark.columns import SNAPSHOT_COLUMNS
+        from lvq_spark.scanning import Scan
         from lvq_spark.tasks import Merge, Read
     except ImportError as missing:
         raise ConfigError(f"Spark snapshots need the package {missing.name}.", hint=_NEEDS) from missing
     tasks = len(spec.ranges)
     several = tasks > 1
-    read = Read(spec, config, consistency, keep_deletes=several)
+    read = Read(Scan(spec, config, SNAPSHOT_COLUMNS, consistency, deletes=several))
     rows = _map(spark.range(0, tasks, 1, max(1, tasks)), read)
     if not several:
         return rows

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Headers, Record, RecordBatch
-from lvq_spark.columns import merge_partitions, to_batches
+from lvq_spark.columns import merge_partitions, to_arrow
 
 
 def test_a_record_is_written_as_it_is() -> None:
     headers: Headers = (("k", b"1"), ("k", None), ("empty", b""))
-    (batch,) = to_batches([Record(3, 7, 1_700_000_000_123, b"", b"", headers), Record(0, 1, -1, b"\xff", None)], "t")
+    records = [Record(3, 7, 1_700_000_000_123, b"", b"", headers), Record(0, 1, -1, b"\xff", None)]
+    (batch,) = to_arrow(RecordBatch.of(records), "t")
     assert batch.schema.names == ["key", "value", "topic", "partition", "offset", "timestamp", "headers"]
     assert [list(row.values()) for row in batch.drop_columns(["timestamp"]).to_pylist()] == [
         [
@@ -34,15 +35,13 @@ def test_a_record_is_written_as_it_is() -> None:
     assert batch.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
 
 
-def test_batches_are_bounded_by_rows_and_by_bytes() -> None:
-    small = [Record(0, offset, 0, b"k", b"v") for offset in range(25_000)]
-    assert [len(batch) for batch in to_batches(small, "t")] == [10_000, 10_000, 5_000]
-    large = [Record(0, offset, 0, b"k", bytes(3 << 20)) for offset in range(7)]
-    sizes = [len(batch) for batch in to_batches(large, "t")]
+def test_batches_are_bounded_by_bytes() -> None:
+    large = RecordBatch.of(Record(0, offset, 0, b"k", bytes(3 << 20)) for offset in range(7))
+    sizes = [len(batch) for batch in to_arrow(large, "t")]
     assert sum(sizes) == 7
     assert max(sizes) <= 2
-    assert [len(batch) for batch in to_batches([Record(0, 0, 0, b"k", bytes(20 << 20))], "t")] == [1]
-    assert list(to_batches([], "t")) == []
+    assert [len(batch) for batch in to_arrow(RecordBatch.of([Record(0, 0, 0, b"k", bytes(20 << 20))]), "t")] == [1]
+    assert list(to_arrow(RecordBatch(), "t")) == []
 
 
 PARTITIONS = 3
@@ -82,7 +81,8 @@ def test_the_home_of_a_key_wins_over_a_newer_stray_even_by_its_delete() -> None:
 
 
 def merged(records: Sequence[Record]) -> dict[bytes | None, Record]:
-    halves = [list(to_batches(records[: len(records) // 2], "t")), list(to_batches(records[len(records) // 2 :], "t"))]
+    middle = len(records) // 2
+    halves = [list(to_arrow(RecordBatch.of(half), "t")) for half in (records[:middle], records[middle:])]
     rows = [row for batch in merge_partitions(halves[0] + halves[1], "t", PARTITIONS) for row in batch.to_pylist()]
     found = {
         row["key"]: Record(

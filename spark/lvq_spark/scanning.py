@@ -1,0 +1,232 @@
+"""Scanning: what a task does with one partition of a pinned cut, from the log to Arrow batches."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from lvq_kafka.core.mismatch import choose_keys
+from lvq_kafka.core.records import Position, RecordBatch
+from lvq_kafka.errors import ConfigError, DataLoss, KeyMismatch
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.ports import Log
+from lvq_spark.columns import BYTES, COLUMNS, ROWS, to_arrow
+from lvq_spark.homes import home_partitions
+from lvq_spark.latest import Latest
+from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.reading import PATIENCE, Consistency, check_topic, read_range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Keyless", "Scan", "Strays"]
+
+Keyless = Literal["pass", "drop", "fail"]
+"""What to do about records without a key: each is a row of its own (R1), or none has one, or one is an error."""
+
+Strays = Literal["pass", "fail"]
+"""What to do about keys outside their home partition, which may lie there, too (R14): nothing, or fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Reads partitions of a cut. It holds no client, so it can be sent to where it is to run.
+
+    Args:
+        spec: the cut.
+        config: how to reach the cluster, secrets included; its repr hides them.
+        columns: the columns to build, of `COLUMNS`; what needs none of a record's headers reads at twice the speed.
+        consistency: see `Consistency`.
+        deletes: whether a deleted key has a row, with a null value.
+        keyless, strays: see `Keyless` and `Strays`.
+        conflate: one row for each key, its newest record; else all records that the log has, and no check whether
+            compaction has taken some of them.
+        keys: leave out all keys but these, and what has none.
+        memory: bytes of values that a task holds in memory; others go to a temporary file.
+        rows, bytes: of an Arrow batch, at most; a single value may be larger.
+    """
+
+    spec: SnapshotSpec
+    config: ClientConfig
+    columns: tuple[str, ...] = tuple(COLUMNS)
+    consistency: Consistency = "pinned"
+    deletes: bool = False
+    keyless: Keyless = "pass"
+    strays: Strays = "pass"
+    conflate: bool = True
+    keys: frozenset[bytes] | None = None
+    memory: int = 256 << 20
+    rows: int = ROWS
+    bytes: int = BYTES
+
+    def read(self, partition: int) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition, in offset order, over a connection of its own.
+
+        Raises:
+            DataLoss: records of the cut are gone, or may be gone (see `Consistency`).
+            TopicRecreated: the topic is not the one that was pinned.
+            CatchUpTimeout: nothing moved for two minutes.
+            KeyMismatch: a record's header and key disagree, and the queue's policy is ``"fail"``.
+            ConfigError: a record has no key, or a key is not at home, and that is to fail.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        with closing(KafkaLog(self.config)) as log, _collector_held_back():
+            yield from self.rows_of(log, partition)
+
+    def rows_of(self, log: Log, partition: int, *, patience: float = PATIENCE) -> Iterator[pa.RecordBatch]:
+        """As `read`, over a connection that is there."""
+        batches = self._newest(log, partition, patience) if self.conflate else self._all(log, partition, patience)
+        for batch in batches:
+            yield from to_arrow(
+                batch, self.spec.topic, columns=self.columns, timestamp_type=self.spec.timestamp_type, most=self.bytes
+            )
+
+    def _newest(self, log: Log, partition: int, patience: float) -> Iterator[RecordBatch]:
+        spec = self.spec
+        start, end = spec.start[partition], spec.end[partition]
+        with self._latest() as latest:
+            count = 0
+            for batch in self._read(log, partition, start, end, patience):
+                count += len(batch)
+                latest.apply(self._wanted(batch))
+            # Without holes in the offsets nothing can be missing; with some, they may be of before the cut or of after.
+            if count < end - start:
+                overtaken = self._overtaken(log, partition, latest, patience)
+                check_topic(log, spec)
+                latest.apply(overtaken)
+            else:
+                check_topic(log, spec)
+            for batch in latest.batches(self.rows):
+                self._check_homes(batch, partition)
+                yield self._visible(batch)
+
+    def _all(self, log: Log, partition: int, patience: float) -> Iterator[RecordBatch]:
+        spec = self.spec
+        for batch in self._read(log, partition, spec.start[partition], spec.end[partition], patience):
+            wanted = self._wanted(batch)
+            if self.keyless == "drop":
+                keys, _ = choose_keys(wanted, spec.topic, self._key_header, spec.key_mismatch)
+                wanted = wanted.pick([row for row, key in enumerate(keys) if key is not None])
+            yield self._visible(wanted)
+        check_topic(log, spec)
+
+    def _read(self, log: Log, partition: int, start: int, end: int, patience: float) -> Iterator[RecordBatch]:
+        return read_range(
+            log, self.spec.topic, partition, start, end, patience=patience, headers=self._looks_at_headers
+        )
+
+    @property
+    def _looks_at_headers(self) -> bool:
+        return "headers" in self.columns or self._key_header is not None
+
+    @property
+    def _key_header(self) -> str | None:
+        """The header to look at for keys: none where only the record key counts, as it does by default (R16)."""
+        return None if self.spec.key_mismatch == "record" else self.spec.key_header
+
+    def _latest(self) -> Latest:
+        return Latest(
+            self.spec.topic,
+            key_header=self.spec.key_header if self._looks_at_headers else None,
+            key_mismatch=self.spec.key_mismatch,
+            memory=self.memory,
+            keyless=self.keyless == "pass" and self.keys is None,
+        )
+
+    def _wanted(self, batch: RecordBatch) -> RecordBatch:
+        """What the options do not rule out, before anything is folded."""
+        if self.keys is None and (self.keyless != "fail" or None not in batch.keys):
+            return batch
+        keys, _ = choose_keys(batch, self.spec.topic, self._key_header, self.spec.key_mismatch)
+        if self.keyless == "fail" and None in keys:
+            row = keys.index(None)
+            position = Position(self.spec.topic, batch.partitions[row], batch.offsets[row])
+            raise KeyMismatch(
+                f"The record at {position} has no key, and keyless records are to fail.",
+                position=position,
+                hint="Pass or drop them, or write to the topic through a queue, which gives every record a key.",
+            )
+        wanted = self.keys
+        return batch if wanted is None else batch.pick([row for row, key in enumerate(keys) if key in wanted])
+
+    def _visible(self, batch: RecordBatch) -> RecordBatch:
+        """What is to be seen of the newest records: without what is done, and without deletes unless asked for."""
+        if not self.deletes and None in batch.values:
+            batch = batch.pick([row for row, value in enumerate(batch.values) if value is not None])
+        done = self.spec.done
+        if done is not None:
+            partitions, offsets = batch.partitions, batch.offsets
+            batch = batch.pick([row for row in range(len(batch)) if not done[partitions[row]].done(offsets[row])])
+        return batch
+
+    def _check_homes(self, batch: RecordBatch, partition: int) -> None:
+        partitions = self.spec.partitions
+        if self.strays == "pass" or partitions == 1:
+            return
+        import pyarrow as pa
+
+        keys = pa.array([key for key in batch.keys if key is not None], pa.binary())
+        homes = home_partitions(keys, partitions)
+        away = (homes != partition).nonzero()[0]
+        if len(away):
+            key, home = keys[int(away[0])].as_py(), int(homes[away[0]])
+            raise ConfigError(
+                f"The key {key!r} lies in partition {partition} of {self.spec.topic}, and its home is {home}: "
+                "it may have a value there, too.",
+                options=["lvq.strays"],
+                hint="Read with lvq_spark.snapshot, which merges what several partitions hold of a key, or set "
+                "lvq.strays to pass if every writer of the topic puts a key into one and the same partition.",
+            )
+
+    def _overtaken(self, log: Log, partition: int, latest: Latest, patience: float) -> RecordBatch:
+        """The newest records of keys that lie behind the cut and not in it, though they may have been in it once.
+
+        A record of the cut can only be compacted away in favour of a newer one of its key behind the cut, and only
+        once that one is older than the topic's compaction lag. So what was written behind the cut, up to where the log
+        ends now, tells all keys that this may have happened to.
+
+        Raises:
+            DataLoss: there are any, and the cut is to be exact.
+        """
+        spec = self.spec
+        end = spec.end[partition]
+        live = log.end_offsets(spec.topic, stable=True)[partition]
+        if live <= end:
+            return RecordBatch()
+        suspects: set[bytes] = set()
+        cleanable = (time.time() - spec.compaction_lag) * 1000
+        with self._latest() as newer:
+            for batch in self._read(log, partition, end, live, patience):
+                wanted = self._wanted(batch)
+                keys, _ = choose_keys(wanted, spec.topic, self._key_header, spec.key_mismatch)
+                suspects.update(
+                    key
+                    for key, timestamp in zip(keys, wanted.timestamps)
+                    if key is not None and timestamp <= cleanable and key not in latest
+                )
+                newer.apply(wanted)
+            if suspects and self.consistency == "pinned":
+                raise DataLoss(
+                    f"{len(suspects)} keys of {spec.topic}, partition {partition}, have newer records behind the cut "
+                    f"at offset {end} and none before it, among them {min(suspects)!r}. If they are not new, "
+                    "compaction has removed the record that belongs to the cut.",
+                    hint="Take a new cut, raise the topic's min.compaction.lag.ms above the longest job, "
+                    "or read with consistency='atleast'.",
+                )
+            return RecordBatch.of(record for batch in newer.batches(ROWS) for record in batch if record.key in suspects)
+
+
+@contextmanager
+def _collector_held_back() -> Iterator[None]:
+    """Without the cyclic garbage collector: messages that come and go would have it walk everything, for nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,369 @@
+"""A scan reads its part of the cut: all of it, nothing behind it, and it fails when it cannot know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.records import Fetch, Record, RecordBatch
+from lvq_kafka.errors import BrokerUnavailable, CatchUpTimeout, ConfigError, DataLoss, KeyMismatch, TopicRecreated
+from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.testing import MemoryLog
+from lvq_spark import SnapshotSpec, pin
+from lvq_spark.columns import COLUMNS
+from lvq_spark.homes import home_partitions
+from lvq_spark.latest import Latest
+from lvq_spark.scanning import Scan
+
+
+@pytest.fixture
+def log(memory_log: MemoryLog) -> MemoryLog:
+    memory_log.create_topic("t", partitions=1, config={"cleanup.policy": "compact"})
+    return memory_log
+
+
+def cut(log: MemoryLog, **options: Any) -> SnapshotSpec:
+    return pin(LastValueQueue("t", **{"key_header": None, "log": log, **options}))
+
+
+def put(log: MemoryLog, *pairs: tuple[str, str | None]) -> None:
+    for key, value in pairs:
+        log.write("t", key.encode(), None if value is None else value.encode())
+
+
+def rows(log: MemoryLog, spec: SnapshotSpec, *, patience: float = 10.0, **options: Any) -> list[dict[str, Any]]:
+    scan = Scan(spec, ClientConfig("nowhere:1"), **{"deletes": True, **options})
+    return [row for batch in scan.rows_of(log, 0, patience=patience) for row in batch.to_pylist()]
+
+
+def read(log: MemoryLog, spec: SnapshotSpec, **options: Any) -> list[tuple[str, str | None]]:
+    return [
+        ((row["key"] or b"").decode(), None if row["value"] is None else row["value"].decode())
+        for row in rows(log, spec, **options)
+    ]
+
+
+def test_the_newest_record_of_each_key_comes_in_offset_order_and_deletes_come_too(log: MemoryLog) -> None:
+    put(log, ("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("c", None), ("", ""), ("b", None), ("b", "deleted"))
+    assert read(log, cut(log)) == [("a", "2"), ("c", None), ("", ""), ("b", "deleted")]
+    assert [row["offset"] for row in rows(log, cut(log))] == [2, 4, 5, 7]
+
+
+def test_nothing_behind_the_cut_comes(log: MemoryLog) -> None:
+    put(log, ("a", "1"), ("b", "1"))
+    spec = cut(log)
+    put(log, ("a", "2"), ("c", "1"), ("b", None))
+    assert read(log, spec) == [("a", "1"), ("b", "1")]
+
+
+def test_a_cut_whose_last_offsets_hold_no_record_is_read_to_its_end(log: MemoryLog) -> None:
+    put(log, ("a", "1"))
+    writer = log.writer(transactional_id="x")
+    writer.begin_transaction()
+    writer.append("t", b"a", b"never").result()
+    writer.abort_transaction()
+    spec = cut(log)
+    assert spec.end == {0: 3}
+    assert read(log, spec) == [("a", "1")]
+
+
+@pytest.mark.parametrize("fetch_limit", [1, 2, 100])
+def test_a_cut_with_holes_is_read_whatever_the_size_of_the_fetches(fetch_limit: int) -> None:
+    log = MemoryLog(fetch_limit=fetch_limit)
+    log.create_topic("t", partitions=1, config={"cleanup.policy": "compact"})
+    put(log, *[(f"k{n % 3}", str(n)) for n in range(20)])
+    log.compact("t")
+    spec = cut(log)
+    put(log, ("k0", "later"))
+    assert read(log, spec) == [("k2", "17"), ("k0", "18"), ("k1", "19")]
+
+
+def test_the_key_is_the_one_that_the_queues_policy_chooses(log: MemoryLog) -> None:
+    log.write("t", b"a", b"1", [("ticker", b"b")])
+    assert read(log, cut(log, key_header="ticker")) == [("a", "1")]
+    assert read(log, cut(log, key_header="ticker", key_mismatch="header")) == [("b", "1")]
+    with pytest.raises(KeyMismatch):
+        read(log, cut(log, key_header="ticker", key_mismatch="fail"))
+
+
+# -- keys that vanish behind the cut -----------------------------------------------------------------------------------
+
+
+def vanish(log: MemoryLog, **config: str) -> SnapshotSpec:
+    """Pin a cut, and lose the record of ``a`` in it to compaction. Another key is new since, a third is updated."""
+    log.alter_topic_config("t", config)
+    put(log, ("a", "1"), ("b", "1"), ("c", "1"), ("c", None))
+    spec = cut(log)
+    put(log, ("a", "2"), ("b", "2"), ("c", "2"), ("new", "1"))
+    log.compact("t", choose=lambda record: record.key == b"a")
+    return spec
+
+
+def test_a_key_that_compaction_may_have_taken_out_of_the_cut_is_not_left_out_silently(log: MemoryLog) -> None:
+    spec = vanish(log)
+    with pytest.raises(DataLoss, match=r"2 keys of t, partition 0, .* among them b'a'.*min\.compaction\.lag\.ms"):
+        read(log, spec)
+
+
+def test_at_least_the_cut_comes_when_asked_for(log: MemoryLog) -> None:
+    assert read(log, vanish(log), consistency="atleast") == [("b", "1"), ("c", None), ("a", "2"), ("new", "1")]
+
+
+def test_a_key_that_is_deleted_behind_the_cut_may_have_been_in_it(log: MemoryLog) -> None:
+    put(log, ("a", "1"), ("b", "1"))
+    spec = cut(log)
+    put(log, ("a", None))
+    log.compact("t")
+    with pytest.raises(DataLoss):
+        read(log, spec)
+    assert read(log, spec, consistency="atleast") == [("b", "1"), ("a", None)]
+
+
+def test_nothing_can_be_missing_from_a_cut_without_holes(log: MemoryLog) -> None:
+    put(log, ("a", "1"))
+    spec = cut(log)
+    put(log, ("new", "1"), ("a", "2"))
+    assert read(log, spec) == [("a", "1")]
+
+
+def test_nothing_can_be_missing_while_the_topic_keeps_superseded_records(log: MemoryLog) -> None:
+    put(log, ("a", "1"), ("a", "2"), ("b", "1"))
+    log.compact("t")
+    log.alter_topic_config("t", {"min.compaction.lag.ms": "60000"})
+    spec = cut(log)
+    put(log, ("new", "1"))
+    assert read(log, spec) == [("a", "2"), ("b", "1")]
+
+
+def test_an_older_record_behind_the_cut_counts_though_a_young_one_hides_it(memory_log: MemoryLog) -> None:
+    now = [time.time() - 100]
+    log = MemoryLog(clock=lambda: now[0])
+    log.create_topic("t", partitions=1, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "50000"})
+    put(log, ("a", "1"), ("b", "1"))
+    spec = cut(log)
+    put(log, ("a", "2"))
+    log.compact("t")
+    now[0] = time.time()
+    put(log, ("a", "3"))
+    with pytest.raises(DataLoss):
+        read(log, spec)
+
+
+# -- what else may happen in between -----------------------------------------------------------------------------------
+
+
+def test_records_deleted_since_are_an_error(log: MemoryLog) -> None:
+    put(log, ("a", "1"), ("b", "1"))
+    spec = cut(log)
+    log.delete_records("t", 0, 1)
+    with pytest.raises(DataLoss):
+        read(log, spec)
+
+
+def test_a_topic_created_again_is_not_taken_for_the_one_that_was_pinned(log: MemoryLog) -> None:
+    put(log, ("a", "1"))
+    spec = cut(log)
+    log.delete_topic("t")
+    log.create_topic("t", partitions=1, config={"cleanup.policy": "compact"})
+    put(log, ("b", "1"))
+    with pytest.raises(TopicRecreated, match="deleted and created again"):
+        read(log, spec)
+
+
+def test_an_outage_is_waited_out(log: MemoryLog) -> None:
+    put(log, ("a", "1"))
+    spec = cut(log)
+    log.fail_next("poll", BrokerUnavailable("gone", code="_TRANSPORT", retriable=True), times=3)
+    assert read(log, spec) == [("a", "1")]
+
+
+def test_an_outage_that_does_not_end_is_an_error(log: MemoryLog) -> None:
+    put(log, ("a", "1"))
+    spec = cut(log)
+    log.disconnect()
+    with pytest.raises(BrokerUnavailable):
+        read(log, spec, patience=0.1)
+
+
+def test_a_partition_that_never_reaches_the_end_of_the_cut_is_an_error(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(log, ("a", "1"))
+    spec = cut(log)
+    stuck = log.reader("t", {0: 0})
+    monkeypatch.setattr(stuck, "poll", lambda timeout: Fetch(RecordBatch(), {}))
+    monkeypatch.setattr(log, "reader", lambda *_, **__: stuck)
+    with pytest.raises(CatchUpTimeout, match="partition 0 stands at offset 0 of 1") as error:
+        read(log, spec, patience=0.0)
+    assert [shortfall.partition for shortfall in error.value.shortfalls] == [0]
+
+
+def test_readers_are_closed(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(log, ("a", "1"))
+    spec = cut(log)
+    readers = []
+    reader: Callable[..., Any] = log.reader
+
+    def remember(*arguments: Any, **options: Any) -> Any:
+        readers.append(reader(*arguments, **options))
+        return readers[-1]
+
+    monkeypatch.setattr(log, "reader", remember)
+    read(log, spec)
+    assert [reader._closed for reader in readers] == [True]
+
+
+# -- what comes, and as which columns ----------------------------------------------------------------------------------
+
+
+def test_the_columns_are_those_asked_for_in_that_order(log: MemoryLog) -> None:
+    log.write("t", b"a", b"1", [("ticker", b"a"), ("x", None)], timestamp=1_700_000_000_123)
+    log.write("t", b"b", None, timestamp=1_700_000_000_124)
+    spec = replace(cut(log, key_header="ticker"), timestamp_type=1)
+    assert list(rows(log, spec)[0]) == list(COLUMNS)
+    first, second = rows(log, spec, columns=("deleted", "timestampType", "headers", "offset"))
+    assert list(first) == ["deleted", "timestampType", "headers", "offset"]
+    assert first["headers"] == [{"key": "ticker", "value": b"a"}, {"key": "x", "value": None}]
+    assert second == {"deleted": True, "timestampType": 1, "headers": None, "offset": 1}
+
+
+@pytest.mark.parametrize(("columns", "policy", "looks"), [
+    (("key", "value"), "record", False),
+    (("key", "headers"), "record", True),
+    (("key", "value"), "header", True),
+])  # fmt: skip
+def test_headers_are_looked_at_only_where_something_depends_on_them(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch, columns: tuple[str, ...], policy: str, looks: bool
+) -> None:
+    log.write("t", b"a", b"1", [("ticker", b"b")])
+    spec = cut(log, key_header="ticker", key_mismatch=policy)
+    asked, reader = [], log.reader
+
+    def remember(*arguments: Any, headers: bool = True) -> Any:
+        asked.append(headers)
+        return reader(*arguments, headers=headers)
+
+    monkeypatch.setattr(log, "reader", remember)
+    (row,) = rows(log, spec, columns=columns)
+    assert (asked, row["key"]) == ([looks], b"b" if policy == "header" else b"a")
+
+
+def test_deletes_are_left_out_unless_asked_for(log: MemoryLog) -> None:
+    put(log, ("a", "1"), ("b", "1"), ("a", None))
+    assert read(log, cut(log), deletes=False) == [("b", "1")]
+    assert [(row["key"], row["deleted"]) for row in rows(log, cut(log))] == [(b"b", False), (b"a", True)]
+
+
+def test_records_without_a_key_are_rows_of_their_own(log: MemoryLog) -> None:
+    log.alter_topic_config("t", {"cleanup.policy": "delete"})
+    for key, value in ((None, b"1"), (b"a", b"1"), (None, b"1"), (b"a", b"2"), (None, b"")):
+        log.write("t", key, value)
+    spec = cut(log)
+    assert [(row["key"], row["offset"]) for row in rows(log, spec)] == [(None, 0), (None, 2), (b"a", 3), (None, 4)]
+    assert read(log, spec, keyless="drop") == [("a", "2")]
+    with pytest.raises(KeyMismatch, match="t/0/0 has no key"):
+        rows(log, spec, keyless="fail")
+    assert read(log, spec, keys=frozenset([b"a"])) == [("a", "2")]
+
+
+def test_only_some_keys_come_when_asked_for(log: MemoryLog) -> None:
+    put(log, ("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"), ("c", None))
+    assert read(log, cut(log), keys=frozenset([b"a", b"c", b"nobody"])) == [("a", "2"), ("c", None)]
+
+
+def test_all_records_come_when_nothing_is_conflated(log: MemoryLog) -> None:
+    put(log, ("a", "1"), ("b", "1"), ("a", "2"), ("a", None))
+    spec = cut(log)
+    put(log, ("a", "3"))
+    assert read(log, spec, conflate=False) == [("a", "1"), ("b", "1"), ("a", "2"), ("a", None)]
+    assert read(log, spec, conflate=False, deletes=False) == [("a", "1"), ("b", "1"), ("a", "2")]
+
+
+def test_a_key_is_hidden_when_its_newest_record_is_done_and_no_older_one_shows(log: MemoryLog) -> None:
+    put(log, ("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"))
+    spec = replace(cut(log), done={0: CommitMap(0, (2, 1))})
+    assert read(log, spec) == [("b", "1"), ("c", "1")]
+
+
+def test_keys_away_from_home_fail_when_they_are_to() -> None:
+    log = MemoryLog()
+    log.create_topic("t", partitions=3, config={"cleanup.policy": "compact"})
+    at_home = next(key for key in map(str.encode, "abcdefgh") if home_partition(key, 3) == 0)
+    away = next(key for key in map(str.encode, "abcdefgh") if home_partition(key, 3) == 2)
+    log.write("t", at_home, b"1", partition=0)
+    spec = pin(LastValueQueue("t", key_header=None, log=log))
+    assert len(rows(log, spec, strays="fail")) == 1
+    log.write("t", away, None, partition=0)
+    spec = pin(LastValueQueue("t", key_header=None, log=log))
+    assert len(rows(log, spec)) == 2
+    with pytest.raises(ConfigError, match=r"lies in partition 0 of t, and its home is 2.*lvq_spark\.snapshot"):
+        rows(log, spec, strays="fail")
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+VALUES = st.one_of(st.none(), st.just(b""), st.binary(max_size=40), st.just(b"deleted"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    written=st.lists(st.tuples(st.sampled_from([None, b"", b"a", b"b", b"c", b"d"]), VALUES), max_size=40),
+    fetch=st.integers(1, 9),
+    memory=st.integers(0, 60),
+    size=st.integers(1, 5),
+)
+def test_what_comes_does_not_depend_on_what_fits_into_memory(
+    written: list[tuple[bytes | None, bytes | None]], fetch: int, memory: int, size: int
+) -> None:
+    log = MemoryLog(fetch_limit=fetch)
+    log.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
+    for key, value in written:
+        log.write("t", key, value)
+    # Of a key the last one; of what has no key all.
+    last = {offset if key is None else key: (offset, key, value) for offset, (key, value) in enumerate(written)}
+    spec = cut(log)
+    for options in ({"memory": memory, "rows": size, "bytes": 16}, {}):
+        found = [(row["offset"], row["key"], row["value"]) for row in rows(log, spec, **options)]
+        assert found == sorted(last.values(), key=itemgetter(0))
+
+
+def test_values_beyond_the_memory_go_to_a_file_and_dead_ones_do_not() -> None:
+    def latest() -> Latest:
+        return Latest("t", key_header=None, key_mismatch="record", memory=1000, keyless=True)
+
+    def some(start: int, *keys: bytes) -> RecordBatch:
+        return RecordBatch.of(Record(0, start + n, 0, key, bytes([n]) * 300) for n, key in enumerate(keys))
+
+    with latest() as same:
+        for start in range(100):
+            same.apply(some(start, b"a"))
+        assert same.spilled == 0
+    with latest() as many:
+        for start in range(0, 40, 4):
+            many.apply(some(start, *(b"%d" % (start + n) for n in range(4))))
+        assert many.spilled == 40 * 300
+        assert [record.value for found in many.batches(7) for record in found] == [
+            bytes([n % 4]) * 300 for n in range(40)
+        ]
+        many.apply(some(40, b"0"))  # goes on after a look
+        assert [record.offset for batch in many.batches(100) for record in batch] == list(range(1, 41))
+
+
+# -- homes -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.binary(max_size=20)), st.integers(1, 50))
+def test_homes_are_those_of_the_partitioner(keys: list[bytes], partitions: int) -> None:
+    column = pa.array([b"left out", *keys], pa.binary()).slice(1)
+    assert home_partitions(column, partitions).tolist() == [home_partition(key, partitions) for key in keys]
