@@ -39,7 +39,14 @@ BY_PLACE = {
 }
 """The same for what needs no fixtures."""
 
-TOGETHER = ("tests/spark/", "test_bad_input.py", "test_docker.py", "test_kafka_errors.py", "test_murmur2_parity.py")
+TOGETHER = (
+    "tests/spark/",
+    "test_bad_input.py",
+    "test_docker.py",
+    "test_expired_groups.py",
+    "test_kafka_errors.py",
+    "test_murmur2_parity.py",
+)
 """Tests that share what takes seconds to start: several workers would start it several times. Each stays with one."""
 
 

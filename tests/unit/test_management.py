@@ -4,6 +4,8 @@ back."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -382,6 +384,26 @@ class TestConsumersAtWork:
         with pytest.raises(QueueError, match="has changed meanwhile"):
             queue.purge(keys=["b"])
         assert maps(queue)[0].base == 1
+
+    @pytest.mark.parametrize("own", [True, False], ids=["ours", "foreign"])
+    def test_a_text_that_each_reading_ends_in_other_rubbish_has_not_changed(
+        self, memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch, own: bool
+    ) -> None:
+        """So the client reads what another kind of client has written."""
+        queue = declare(memory_log)
+        put(queue, "a=1", "b=1")
+        overwrite(queue, p0=Commit(1, said(queue, 1).metadata if own else "of another client"))
+        ask, rubbish = MemoryLog.committed, count()
+
+        def overread(log: MemoryLog, *args: Any, **options: Any) -> dict[int, Commit]:
+            return {p: replace(one, metadata=f"{one.metadata}{next(rubbish)}") for p, one in ask(log, *args).items()}
+
+        with monkeypatch.context() as patched:
+            patched.setattr(MemoryLog, "committed", overread)
+            assert [damage.kind for damage in queue.repair().found] == ([] if own else ["commit-refused"])
+            if own:
+                queue.purge()
+        assert queue.stats().depth == (0 if own else 1)
 
     def test_a_refusal_for_another_reason_is_told_as_it_is(self, memory_log: MemoryLog) -> None:
         queue = declare(memory_log)

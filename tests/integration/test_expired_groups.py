@@ -1,0 +1,141 @@
+"""R17 on a broker that forgets: offsets that expire, one by one or all, are told and never replaced by a guess.
+
+A broker forgets the offsets of a group that has no members when their time is over: by default a week after the last
+member left. The commits here have a time of their own, as older clients could give them, so it takes no week.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from click.testing import CliRunner
+
+from lvq_kafka import LastValueQueue, TopicSpec
+from lvq_kafka.cli.app import lvq
+from lvq_kafka.cli.output import Output
+from lvq_kafka.cli.session import Session
+from lvq_kafka.embedded import EmbeddedBroker
+from lvq_kafka.errors import QueueNotDeclared
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.ports import Commit
+from tests.integration.wire import commit_as_others_do
+from tests.unit.managing import commits, consume, declare, drained, maps, put
+from tests.waiting import eventually
+
+Queue = LastValueQueue[str]
+
+
+@pytest.fixture(scope="module")
+def log() -> Iterator[KafkaLog]:
+    """On a broker that looks for offsets to forget all the time, and not every ten minutes."""
+    with EmbeddedBroker(properties={"offsets.retention.check.interval.ms": "200"}) as broker:
+        log = KafkaLog(broker.bootstrap_servers)
+        yield log
+        log.close()
+
+
+@pytest.fixture
+def queue(log: KafkaLog) -> Queue:
+    """Ten messages of which the keys below 6 are consumed, in two partitions; nobody is at work."""
+    queue = declare(log, f"queue-{uuid4().hex[:8]}", spec=TopicSpec(partitions=2))
+    put(queue, *(f"{number}={number}" for number in range(10)))
+    consume(queue, *map(str, range(6)))
+    assert queue.stats().depth == 4
+    return queue
+
+
+def limit(queue: Queue, told: Mapping[int, Commit], seconds: float) -> None:
+    """Say again what is committed, to be forgotten after so many seconds."""
+    commit_as_others_do(queue.log.config.bootstrap_servers, queue.definition.group, queue.topic, told, kept=seconds)
+
+
+def forget(queue: Queue, *partitions: int, seconds: float = 0.5) -> None:
+    """Have the broker forget what is committed in these, and wait until it has."""
+    before = commits(queue)
+    limit(queue, {partition: before[partition] for partition in partitions}, seconds)
+    eventually(lambda: commits(queue).keys() == before.keys() - set(partitions), 60)
+
+
+def run(queue: Queue, *arguments: str) -> tuple[int, str]:
+    """Run ``lvq`` for a person: its exit code, and all that it has said."""
+    ran = CliRunner().invoke(lvq, arguments, obj=Session(log=queue.log, out=Output(True)), prog_name="lvq")
+    return ran.exit_code, " ".join((ran.stdout + ran.stderr).split())
+
+
+def test_a_group_that_expired_is_refused_until_somebody_says_where_to_start_and_nothing_comes_twice(
+    queue: Queue,
+) -> None:
+    before = maps(queue)
+    forget(queue, 0, 1)
+    assert queue.log.member_count(queue.definition.group) == 0
+    for use in (queue.consumer, queue.stats, queue.purge, lambda: queue.reset("latest")):
+        with pytest.raises(QueueNotDeclared, match="has expired") as caught:
+            use()
+        assert caught.value.queue == queue.name
+        assert f"lvq repair {queue.name} --start earliest --apply" in caught.value.hint
+    code, said = run(queue, "status", queue.name)
+    assert code == 4
+    assert "has expired" in said
+    assert f"lvq repair {queue.name} --start earliest --apply" in said
+
+    assert [damage.kind for damage in queue.repair().left] == ["group-gone"]
+    assert commits(queue) == {}, "neither those who were refused nor a repair without a start has begun it anew"
+    # Somebody knows what was done: all of it, as if the group had never been gone.
+    assert queue.repair({partition: one.base for partition, one in before.items()}).left == ()
+    waiting = queue.stats().depth
+    assert waiting == 10 - sum(one.base for one in before.values())
+    put(queue, "new=new")
+    values = drained(queue)
+    assert len(values) == len(set(values)) == waiting + 1
+    assert {"6", "7", "8", "9", "new"} <= set(values)
+    code, said = run(queue, "status", queue.name)
+    assert code == 0, said
+
+
+def test_the_way_that_the_error_names_brings_all_again_and_skips_nothing(queue: Queue) -> None:
+    forget(queue, 0, 1)
+    with pytest.raises(QueueNotDeclared) as caught:
+        queue.consumer()
+    named = caught.value.hint.rpartition("lvq ")[2].split()
+    assert run(queue, *named[:-1])[0] == 4, "without --apply it shows only what would be done"
+    assert commits(queue) == {}
+    code, said = run(queue, *named)
+    assert (code, "mended" in said) == (0, True)
+    assert sorted(drained(queue)) == [str(number) for number in range(10)]
+
+
+def test_offsets_expire_one_by_one_and_the_others_stay_as_they_are(queue: Queue) -> None:
+    before = maps(queue)
+    forget(queue, 1)
+    with pytest.raises(QueueNotDeclared, match=r"for partition 1 .*positions expire one by one") as caught:
+        queue.consumer()
+    assert "lvq repair" in caught.value.hint
+    assert "positions expire one by one" in run(queue, "status", queue.name)[1]
+    assert [(damage.kind, damage.partitions) for damage in queue.repair().left] == [("commits-expired", (1,))]
+    assert maps(queue) == {0: before[0]}
+    assert queue.repair("earliest").left == ()
+    with queue.view() as view:
+        in_1 = {entry.value for entry in view.entries() if entry.position.partition == 1}
+    assert set(drained(queue)) == {"6", "7", "8", "9"} | in_1
+
+
+def test_a_consumer_at_work_keeps_its_group_though_it_has_nothing_to_do(queue: Queue) -> None:
+    """An idle consumer sends no commits. What keeps those there are is its membership, which ends when it leaves."""
+    drained(queue)
+    before = maps(queue)
+    canary = declare(queue.log, f"{queue.name}-canary")
+    seconds = 8.0  # in which even on a busy machine the consumer is a member
+    limit(queue, commits(queue), seconds)
+    with queue.consumer() as consumer:
+        eventually(lambda: len(consumer.stats.partitions) == 2, 30)
+        forget(canary, 0, seconds=seconds)  # nobody is at work there, so it shows that the time is over
+        assert maps(queue) == before
+        assert consumer.stats.commits == 0
+        put(queue, "new=new")
+        delivery: Any = consumer.acquire(30)
+        delivery.ack(wait=True, timeout=30)
+        assert delivery.value == "new"
+    assert queue.stats().depth == 0
