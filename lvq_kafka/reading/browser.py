@@ -95,6 +95,7 @@ class Browser(Reader[V], Generic[V]):
         self._follow = follow
         self._done: dict[int, CommitMap] = {}  # by partition, what the group has consumed
         self._given: dict[bytes, Record] = {}  # what was given and was not consumed as far as is known
+        self._looks = 0  # that have ended
         self._as_of = 0.0
         self._opened_at: dict[int, int] = {}
         self._shown: set[bytes] = set()
@@ -203,16 +204,25 @@ class Browser(Reader[V], Generic[V]):
 
     def _look_at_group(self) -> None:
         assert self._group is not None
-        commits = self._log.committed(self._group, self._topic)
-        # Of a text that cannot be read the offset is good all the same: too much is shown, never too little.
-        done = dict(examine(self._group, self._topic, commits, commits).maps)
-        self._as_of = time.time()
-        if done == self._done:
-            return
+        learned = False
+        while not learned:
+            others = self._looks
+            commits = self._log.committed(self._group, self._topic)
+            # Of a text that cannot be read the offset is good all the same: too much is shown, never too little.
+            learned = self._learn(dict(examine(self._group, self._topic, commits, commits).maps), others)
+
+    def _learn(self, done: dict[int, CommitMap], others: int) -> bool:
+        """Take in what a look has found; False where another thread's has ended meanwhile, which may know more."""
         with self._follower.changed:
-            self._done = done
-            if self._watch is not None:
-                self._watch.changed([key for key, record in self._given.items() if self._is_done(record)])
+            if self._looks != others:
+                return False
+            self._looks += 1
+            self._as_of = time.time()
+            if done != self._done:
+                self._done = done
+                if self._watch is not None:
+                    self._watch.changed([key for key, record in self._given.items() if self._is_done(record)])
+        return True
 
     def _keep_looking(self) -> None:
         while not self._stop.wait(self._refresh):

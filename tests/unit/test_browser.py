@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from threading import Event
+from threading import Event, Thread, current_thread
 from typing import Any
 
 import pytest
 
-from lvq_kafka import TEXT, Browser, EndOfDump, Entry, LastValueQueue
+from lvq_kafka import TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue
 from lvq_kafka.errors import Closed, ReaderFailed
-from lvq_kafka.ports import LogReader
+from lvq_kafka.ports import Commit, LogReader
 from lvq_kafka.testing import MemoryLog
+from tests.unit.managing import consume, put
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
 
@@ -83,11 +84,11 @@ def test_r15_what_a_transaction_still_hides_at_the_open_comes_as_an_update(optio
     writer.append("prices", b"hidden", b"1")
     log.write("prices", b"old", b"1", timestamp=0)
     with queue.browser(**options) as browser:
-        assert isinstance(browser.take(5), EndOfDump)
+        assert isinstance(browser.take(30), EndOfDump)
         writer.commit_transaction()
         log.write("prices", b"last", b"1")
         told: list[Any] = []
-        eventually(lambda: told.append(browser.take(5)) or "last" in values(told))
+        eventually(lambda: told.append(browser.take(30)) or "last" in values(told))
     assert "hidden" in values(told)
 
 
@@ -95,15 +96,42 @@ def test_g5_a_browser_that_cannot_learn_what_was_consumed_says_so(
     memory_log: MemoryLog, queue: LastValueQueue[str]
 ) -> None:
     with queue.browser(refresh=0.01) as browser:
-        assert isinstance(browser.take(5), EndOfDump)
+        assert isinstance(browser.take(30), EndOfDump)
         memory_log.fail_next("committed", Closed("The log is closed."))
         with pytest.raises(ReaderFailed, match="The log is closed"):
-            browser.take(5)
+            browser.take(30)
 
 
 def test_a_browser_that_is_opened_twice_is_one(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
     memory_log.write("prices", b"a", b"1", [("ticker", b"a")])
     browser: Browser[str] = queue.browser().open()
     with browser:
-        assert isinstance(browser.take(5), Entry)
-        assert isinstance(browser.open().take(5), EndOfDump)
+        assert isinstance(browser.take(30), Entry)
+        assert isinstance(browser.open().take(30), EndOfDump)
+
+
+def test_g2_a_look_that_another_one_has_overtaken_shows_nothing_again_that_was_consumed(
+    memory_log: MemoryLog, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(queue, "a=1", "b=1")
+    ask, asked, go_on, slow = MemoryLog.committed, Event(), Event(), list[Thread]()
+
+    def slowly(log: MemoryLog, *args: Any, **options: Any) -> dict[int, Commit]:
+        found = ask(log, *args, **options)
+        if current_thread() in slow and not asked.is_set():
+            asked.set()
+            assert go_on.wait(10)
+        return found
+
+    with queue.browser(refresh=1000) as browser:
+        assert isinstance(browser.take(10), Entry)
+        slow.append(Thread(target=browser.refresh))
+        monkeypatch.setattr(MemoryLog, "committed", slowly)
+        slow[0].start()
+        assert asked.wait(10)
+        consume(queue, "a", "b")
+        browser.refresh()
+        go_on.set()
+        slow[0].join(10)
+        assert browser.take(10) == EndOfDump({0: 2}), "b was consumed before the last look, and before its turn"
+        assert browser.take(10) == Deleted("a", consumed=True)

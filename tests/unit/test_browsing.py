@@ -50,7 +50,7 @@ def shown(events: Iterable[Any]) -> list[Any]:
 
 
 def take(browser: Browser[str], count: int) -> list[Any]:
-    return shown(event for _ in range(count) if (event := browser.take(5)) is not None)
+    return shown(event for _ in range(count) if (event := browser.take(30)) is not None)
 
 
 class TestDumpAndFollow:
@@ -63,7 +63,7 @@ class TestDumpAndFollow:
 
     def test_an_empty_queue_has_an_end_of_dump_too(self, queue: LastValueQueue[str]) -> None:
         with queue.browser() as browser:
-            assert browser.take(5) == EndOfDump({0: 0})
+            assert browser.take(30) == EndOfDump({0: 0})
             assert browser.take(0) is None
             assert browser.state == "caught-up"
             assert browser.lag == 0
@@ -224,9 +224,9 @@ class TestConsumed:
     def consume(self, queue: LastValueQueue[str], count: int) -> None:
         with queue.consumer() as consumer:
             for _ in range(count):
-                delivery = consumer.acquire(5)
+                delivery = consumer.acquire(30)
                 assert delivery is not None
-                delivery.ack(wait=True, timeout=5)
+                delivery.ack(wait=True, timeout=30)
 
     def test_what_the_queue_has_consumed_is_hidden_unless_asked_for(self, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"), ("2", "b"), ("3", "c"))
@@ -254,7 +254,7 @@ class TestConsumed:
         write(queue, ("1", "a"), ("2", "b"), ("3", "c"))
         with queue.consumer() as consumer:
             held, done = consumer.acquire_many(2, 5)
-            done.ack(wait=True, timeout=5)
+            done.ack(wait=True, timeout=30)
             with queue.browser(follow=False) as browser:
                 assert shown(browser) == ["1=a", "3=c", "|"]
             held.release()
@@ -278,7 +278,7 @@ class TestConsumed:
             assert browser.take(0.05) is None
             browser.refresh()
             assert browser.as_of > looked
-            assert browser.take(5) == Deleted("1", consumed=True)
+            assert browser.take(30) == Deleted("1", consumed=True)
 
     def test_what_lies_below_all_that_is_to_do_is_not_even_read(self, queue: LastValueQueue[str]) -> None:
         write(queue, *((str(number), "x") for number in range(10)))
@@ -305,7 +305,7 @@ class TestTransactions:
         write(queue, ("3", "c"))
         with queue.browser(metadata_interval=0.05) as browser:
             assert take(browser, 1) == ["1=a"]
-            end = browser.take(5)
+            end = browser.take(30)
             assert isinstance(end, EndOfDump)
             assert [(block.partition, block.position, block.target) for block in end.blocked] == [(0, 1, 3)]
             writer.commit_transaction()
