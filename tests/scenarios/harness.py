@@ -212,7 +212,7 @@ class Taking:
         """Receive and ack all that the queue has for this consumer."""
         values = []
         self.settle()
-        while (delivery := self.consumer.acquire(0.0)) is not None:
+        while (delivery := self._next()) is not None:
             with delivery:
                 values.append(delivery.value)
         return values
@@ -220,7 +220,17 @@ class Taking:
     def has_nothing(self) -> bool:
         """Whether the consumer has read all that was sent before, and has nothing of it to hand out."""
         self.settle()
-        return self.consumer.acquire(0.0) is None
+        return self._next() is None
+
+    def _next(self) -> Delivery[str] | None:
+        """The next one that waits. None says that none does, and never that the consumer's lease has just ended."""
+        holdings = self.consumer._holdings
+        while True:
+            with holdings._changed:
+                delivery = self.consumer.acquire(0.0)
+                if delivery is not None or not holdings.suspended:
+                    return delivery
+            self.settle()
 
     def settle(self) -> None:
         """Wait until the consumer has read all that was sent before, and may hand it out."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from lvq_kafka import TEXT, Consumer, LastValueQueue
+from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.ports import Commit, Log
 from tests.waiting import eventually
+
+_PATIENCE = 30.0  # seconds; a real broker on a busy machine may take some
 
 
 def declare(log: Log, name: str = "prices", **options: Any) -> LastValueQueue[str]:
@@ -25,20 +28,30 @@ def put(queue: LastValueQueue[str], *pairs: str) -> None:
                 producer.delete(key)
 
 
-def _begun(consumer: Consumer[str]) -> None:
-    """It has read all there is, and may hand it out."""
-    eventually(lambda: consumer.stats.partitions and not consumer.stats.catching_up)
-    eventually(lambda: not consumer._holdings.suspended)
+def _taken(consumer: Consumer[str]) -> list[Delivery[str]]:
+    """Take all there is, once it has read that and may hand it out."""
+    holdings = consumer._holdings
+
+    def take() -> bool:
+        with holdings._changed:
+            stats = consumer.stats
+            if not stats.partitions or stats.catching_up or holdings.suspended:
+                return False
+            taken.extend(consumer.acquire_many(1000, 0))
+            return True
+
+    taken: list[Delivery[str]] = []
+    eventually(take, _PATIENCE)
+    return taken
 
 
 def consume(queue: LastValueQueue[str], *keys: str) -> None:
     """Take all there is; ack these keys, and put the others back."""
     with queue.consumer() as consumer:
-        _begun(consumer)
-        taken = consumer.acquire_many(1000, 0)
+        taken = _taken(consumer)
         for delivery in taken:
             if delivery.key in keys:
-                delivery.ack(wait=True, timeout=5)
+                delivery.ack(wait=True, timeout=_PATIENCE)
         for delivery in taken:
             if delivery.key not in keys:
                 delivery.release()
@@ -48,10 +61,10 @@ def drained(queue: LastValueQueue[str]) -> list[str]:
     """Take and ack all that the queue holds."""
     values = []
     with queue.consumer() as consumer:
-        _begun(consumer)
-        while (delivery := consumer.acquire(0)) is not None:
-            with delivery:
-                values.append(delivery.value)
+        while taken := _taken(consumer):
+            for delivery in taken:
+                with delivery:
+                    values.append(delivery.value)
     return values
 
 

@@ -112,7 +112,7 @@ def consume_an_expired_queue(log: MemoryLog) -> None:
 
 def consume_a_mismatch(log: MemoryLog) -> None:
     with LastValueQueue.open("strict", log=log).consumer() as consumer:
-        consumer.acquire(5)
+        consumer.acquire(30)
 
 
 def declare_without_the_right_to_write(log: MemoryLog) -> None:
@@ -464,14 +464,14 @@ class TestUnreadableValue:
 
     def test_raised_by_the_browser_which_goes_on_behind_it(self, numbers: LastValueQueue[Any]) -> None:
         with numbers.browser(follow=False) as browser:
-            assert isinstance(browser.take(5), Entry)
+            assert isinstance(browser.take(30), Entry)
             with pytest.raises(DecodeError) as caught:
-                browser.take(5)
+                browser.take(30)
             assert_is_unreadable(caught.value)
-            last = browser.take(5)
+            last = browser.take(30)
             assert isinstance(last, Entry)
             assert last.value == 26
-            assert isinstance(browser.take(5), EndOfDump)
+            assert isinstance(browser.take(30), EndOfDump)
 
     def test_kept_raw_by_the_browser(self, numbers: LastValueQueue[Any]) -> None:
         with numbers.browser(follow=False, undecodable="raw") as browser:
@@ -479,7 +479,7 @@ class TestUnreadableValue:
 
     def test_raised_by_the_delivery_which_stays_with_its_holder(self, numbers: LastValueQueue[Any]) -> None:
         with numbers.consumer() as consumer:
-            deliveries = [consumer.acquire(5) for _ in range(3)]
+            deliveries = [consumer.acquire(30) for _ in range(3)]
             bad = deliveries[1]
             assert bad is not None
             with pytest.raises(DecodeError) as caught:
@@ -490,13 +490,13 @@ class TestUnreadableValue:
 
     def test_skipped_by_the_consumer_and_counted(self, numbers: LastValueQueue[Any]) -> None:
         with numbers.consumer(undecodable="skip") as consumer:
-            deliveries = [consumer.acquire(5) for _ in range(2)]
+            deliveries = [consumer.acquire(30) for _ in range(2)]
             assert [delivery.value for delivery in deliveries if delivery] == [1, 26]
             assert consumer.skipped == 1
 
     def test_kept_raw_by_the_consumer(self, numbers: LastValueQueue[Any]) -> None:
         with numbers.consumer(undecodable="raw") as consumer:
-            deliveries = [consumer.acquire(5) for _ in range(3)]
+            deliveries = [consumer.acquire(30) for _ in range(3)]
             assert [delivery.value for delivery in deliveries if delivery] == [1, b"{", 26]
 
     @pytest.mark.parametrize("reader", ["view", "browser", "consumer"])

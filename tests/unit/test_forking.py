@@ -86,25 +86,25 @@ def test_a_watch_ends_with_an_error_in_a_child(queue: LastValueQueue[str]) -> No
 
 def test_a_consumer_hands_nothing_out_in_a_child(queue: LastValueQueue[str]) -> None:
     with queue.consumer() as consumer:
-        delivery = consumer.acquire(5)
+        delivery = consumer.acquire(30)
         assert delivery is not None
         with held(consumer._holdings._changed):
             assert in_child(consumer.acquire).startswith(f"{StateError.__name__}: The consumer of prices belongs")
             assert in_child(delivery.ack).startswith(f"{LockLost.__name__}: ")
             assert in_child(consumer.close) == "None"
-        delivery.ack(wait=True, timeout=5)
+        delivery.ack(wait=True, timeout=30)
 
 
 def test_a_settlement_does_not_wait_for_ever_in_a_child(queue: LastValueQueue[str], memory_log: MemoryLog) -> None:
     with queue.consumer() as consumer:
-        delivery = consumer.acquire(5)
+        delivery = consumer.acquire(30)
         assert delivery is not None
         memory_log.disconnect()
         settlement = delivery.ack()
         assert not settlement.done()
         assert in_child(settlement.result).startswith(f"{ReaderFailed.__name__}: ")
         memory_log.reconnect()
-        settlement.result(5)
+        settlement.result(30)
 
 
 def test_a_producer_takes_nothing_in_a_child() -> None:

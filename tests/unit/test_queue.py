@@ -46,10 +46,10 @@ def consumed(queue: LastValueQueue[str], count: int) -> list[str]:
     values = []
     with queue.consumer() as consumer:
         for _ in range(count):
-            delivery = consumer.acquire(5)
+            delivery = consumer.acquire(30)
             assert delivery is not None
             values.append(delivery.value)
-            delivery.ack(wait=True, timeout=5)
+            delivery.ack(wait=True, timeout=30)
         assert consumer.acquire(0.1) is None
     return values
 
@@ -409,7 +409,7 @@ class TestDelete:
         queue = declare(memory_log)
         put(queue, a="1")
         with queue.consumer() as consumer:
-            assert consumer.acquire(5) is not None
+            assert consumer.acquire(30) is not None
             with pytest.raises(QueueError, match="still at work") as caught:
                 queue.delete()
             assert "Close them first" in caught.value.hint

@@ -158,12 +158,12 @@ def test_where_the_partitions_of_a_topic_may_begin() -> None:
 def test_a_consumer_may_be_at_work(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
     with queue.consumer() as consumer:
         for _ in range(20):
-            delivery = consumer.acquire(5)
+            delivery = consumer.acquire(30)
             assert delivery is not None
-            delivery.ack(wait=True, timeout=5)
+            delivery.ack(wait=True, timeout=30)
         assert queue.reclaim().offsets == 20
         put(queue, "a=2")
-        delivery = consumer.acquire(5)
+        delivery = consumer.acquire(30)
         assert delivery is not None
         assert delivery.value == "2"
         delivery.ack()

@@ -66,7 +66,7 @@ def test_what_waits_is_counted_whatever_the_order_of_the_acks(prices: Run, memor
 def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memory_log: MemoryLog) -> None:
     queue = LastValueQueue.open("prices", log=memory_log)
     with queue.consumer(commit_interval=0.01) as consumer:
-        delivery = consumer.acquire(5)
+        delivery = consumer.acquire(30)
         assert delivery is not None
         eventually(lambda: prices("status", "prices").row["attempted"] == 1)
         text = prices("status", "prices", person=True).text

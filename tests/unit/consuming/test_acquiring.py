@@ -10,6 +10,7 @@ import pytest
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import Closed, ConfigError
 from tests.unit.consuming.world import (
+    Clock,
     World,
     consuming,
     drain,
@@ -73,7 +74,10 @@ def test_waiting_threads_get_one_message_each(world: World) -> None:
 
 
 def test_a_message_wakes_the_one_who_has_waited_for_longest(world: World) -> None:
-    with consuming(world) as consumer:
+    world.send(("b", "b"))
+    with consuming(world, commit_interval=60) as consumer:
+        Clock(consumer)
+        take(consumer).ack(wait=True, timeout=10)  # no commit comes between, which would be another reason to look
         with in_thread(lambda: take(consumer).value) as first:
             eventually(lambda: consumer._holdings._takers.wanted == 1)
             with in_thread(lambda: consumer.acquire(0.5)) as second:

@@ -13,6 +13,7 @@ from lvq_kafka.errors import (
 )
 from tests.unit.consuming.world import (
     TOPIC,
+    Clock,
     World,
     consuming,
     drain,
@@ -47,12 +48,12 @@ def test_g11_acks_in_any_order_are_durable_above_the_lowest_message_that_is_not_
     world.send(("a", "a"), ("b", "b"), ("c", "c"))
     with consuming(world) as consumer:
         first, second, third = take(consumer), take(consumer), take(consumer)
-        third.ack(wait=True, timeout=5)
+        third.ack(wait=True, timeout=10)
         assert world.committed_map(0).runs == (2, 1)
-        second.ack(wait=True, timeout=5)
+        second.ack(wait=True, timeout=10)
         assert world.committed_map(0).runs == (1, 2)
         assert world.committed_offsets() == {0: 0}
-        first.ack(wait=True, timeout=5)
+        first.ack(wait=True, timeout=10)
         assert world.committed_offsets() == {0: 3}
 
 
@@ -71,7 +72,7 @@ def test_g10_what_was_not_acked_comes_again_to_the_next_consumer(world: World) -
 def test_g11_an_ack_that_is_waited_for_is_committed_when_it_returns(world: World) -> None:
     world.send(("a", "a"))
     with consuming(world, commit_interval=60) as consumer:
-        take(consumer).ack(wait=True, timeout=5)
+        take(consumer).ack(wait=True, timeout=10)
         assert world.committed_offsets() == {0: 1}
 
 
@@ -90,6 +91,7 @@ def test_waiting_for_an_ack_that_cannot_be_committed_times_out_and_the_ack_stand
 def test_acks_are_gathered_into_few_commits(world: World) -> None:
     world.send(*((f"k{number}", "x") for number in range(500)))
     with consuming(world, commit_interval=60) as consumer:
+        Clock(consumer)  # no lease ends, however long it takes
         drain(consumer, 500)
         assert consumer.stats.commits <= 2
     assert world.committed_offsets() == {0: 500}
@@ -106,15 +108,16 @@ def test_a_commit_that_fails_is_made_good_by_the_next_one(world: World) -> None:
     world.send(("a", "a"))
     with consuming(world) as consumer:
         world.fail_next("commit", TransportError("busy", code="REBALANCE_IN_PROGRESS", retriable=True), times=2)
-        take(consumer).ack(wait=True, timeout=5)
+        take(consumer).ack(wait=True, timeout=10)
         assert world.committed_offsets() == {0: 1}
         assert consumer.stats.trouble == ""
 
 
 def test_a_commit_that_is_not_allowed_stops_the_consumer(world: World) -> None:
     world.send(("a", "a"))
-    with consuming(world) as consumer:
+    with consuming(world, commit_interval=60) as consumer:
+        delivery = take(consumer)
         world.fail_next("commit", Unauthorized("no", code="GROUP_AUTHORIZATION_FAILED"), times=2)
         with pytest.raises(ReaderFailed, match="before this was committed") as caught:
-            take(consumer).ack(wait=True, timeout=5)
+            delivery.ack(wait=True, timeout=10)
         assert isinstance(caught.value.__cause__, Unauthorized)

@@ -15,7 +15,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.workers import Workers
 from lvq_kafka.errors import ConfigError, Unauthorized
-from tests.unit.consuming.world import World, consuming, drain, in_thread, make_world, settled_up, take
+from tests.unit.consuming.world import Clock, World, consuming, drain, in_thread, make_world, settled_up, take
 from tests.waiting import eventually
 
 
@@ -60,17 +60,20 @@ def test_run_in_several_threads_keeps_the_values_of_a_key_apart(world: World) ->
             in_work[delivery.key] += 1
             if in_work[delivery.key] > 1 or int(delivery.value) <= last.get(delivery.key, -1):
                 clashes.append(delivery.key)
+            first = threading.current_thread().name not in threads
             threads.add(threading.current_thread().name)
-        barrier.wait(0.002)
+        if first:
+            together.wait(10)  # four are at work at the same time
+        never.wait(0.002)
         with lock:
             in_work[delivery.key] -= 1
             last[delivery.key] = int(delivery.value)
 
-    barrier = threading.Event()
+    together, never = threading.Barrier(4), threading.Event()
     with consuming(world) as consumer, in_thread(lambda: consumer.run(handle, workers=4)) as outcome:
         for turn in range(30):
             world.send(*((key, str(turn)) for key in keys))
-            barrier.wait(0.002)
+            never.wait(0.002)
         settled_up(world, consumer)
         consumer.close()
     assert outcome == [None]
@@ -91,7 +94,13 @@ def test_a_handler_that_raises_has_its_message_again_after_a_while(
             raise ValueError("not yet")
 
     with consuming(world) as consumer:
-        consumer.run(stopping_after(consumer, 4, handle), retry_delay=0.02)
+        clock = Clock(consumer)
+        with in_thread(lambda: consumer.run(stopping_after(consumer, 4, handle), retry_delay=1.0)):
+            eventually(lambda: seen == [("a", 1), ("b", 1)])
+            clock.go_on(1.0)
+            eventually(lambda: consumer.stats.released == 2)
+            assert seen == [("a", 1), ("b", 1), ("a", 2)]
+            clock.go_on(1.0)
     assert seen == [("a", 1), ("b", 1), ("a", 2), ("a", 3)]
     assert caplog.text.count("could not be handled") == 2
     assert "not yet" in caplog.text
@@ -121,12 +130,15 @@ def test_a_handler_may_settle_by_itself(world: World) -> None:
         if delivery.value == "a":
             delivery.reject("bad")
         elif delivery.value == "b" and delivery.delivery_count == 1:
-            delivery.release(delay=0.02)
+            delivery.release(delay=1.0)
         else:
             delivery.ack(wait=True, timeout=10)
 
     with consuming(world) as consumer:
-        consumer.run(stopping_after(consumer, 4, handle))
+        clock = Clock(consumer)
+        with in_thread(lambda: consumer.run(stopping_after(consumer, 4, handle))):
+            eventually(lambda: len(seen) == 3)
+            clock.go_on(1.0)
         stats = consumer.stats
     assert seen == [("a", 1), ("b", 1), ("c", 1), ("b", 2)]
     assert (stats.rejected, stats.released, stats.acked) == (1, 1, 2)

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.errors import (
-    LockLost,
-)
+from lvq_kafka.errors import LockLost, TransportError
 from lvq_kafka.ports import Commit
 from tests.unit.consuming.world import (
     World,
@@ -80,7 +78,7 @@ def test_a_holder_that_finishes_within_the_grace_keeps_its_ack_through_a_rebalan
             eventually(lambda: any(not part.open for part in one._holdings._ledger._partitions.values()))
             assert one.acquire(0) is None
             for delivery in deliveries:
-                delivery.ack(wait=True, timeout=5)
+                delivery.ack(wait=True, timeout=10)
             eventually(lambda: len(two.stats.partitions) == 1)
             assert nothing_comes(two)
     assert world.committed_offsets() == {0: 1, 1: 1}
@@ -124,11 +122,13 @@ def test_an_ack_that_is_waited_for_says_when_the_partition_was_lost_before_it_wa
             except LockLost as error:
                 result.append(error)
 
+        world.fail_next("commit", TransportError("not now", code="NOT_COORDINATOR", retriable=True), times=1000)
         waiter = threading.Thread(target=ack)
         waiter.start()
         eventually(lambda: second.state is State.ACKED)
         world.expel(world.members[0])
         waiter.join(10)
+        world._cluster._failures.clear()
         assert result
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost
-from tests.unit.consuming.world import World, consuming, drain, has_read_all, nothing_comes, take
+from tests.unit.consuming.world import Clock, World, consuming, drain, has_read_all, nothing_comes, take
 from tests.waiting import eventually
 
 
@@ -16,6 +16,8 @@ def test_a_lock_that_times_out_makes_the_message_available_again(world: World) -
     world.send(("a", "a"))
     with consuming(world, lock_timeout=0.05) as consumer:
         first = take(consumer)
+        eventually(lambda: first.state is State.LOST)
+        Clock(consumer)  # the next holder shall have all the time it needs
         second = take(consumer)
         assert (second.value, second.redelivered, second.delivery_count) == ("a", True, 2)
         assert first.state is State.LOST
@@ -38,20 +40,23 @@ def test_a_block_whose_lock_timed_out_goes_on_with_a_warning(world: World, caplo
 
 def test_a_holder_that_extends_keeps_its_lock(world: World) -> None:
     world.send(("a", "a"))
-    with consuming(world, lock_timeout=0.05) as consumer:
+    with consuming(world, lock_timeout=1.0) as consumer:
+        clock = Clock(consumer)
         delivery = take(consumer)
         delivery.extend(60)
-        assert consumer.acquire(0.2) is None
+        clock.go_on(2.0)
+        assert nothing_comes(consumer)
         delivery.ack()
         assert consumer.stats.timed_out == 0
 
 
 def test_a_holder_can_extend_by_the_usual_time_again_and_again(world: World) -> None:
     world.send(("a", "a"))
-    with consuming(world, lock_timeout=0.3) as consumer:
+    with consuming(world, lock_timeout=1.0) as consumer:
+        clock = Clock(consumer)
         delivery = take(consumer)
-        for _ in range(8):
-            assert consumer.acquire(0.05) is None
+        for _ in range(4):
+            clock.go_on(0.9)
             delivery.extend()
         delivery.ack()
         assert consumer.stats.timed_out == 0
@@ -78,9 +83,13 @@ def test_a_lock_can_be_limited_by_its_holder_alone(world: World) -> None:
 
 def test_a_newer_value_comes_when_the_lock_on_the_older_one_is_over(world: World) -> None:
     world.send(("a", "a1"))
-    with consuming(world, lock_timeout=0.1) as consumer:
+    with consuming(world, lock_timeout=1.0) as consumer:
+        clock = Clock(consumer)
         take(consumer)
         world.send(("a", "a2"))
+        has_read_all(world, consumer)
+        assert nothing_comes(consumer)
+        clock.go_on(1.0)
         assert drain(consumer, 1) == ["a2"]
         assert consumer.stats.timed_out == 1
 
@@ -98,9 +107,12 @@ def test_an_extension_that_is_none_is_refused(world: World, seconds: float) -> N
 def test_a_message_released_with_a_delay_comes_when_it_is_over(world: World) -> None:
     world.send(("a", "a"), ("b", "b"))
     with consuming(world) as consumer:
-        take(consumer).release(delay=0.3)
+        clock = Clock(consumer)
+        take(consumer).release(delay=1.0)
         assert take(consumer).value == "b"
-        assert consumer.acquire(0.05) is None
+        clock.go_on(0.9)
+        assert nothing_comes(consumer)
+        clock.go_on(0.1)
         again = take(consumer)
         assert (again.value, again.redelivered, again.delivery_count) == ("a", True, 2)
 
@@ -117,10 +129,12 @@ def test_a_newer_value_does_not_wait_for_the_delay_of_the_older_one(world: World
 def test_a_delete_ends_the_delay_for_good(world: World) -> None:
     world.send(("a", "a1"))
     with consuming(world) as consumer:
-        take(consumer).release(delay=0.1)
+        clock = Clock(consumer)
+        take(consumer).release(delay=1.0)
         world.send(("a", None))
         has_read_all(world, consumer)
-        assert consumer.acquire(0.2) is None
+        clock.go_on(2.0)
+        assert nothing_comes(consumer)
         eventually(lambda: world.committed_offsets() == {0: 2})
 
 

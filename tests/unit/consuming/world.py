@@ -21,6 +21,7 @@ from tests.waiting import eventually
 __all__ = [
     "GROUP",
     "TOPIC",
+    "Clock",
     "World",
     "consuming",
     "drain",
@@ -116,13 +117,39 @@ def values_of(deliveries: list[Delivery[Any]]) -> list[str]:
 
 
 def has_read_all(world: World, consumer: Consumer[Any]) -> None:
-    """Wait until the consumer has read to the end of the log."""
-    eventually(lambda: consumer._holdings._ledger.positions == world.end_offsets(TOPIC, stable=True))
+    """Wait until the consumer has read to the end of the log, and may hand out what it has."""
+    holdings = consumer._holdings
+
+    def begun() -> bool:
+        with holdings._changed:
+            return holdings._ledger.positions == ends and not holdings.suspended
+
+    ends = world.end_offsets(TOPIC, stable=True)
+    eventually(begun)
 
 
 def settled_up(world: World, consumer: Consumer[Any]) -> None:
-    """Wait until the consumer has read all, holds nothing back, and has committed it."""
-    eventually(lambda: world.committed_offsets() == world.end_offsets(TOPIC, stable=True))
+    """Wait until the consumer has read all, holds nothing back, has committed it, and knows that."""
+
+    def known() -> dict[int, int]:
+        return {partition: stored.base for partition, stored in consumer._holdings.durable.items()}
+
+    eventually(lambda: world.committed_offsets() == known() == world.end_offsets(TOPIC, stable=True))
+
+
+class Clock:
+    """The clock by which locks, delays and leases end: it stands still, so that nothing hangs on how fast a test is."""
+
+    def __init__(self, consumer: Consumer[Any]) -> None:
+        self._holdings = consumer._holdings
+        with self._holdings._changed:
+            self._now = self._holdings.clock()
+            self._holdings.clock = lambda: self._now
+
+    def go_on(self, seconds: float) -> None:
+        """So many seconds pass, less than a lease lasts; the consumer has done what was due when this returns."""
+        now = self._now = self._now + seconds
+        eventually(lambda: self._holdings._turned_at == now)
 
 
 @contextmanager
