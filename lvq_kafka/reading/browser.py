@@ -16,7 +16,7 @@ from lvq_kafka.core.keys import Key, encode_key, key_text
 from lvq_kafka.core.records import Record, header_value
 from lvq_kafka.core.store import Store
 from lvq_kafka.entries import Deleted, EndOfDump, Event
-from lvq_kafka.errors import ConfigError, TransportError, Unauthorized
+from lvq_kafka.errors import ConfigError, QueueNotDeclared, TopicRecreated, TransportError, Unauthorized
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.ports import Log
 from lvq_kafka.reading.readers import Reader
@@ -90,6 +90,7 @@ class Browser(Reader[V], Generic[V]):
         self._dump = dump and replay_period != 0
         self._keys = None if keys is None else frozenset(map(encode_key, keys))
         self._headers = {name: None if value is None else encode_key(value) for name, value in (headers or {}).items()}
+        self._queue = definition.name
         self._group = group
         self._refresh = _positive("refresh", refresh)
         self._follow = follow
@@ -121,12 +122,14 @@ class Browser(Reader[V], Generic[V]):
 
         Raises:
             TopicNotFound: there is no such topic.
+            QueueNotDeclared, TopicRecreated: what was consumed is not known any more (R17).
             TransportError: the cluster cannot be reached or refuses.
         """
         if self._group is not None and self._watch is None:
             try:
+                self._check_group()
                 self._look_at_group()
-            except Unauthorized as error:
+            except (QueueNotDeclared, TopicRecreated, Unauthorized) as error:
                 error.add_note("A browser with hide_consumed=False does not ask for what was consumed.")
                 raise
         return super().start()
@@ -201,6 +204,17 @@ class Browser(Reader[V], Generic[V]):
             if found is None or (wanted is not None and found != wanted):
                 return False
         return True
+
+    def _check_group(self) -> None:
+        """See that it is known what was consumed: else all of it would come back, or what is new would be hidden."""
+        assert self._group is not None
+        described = self._log.describe_topic(self._topic)
+        commits = self._log.committed(self._group, self._topic)
+        partitions = range(described.partitions)
+        found = examine(self._group, self._topic, partitions, commits, queue=self._queue, described=described)
+        for damage in found.damages:
+            if damage.needs_start:
+                raise damage.error
 
     def _look_at_group(self) -> None:
         assert self._group is not None

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from lvq_kafka import JSON, TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue, Position
-from lvq_kafka.errors import CatchUpTimeout, ConfigError, DecodeError, ReaderFailed, TopicNotFound, TopicRecreated
+from lvq_kafka.errors import (
+    CatchUpTimeout,
+    ConfigError,
+    DecodeError,
+    QueueNotDeclared,
+    ReaderFailed,
+    TopicNotFound,
+    TopicRecreated,
+)
 from lvq_kafka.testing import MemoryLog
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
@@ -286,6 +294,33 @@ class TestConsumed:
         with queue.browser(follow=False) as browser:
             assert shown(browser) == ["9=x", "|"]
             assert browser.counters.added == 1
+
+    def test_r17_where_it_is_not_known_what_was_consumed_it_says_so(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        write(queue, ("a", "1"))
+        memory_log.delete_group(queue.definition.group)
+        with pytest.raises(QueueNotDeclared, match="lvq repair prices") as caught, queue.browser():
+            pass
+        assert caught.value.__notes__ == ["A browser with hide_consumed=False does not ask for what was consumed."]
+        with queue.browser(hide_consumed=False, follow=False) as browser:
+            assert len(list(browser)) == 2
+        queue.repair(start="earliest")
+        with queue.browser(follow=False) as browser:
+            assert len(list(browser)) == 2
+
+    def test_r17_what_an_earlier_topic_had_consumed_hides_nothing_of_this_one(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        write(queue, ("a", "1"), ("b", "1"))
+        queue.purge()
+        commits = memory_log.committed(queue.definition.group, "prices")
+        memory_log.delete_topic("prices")
+        memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        memory_log.commit(queue.definition.group, "prices", commits)
+        write(queue, ("c", "1"))
+        with pytest.raises(TopicRecreated), queue.browser():
+            pass
 
     def test_a_bare_topic_has_nothing_to_hide(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"))
