@@ -11,7 +11,7 @@ HAS_PIP := $(BIN)/python -m pip --version >/dev/null
 NO_VENV := install python3-venv (apt-get install python3-venv), or set PYTHON to another Python.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-protocol test-embedded test-docker prove torture lint format bench lock java clean
+.PHONY: help demo test test-fast test-protocol test-embedded test-docker prove torture lint format bench bench-spark lock java clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1|/' | column -t -s '|'
@@ -46,7 +46,7 @@ test-protocol: $(READY) ## Run the simulator and the tests on the client's mock 
 	@$(BIN)/pytest tests/simulator tests/property tests/unit/kafka -m protocol -q -n 4
 
 test-embedded: $(READY) java ## Run the integration and Spark tests on the embedded broker
-	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/integration tests/spark -q -n 2 --dist loadgroup
+	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark tests/integration -q -n 3 --dist loadgroup
 
 test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest
@@ -68,6 +68,9 @@ format: $(READY) ## Format the code and fix what can be fixed by itself
 
 bench: $(READY) java ## Compare with bare client loops and with peers; PARTS="bootstrap consume" for some of it
 	@$(BIN)/python -m tests.benchmarks $(PARTS)
+
+bench-spark: $(READY) java ## Compare Spark's usual recipes for the latest value of each key with ours
+	@$(BIN)/python -m tests.benchmarks spark
 
 lock: $(READY) ## Resolve the newest allowed versions into requirements.lock
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --all-extras --group dev \

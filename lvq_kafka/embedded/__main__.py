@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from lvq_kafka.embedded.jars import LOCK_FILE, ensure_jars, relock
+from lvq_kafka.embedded.jars import BROKER
 from lvq_kafka.errors import EmbeddedBrokerError
 
 __all__ = ["main"]
@@ -24,9 +24,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         if options.relock:
-            sys.stdout.write(f"{relock()} jars locked in {LOCK_FILE}\n")
+            sys.stdout.write(f"{BROKER.relock()} jars locked in {BROKER.lock_file}\n")
             return
-        jars = ensure_jars(_show)
+        jars = BROKER.ensure(_show)
     except EmbeddedBrokerError as error:
         sys.exit(str(error))
     directory = jars[0].parent

@@ -49,11 +49,13 @@ def retrieve(
     work: Path,
     *,
     pinned: bool,
+    what: str = "the jars",
     on_line: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Fetch ``modules`` into files named by Ivy's ``pattern``, below the directory ``work``.
 
-    ``pinned`` says that the modules are all there is to fetch. Failures are retried, keeping what has arrived.
+    ``pinned`` says that the modules are all there is to fetch; ``what`` is what errors call them. Failures are
+    retried, keeping what has arrived.
 
     Raises:
         EmbeddedBrokerError: it failed to the end; the message holds the end of Ivy's output.
@@ -75,7 +77,7 @@ def retrieve(
             return
         if any("No space left on device" in line for line in output):
             raise DiskFull(
-                f"No room is left in {work.parent} for the broker's jars.",
+                f"No room is left in {work.parent} for {what}.",
                 path=work.parent,
                 hint="Make room, or name another directory in LVQ_CACHE_DIR.",
             )
@@ -85,7 +87,7 @@ def retrieve(
     else:
         hint = "Check the network; where only a mirror can be reached, name an Ivy settings file in LVQ_IVY_SETTINGS."
     raise EmbeddedBrokerError(
-        f"The broker's jars could not be downloaded in {ATTEMPTS} attempts. The end of what Ivy said:\n{tail}\n",
+        f"Downloading {what} failed in {ATTEMPTS} attempts. The end of what Ivy said:\n{tail}\n",
         hint=hint,
     )
 
@@ -114,7 +116,7 @@ def _ivy_jar() -> Path:
         for jar in sorted(Path(root, "jars").glob("ivy-*.jar")):
             return jar
     raise EmbeddedBrokerError(
-        "The broker's jars are fetched with Ivy, which comes with PySpark, and PySpark is not installed.",
+        "Jars are fetched with Ivy, which comes with PySpark, and PySpark is not installed.",
         hint="Run: pip install 'lvq-kafka[embedded]'",
     )
 

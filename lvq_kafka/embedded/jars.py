@@ -1,4 +1,4 @@
-"""The broker's jars: fetched once per user, each checked against ``jars.lock``."""
+"""Jars that are fetched once per user, each checked against a lock: the broker's, and other sets of the same kind."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import functools
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,25 +16,16 @@ from lvq_kafka.embedded import ivy
 from lvq_kafka.embedded.cache import cache_dir, locked
 from lvq_kafka.errors import CorruptDownload
 
-__all__ = ["KAFKA_VERSION", "Jar", "Progress", "ensure_jars", "read_lock", "relock"]
+__all__ = ["BROKER", "KAFKA_VERSION", "Jar", "JarSet", "Progress", "ensure_jars"]
 
 KAFKA_VERSION = "4.3.0"
-LOCK_FILE = Path(__file__).with_name("jars.lock")
-
-# What the lock is resolved from: the broker, the logging binding that its release ships and its POM does not name, and
-# the console tools (whose own dependencies the broker has).
-ROOTS = (
-    ivy.Module("org.apache.kafka", "kafka_2.13", KAFKA_VERSION, transitive=True),
-    ivy.Module("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4", transitive=True),
-    ivy.Module("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
-)
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, and how many jars of how many are there."""
 
 
 class Jar(NamedTuple):
-    """One line of the lock."""
+    """One line of a lock."""
 
     organisation: str
     name: str
@@ -46,45 +38,121 @@ class Jar(NamedTuple):
         return f"{self.name}-{self.version}.jar"
 
 
-def read_lock() -> tuple[Jar, ...]:
-    """Return every jar the broker needs, in class path order."""
-    lines = LOCK_FILE.read_text(encoding="ascii").splitlines()
-    return tuple(Jar(*line.split()) for line in lines if line and not line.startswith("#"))
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Jars that belong together.
+
+    Args:
+        what: what errors call them, after "the".
+        directory: the name of their directory in the cache; the lock's digest is added.
+        lock_file: names each with its digest.
+        roots: what the lock is resolved from.
+        relocked_by: the command that does so, for the lock's first line.
+    """
+
+    what: str
+    directory: str
+    lock_file: Path
+    roots: tuple[ivy.Module, ...]
+    relocked_by: str
+
+    def read_lock(self) -> tuple[Jar, ...]:
+        """Every jar, in class path order."""
+        lines = self.lock_file.read_text(encoding="ascii").splitlines()
+        return tuple(Jar(*line.split()) for line in lines if line and not line.startswith("#"))
+
+    def ensure(self, progress: Progress | None = None) -> list[Path]:
+        """The paths of the jars, fetched when they are not in the cache.
+
+        Every file is checked on the first call of a process. A damaged cache is replaced by a fresh download; a
+        download that differs from the lock is refused and not kept. Several processes may call this at once: one
+        downloads.
+
+        Raises:
+            CorruptDownload: a downloaded file is not the one that the lock names.
+            EmbeddedBrokerError: the download failed, PySpark is missing, or the cache cannot be written.
+            DiskFull: there is no room in the cache directory.
+            JavaNotFound: the download runs on Java.
+        """
+        cache, lock, progress = cache_dir(), self.read_lock(), progress or (lambda *_: None)
+        # Named by the lock's content, so that a library with another lock has its own directory.
+        digest = hashlib.sha256("\n".join(jar.sha256 for jar in lock).encode()).hexdigest()[:8]
+        home = cache / f"{self.directory}-{digest}"
+        if not _is_good(lock, home):
+            with locked(cache / "jars.lock", on_wait=lambda: progress("waiting for another download", 0, len(lock))):
+                _is_good.cache_clear()  # somebody else may have brought it while we waited
+                if not _is_good(lock, home):
+                    self._fetch(lock, home, progress)
+                    _is_good.cache_clear()
+        return [home / jar.file for jar in lock]
+
+    def _fetch(self, lock: Sequence[Jar], home: Path, progress: Progress) -> None:
+        done = 0
+
+        def on_line(line: str) -> None:
+            nonlocal done
+            if "[SUCCESSFUL ]" in line:
+                done += 1
+                progress("downloading", done, len(lock))
+
+        with _workshop(home.parent) as work:
+            progress("downloading", 0, len(lock))
+            modules = [ivy.Module(jar.organisation, jar.name, jar.version) for jar in lock]
+            pattern = "jars/[artifact]-[revision].[ext]"
+            ivy.retrieve(modules, pattern, work, pinned=True, what=f"the {self.what}", on_line=on_line)
+            progress("checking", len(lock), len(lock))
+            try:
+                _verify(lock, work / "jars")
+            except CorruptDownload as error:
+                raise CorruptDownload(
+                    f"The download of {error.path.name} is corrupt (missing, or not what the lock says). "
+                    "Nothing was kept.",
+                    path=home / error.path.name,
+                    hint="Run the command again; if it stays, the repository, mirror or proxy in use alters files.",
+                ) from error
+            if home.exists():
+                home.rename(work / "damaged")
+            (work / "jars").rename(home)
+
+    def relock(self) -> int:
+        """Resolve the dependencies anew and rewrite the lock. Return how many jars it names."""
+        with tempfile.TemporaryDirectory() as temporary:
+            jars = Path(temporary) / "jars"
+            pattern = "jars/[organisation]/[module]/[revision]/[artifact].[ext]"
+            ivy.retrieve(self.roots, pattern, Path(temporary), pinned=False, what=f"the {self.what}")
+            locked_jars = []
+            for path in sorted(jars.rglob("*.jar")):
+                organisation, name, version, _ = path.relative_to(jars).parts
+                locked_jars.append(Jar(organisation, name, version, _sha256(path)))
+        header = f"# organisation, name, version, sha256 of each jar. Written by: {self.relocked_by}\n"
+        self.lock_file.write_text(header + "".join(" ".join(jar) + "\n" for jar in locked_jars), encoding="ascii")
+        return len(locked_jars)
+
+
+BROKER = JarSet(
+    what="broker's jars",
+    directory=f"kafka-{KAFKA_VERSION}",
+    lock_file=Path(__file__).with_name("jars.lock"),
+    # The broker, the logging binding that its release ships and its POM does not name, and the console tools (whose own
+    # dependencies the broker has).
+    roots=(
+        ivy.Module("org.apache.kafka", "kafka_2.13", KAFKA_VERSION, transitive=True),
+        ivy.Module("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4", transitive=True),
+        ivy.Module("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+    ),
+    relocked_by="python -m lvq_kafka.embedded --relock",
+)
 
 
 def ensure_jars(progress: Progress | None = None) -> list[Path]:
-    """Return the paths of the broker's jars, fetching them when they are not in the cache.
-
-    Every file is checked on the first call of a process. A damaged cache is replaced by a fresh download; a download
-    that differs from the lock is refused and not kept. Several processes may call this at once: one downloads.
-
-    Raises:
-        CorruptDownload: a downloaded file is not the one that the lock names.
-        EmbeddedBrokerError: the download failed, PySpark is missing, or the cache cannot be written.
-        DiskFull: there is no room in the cache directory.
-        JavaNotFound: the download runs on Java.
-    """
-    return list(_ensure(cache_dir(), progress or (lambda *_: None)))
-
-
-def _ensure(cache: Path, progress: Progress) -> tuple[Path, ...]:
-    lock = read_lock()
-    # Named by the lock's content, so that a library with another lock has its own directory.
-    digest = hashlib.sha256("\n".join(jar.sha256 for jar in lock).encode()).hexdigest()[:8]
-    home = cache / f"kafka-{KAFKA_VERSION}-{digest}"
-    if not _is_good(home):
-        with locked(cache / "jars.lock", on_wait=lambda: progress("waiting for another download", 0, len(lock))):
-            _is_good.cache_clear()  # somebody else may have brought it while we waited
-            if not _is_good(home):
-                _fetch(lock, home, progress)
-                _is_good.cache_clear()
-    return tuple(home / jar.file for jar in lock)
+    """Return the paths of the broker's jars, fetching them when they are not in the cache; see `JarSet.ensure`."""
+    return BROKER.ensure(progress)
 
 
 @functools.cache
-def _is_good(home: Path) -> bool:
+def _is_good(lock: tuple[Jar, ...], home: Path) -> bool:
     try:
-        _verify(read_lock(), home)
+        _verify(lock, home)
     except (OSError, CorruptDownload):
         return False
     return True
@@ -103,33 +171,6 @@ def _verify(lock: Iterable[Jar], directory: Path) -> None:
             raise CorruptDownload(f"{path} is not the file that the lock names (its SHA-256 differs).", path=path)
 
 
-def _fetch(lock: tuple[Jar, ...], home: Path, progress: Progress) -> None:
-    done = 0
-
-    def on_line(line: str) -> None:
-        nonlocal done
-        if "[SUCCESSFUL ]" in line:
-            done += 1
-            progress("downloading", done, len(lock))
-
-    with _workshop(home.parent) as work:
-        progress("downloading", 0, len(lock))
-        modules = [ivy.Module(jar.organisation, jar.name, jar.version) for jar in lock]
-        ivy.retrieve(modules, "jars/[artifact]-[revision].[ext]", work, pinned=True, on_line=on_line)
-        progress("checking", len(lock), len(lock))
-        try:
-            _verify(lock, work / "jars")
-        except CorruptDownload as error:
-            raise CorruptDownload(
-                f"The download of {error.path.name} is corrupt (missing, or not what the lock says). Nothing was kept.",
-                path=home / error.path.name,
-                hint="Run the command again; if it stays, the repository, mirror or proxy in use alters files.",
-            ) from error
-        if home.exists():
-            home.rename(work / "damaged")
-        (work / "jars").rename(home)
-
-
 @contextmanager
 def _workshop(cache: Path) -> Iterator[Path]:
     """Yield a scratch directory on the cache's file system. Those of killed processes go; the caller holds the lock."""
@@ -142,17 +183,3 @@ def _workshop(cache: Path) -> Iterator[Path]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def relock() -> int:
-    """Resolve the dependencies anew and rewrite the lock. Return how many jars it names."""
-    with tempfile.TemporaryDirectory() as temporary:
-        jars = Path(temporary) / "jars"
-        ivy.retrieve(ROOTS, "jars/[organisation]/[module]/[revision]/[artifact].[ext]", Path(temporary), pinned=False)
-        locked_jars = []
-        for path in sorted(jars.rglob("*.jar")):
-            organisation, name, version, _ = path.relative_to(jars).parts
-            locked_jars.append(Jar(organisation, name, version, _sha256(path)))
-    header = "# organisation, name, version, sha256 of each jar. Written by: python -m lvq_kafka.embedded --relock\n"
-    LOCK_FILE.write_text(header + "".join(" ".join(jar) + "\n" for jar in locked_jars), encoding="ascii")
-    return len(locked_jars)

@@ -1,11 +1,40 @@
-"""Last value queues in Spark.
+"""Last value queues in Spark: the newest message of each key as one row.
 
-`snapshot` gives the current values of a queue as a DataFrame, one row for each key, cut at the same offsets as a view.
-`pin` fixes such a cut beforehand, to be used more than once. `local_session` is a Spark session on this machine.
+- `snapshot` gives the current values of a queue as a DataFrame, cut at the same offsets as a view. `pin` fixes such a
+  cut beforehand, to be used more than once; `choose_engine` says what reads it.
+- `register` makes ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")`` work.
+- `refresh` keeps versions of a snapshot in Parquet up to date from what is new in the log; `upsert` does so from a
+  stream; `versions` and `read_version` read them.
+- `publish` writes a DataFrame into a queue. `decode` turns values into typed columns.
+- `local_session` is a Spark session on this machine.
 """
 
+from lvq_spark.decoding import decode
 from lvq_spark.pinning import SnapshotSpec, pin
+from lvq_spark.publishing import Published, publish
+from lvq_spark.registry import SchemaRegistry, SubjectSchemas
+from lvq_spark.schema import SCHEMA
 from lvq_spark.session import local_session
-from lvq_spark.snapshots import SCHEMA, snapshot
+from lvq_spark.snapshots import choose_engine, snapshot
+from lvq_spark.source.registering import register
+from lvq_spark.store import Version, read_version, refresh, upsert, versions
 
-__all__ = ["SCHEMA", "SnapshotSpec", "local_session", "pin", "snapshot"]
+__all__ = [
+    "SCHEMA",
+    "Published",
+    "SchemaRegistry",
+    "SnapshotSpec",
+    "SubjectSchemas",
+    "Version",
+    "choose_engine",
+    "decode",
+    "local_session",
+    "pin",
+    "publish",
+    "read_version",
+    "refresh",
+    "register",
+    "snapshot",
+    "upsert",
+    "versions",
+]

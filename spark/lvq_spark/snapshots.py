@@ -1,33 +1,41 @@
-"""Snapshots of a queue as Spark DataFrames."""
+"""Snapshots of a queue as Spark DataFrames, and which engine reads them."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, get_args
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from lvq_kafka import __version__
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.pinning import SnapshotSpec, pin
-from lvq_spark.reading import Consistency
+from lvq_spark.connector.reading import has_connector, read_with_connector, spread
+from lvq_spark.pinning import Moment, SnapshotSpec, pin
+from lvq_spark.scan.reading import Consistency
+from lvq_spark.schema import SCHEMA
+from lvq_spark.session import require_spark
+from lvq_spark.shipping import NEEDS, map_in_arrow
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SCHEMA", "snapshot"]
+__all__ = ["SCHEMA", "Choice", "Engine", "choose_engine", "client_config", "snapshot"]
 
-SCHEMA = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
-    "headers array<struct<key: string, value: binary>>"
-)
-"""The columns of a snapshot: names, order and types are those of Spark's Kafka connector, without ``timestampType``."""
+Engine = Literal["auto", "python", "connector"]
+"""What reads the log: this library's Python in the tasks, Spark's Kafka connector, or whichever suits."""
 
-_NEEDS = "Install lvq-kafka[spark]: it brings pyspark, pyarrow and pandas."
+LARGE = 20_000_000
+"""Offsets of one partition from which on its keys may not fit into the memory of a Python task."""
 
-Step = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+_logger = logging.getLogger("lvq_spark")
+
+
+class Choice(NamedTuple):
+    """The engine that reads a snapshot, and why."""
+
+    engine: Literal["python", "connector"]
+    reason: str
 
 
 def snapshot(
@@ -36,8 +44,12 @@ def snapshot(
     *,
     start: Mapping[int, int] | None = None,
     end: Mapping[int, int] | None = None,
+    as_of: Moment | Mapping[int, Moment] | None = None,
+    group: str | None = None,
     spec: SnapshotSpec | None = None,
     consistency: Consistency = "pinned",
+    engine: Engine = "auto",
+    connector_options: Mapping[str, str] | None = None,
     timeout: float = 10.0,
 ) -> DataFrame:
     """The current values of a queue as a DataFrame, one row for each key.
@@ -65,46 +77,104 @@ def snapshot(
     Args:
         spark: the session.
         queue: the queue, on a Kafka cluster.
-        start, end, timeout: as for `pin`.
-        spec: a cut that `pin` has fixed before; excludes ``start`` and ``end``.
+        start, end, as_of, group, timeout: as for `pin`.
+        spec: a cut that `pin` has fixed before; excludes ``start``, ``end``, ``as_of`` and ``group``.
         consistency: what to do about keys whose record of the cut may be gone: ``"pinned"`` fails, ``"atleast"`` takes
-            the record that superseded it. See `lvq_spark.reading.Consistency`.
+            the record that superseded it. See `lvq_spark.scan.reading.Consistency`.
+        engine: what reads: ``"python"``, the tasks' own Python, needs nothing else and costs least; ``"connector"``,
+            Spark's Kafka connector, spills keys to disk, and takes the Java client's ways to authenticate. The rows
+            are the same. ``"auto"`` takes what `choose_engine` says.
+        connector_options: options for the connector; see `lvq_spark.connector.reading.read_with_connector`.
 
     Raises:
-        ConfigError: options clash, the queue does not lie on a Kafka cluster, or Spark's Python packages are missing.
+        ConfigError: options clash, the queue does not lie on a Kafka cluster, or Spark's Python packages, or the
+            connector that was asked for, are missing.
         TopicNotFound, DataLoss, TransportError: as for `pin`.
     """
-    if consistency not in get_args(Consistency):
-        raise ConfigError(
-            f"consistency={consistency!r} is none of {', '.join(get_args(Consistency))}.", options=["consistency"]
-        )
-    config = _client_config(queue)
+    for option, word, words in (
+        ("consistency", consistency, get_args(Consistency)),
+        ("engine", engine, get_args(Engine)),
+    ):
+        if word not in words:
+            raise ConfigError(f"{option}={word!r} is none of {', '.join(words)}.", options=[option])
+    config = client_config(queue)
+    require_spark(spark)
     if spec is None:
-        spec = pin(queue, start=start, end=end, timeout=timeout)
-    elif start is not None or end is not None:
-        other = "start" if start is not None else "end"
-        raise ConfigError(f"spec and {other} are both given; a spec names its offsets.", options=["spec", other])
-    elif spec.topic != queue.definition.topic:
+        spec = pin(queue, start=start, end=end, as_of=as_of, group=group, timeout=timeout)
+    else:
+        given = {"start": start, "end": end, "as_of": as_of, "group": group}
+        if others := [name for name, value in given.items() if value is not None]:
+            raise ConfigError(
+                f"spec and {others[0]} are both given; a spec names its offsets.", options=["spec", *others]
+            )
+        if spec.topic != queue.definition.topic:
+            raise ConfigError(
+                f"The spec is of the topic {spec.topic}, the queue lies on {queue.definition.topic}.",
+                options=["spec", "queue"],
+            )
+    choice = choose_engine(spark, spec, engine, connector_options)
+    _logger.info("%s is read with engine=%r: %s", spec.topic, choice.engine, choice.reason)
+    if choice.engine == "connector":
+        return read_with_connector(spark, spec, config, consistency=consistency, connector_options=connector_options)
+    return _read_with_python(spark, spec, config, consistency)
+
+
+def choose_engine(
+    spark: SparkSession,
+    spec: SnapshotSpec,
+    engine: Engine = "auto",
+    connector_options: Mapping[str, str] | None = None,
+) -> Choice:
+    """Say which engine `snapshot` reads a cut with, and why; a snapshot itself logs it to ``lvq_spark``, at INFO.
+
+    Raises:
+        ConfigError: ``connector_options`` are given for the Python engine.
+    """
+    if engine == "python" and connector_options:
         raise ConfigError(
-            f"The spec is of the topic {spec.topic}, the queue lies on {queue.definition.topic}.",
-            options=["spec", "queue"],
+            "connector_options are given, and engine='python' does without the connector.",
+            options=["engine", "connector_options"],
         )
+    if engine != "auto":
+        return Choice(engine, "it was asked for")
+    if connector_options:
+        return Choice("connector", "connector_options are given")
+    size, partition = max(((spec.end[p] - spec.start[p], p) for p in spec.ranges), default=(0, 0))
+    if size < LARGE:
+        return Choice("python", f"it costs less, and the keys of {size:,} offsets in a partition fit into memory")
+    if has_connector(spark):
+        return Choice("connector", f"partition {partition} has {size:,} offsets, and Spark can spill keys to disk")
+    return Choice("python", f"partition {partition} has {size:,} offsets, but the connector is not in this session")
+
+
+def _read_with_python(
+    spark: SparkSession, spec: SnapshotSpec, config: ClientConfig, consistency: Consistency
+) -> DataFrame:
     try:
-        from lvq_spark.columns import SNAPSHOT_COLUMNS
-        from lvq_spark.scanning import Scan
-        from lvq_spark.tasks import Merge, Read
+        from lvq_spark.connector.guarding import Settle
+        from lvq_spark.scan.columns import SNAPSHOT_COLUMNS
+        from lvq_spark.scan.scanning import Scan
+        from lvq_spark.scan.tasks import Read
     except ImportError as missing:
-        raise ConfigError(f"Spark snapshots need the package {missing.name}.", hint=_NEEDS) from missing
+        raise ConfigError(f"Spark snapshots need the package {missing.name}.", hint=NEEDS) from missing
     tasks = len(spec.ranges)
-    several = tasks > 1
-    read = Read(Scan(spec, config, SNAPSHOT_COLUMNS, consistency, deletes=several))
-    rows = _map(spark.range(0, tasks, 1, max(1, tasks)), read)
-    if not several:
-        return rows
-    return _map(rows.repartition("key"), Merge(spec.topic, spec.partitions))
+    places = spark.range(0, tasks, 1, max(1, tasks))
+    scan = Scan(spec, config, SNAPSHOT_COLUMNS, consistency)
+    if tasks < 2:
+        return map_in_arrow(places, Read(scan), SCHEMA)
+    # Deletes, and what a group has done, take part in what counts for a key in several partitions (R14).
+    all_of_it = replace(scan, spec=replace(spec, done=None), deletes=True)
+    return map_in_arrow(
+        map_in_arrow(places, Read(all_of_it), SCHEMA).repartition(spread()), Settle(spec, consistency), SCHEMA
+    )
 
 
-def _client_config(queue: LastValueQueue[Any]) -> ClientConfig:
+def client_config(queue: LastValueQueue[Any]) -> ClientConfig:
+    """How executors reach the queue's cluster.
+
+    Raises:
+        ConfigError: it lies on none.
+    """
     if not isinstance(queue.log, KafkaLog):
         raise ConfigError(
             f"The queue {queue.definition.name} lies on a {type(queue.log).__name__}, which executors cannot reach.",
@@ -112,53 +182,3 @@ def _client_config(queue: LastValueQueue[Any]) -> ClientConfig:
             hint="A snapshot needs a queue on a Kafka cluster.",
         )
     return queue.log.config
-
-
-def _map(rows: DataFrame, step: Step) -> DataFrame:
-    with warnings.catch_warnings():
-        # A session of its own cannot act on it, and nothing here goes through pandas.
-        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-        try:
-            return rows.mapInArrow(_portable(step), SCHEMA)
-        except ImportError as missing:
-            raise ConfigError(f"Spark snapshots lack a package: {missing}", hint=_NEEDS) from missing
-
-
-def _portable(step: Step) -> Step:
-    """A function that carries a step to an executor, and explains itself where the step cannot be unpacked.
-
-    Spark pickles it by value, since it is local; a function of this package would be looked up on arrival, and an
-    executor without the package would fail before it could say why.
-    """
-    from pyspark import cloudpickle
-
-    try:
-        packed: bytes = cloudpickle.dumps(step)  # type: ignore[no-untyped-call]
-    except Exception as error:
-        raise ConfigError(
-            f"The client's properties cannot be sent to the executors: {error}",
-            hint="Callbacks (oauth_cb, stats_cb, throttle_cb) must be functions that can be pickled.",
-        ) from error
-    version = __version__
-
-    def lvq_snapshot(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pickle
-        import sys
-
-        try:
-            import lvq_kafka
-
-            there = lvq_kafka.__version__
-            if there != version:
-                raise RuntimeError(
-                    f"The driver has lvq-kafka {version}, this executor {there}. Install the same version on both."
-                )
-            unpacked: Step = pickle.loads(packed)
-        except ImportError as missing:
-            raise ImportError(
-                f"The Python of this executor, {sys.executable}, lacks a package: {missing}. "
-                f"Install lvq-kafka[spark]=={version} there, or set PYSPARK_PYTHON to a Python that has it."
-            ) from missing
-        yield from unpacked(batches)
-
-    return lvq_snapshot

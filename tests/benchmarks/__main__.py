@@ -13,18 +13,30 @@ import logging
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.kafka import KafkaLog
-from tests.benchmarks import acks, bootstrap, consume, latency, produce, rebalance, report, starting
+from tests.benchmarks import (
+    acks,
+    bootstrap,
+    consume,
+    latency,
+    produce,
+    rebalance,
+    report,
+    spark,
+    spark_report,
+    starting,
+)
 from tests.benchmarks.peers import contest
 from tests.benchmarks.topics import Topic, load
 from tests.benchmarks.workload import Workload
 
-PARTS = ("broker", "bootstrap", "produce", "latency", "consume", "acks", "rebalance")
+PARTS = ("broker", "bootstrap", "produce", "latency", "consume", "acks", "rebalance", "spark")
+BY_DEFAULT = PARTS[:-1]  # Spark takes longer than all others together
 
 
 @dataclass(frozen=True)
@@ -38,9 +50,12 @@ class Sizes:
     acks: int = 1_000
     session: float = 10.0  # seconds until a group takes note of a death, in both protocols
     heartbeat: float = 5.0  # seconds between the heartbeats of the new one; a broker's default, which is not ours
+    spark_records: int = 4_000_000
 
 
-QUICK = Sizes(records=100_000, messages=5_000, keys=500, puts=100, acks=50, session=2.0, heartbeat=0.5)
+QUICK = Sizes(
+    records=100_000, messages=5_000, keys=500, puts=100, acks=50, session=2.0, heartbeat=0.5, spark_records=10_000
+)
 
 
 def run(
@@ -55,8 +70,8 @@ def run(
         found["broker"] = list(starting.run(rounds))
         print(report.broker_table(found["broker"]), "\n", flush=True)
     if "bootstrap" in parts:
-        with loaded(servers, sizes.records) as (topics, empty):
-            found["bootstrap"] = list(bootstrap.run(servers, topics, empty, rounds))
+        with loaded(servers, sizes.records) as (to_read, empty):
+            found["bootstrap"] = list(bootstrap.run(servers, to_read, empty, rounds))
         print(report.reading_table(found["bootstrap"]), "\n", flush=True)
     if "produce" in parts:
         found["produce"] = produce.run(servers, rounds, sizes.messages)
@@ -89,6 +104,14 @@ def run(
     if "rebalance" in parts:
         found["rebalance"] = list(rebalance.run(servers, rounds, session=sizes.session))
         print(report.rebalance_table(found["rebalance"]), "\n", flush=True)
+    if "spark" in parts:
+        with spark.loaded(servers, sizes.spark_records) as topics:
+            for measured in spark.run(servers, topics, rounds):
+                print(spark_report.progress(measured), file=sys.stderr, flush=True)
+                found.setdefault("spark", []).append(measured)
+        print(spark_report.spark_table(found["spark"]), "\n")
+        print(spark_report.growth_table(found["spark"]), "\n", flush=True)
+        targets += spark_report.spark_targets(found["spark"])
     if targets:
         print(report.target_table(targets))
     found["targets"] = [asdict(target) for target in targets]
@@ -126,11 +149,14 @@ def peers_if_possible(rounds: int) -> Iterator[dict[str, contest.Peer]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"what to measure: {', '.join(PARTS)}; default all")
+    parser.add_argument(
+        "parts", nargs="*", metavar="part", help=f"what to measure: {', '.join(PARTS)}; default all but spark"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peer-rounds", type=int, help="rounds with other brokers; 0 for none; default as the others")
     parser.add_argument("--peer-messages", type=int, help="how many messages they get; default as many as the rest")
     parser.add_argument("--quick", action="store_true", help="small: shows that everything runs, and little else")
+    parser.add_argument("--spark-records", type=int, help="how many records Spark reads")
     parser.add_argument("--output", type=Path, help="write all results to this file, as JSON")
     parser.add_argument("--bootstrap-servers", help="a broker to use; without it an embedded one is started")
     options = parser.parse_args()
@@ -139,6 +165,8 @@ def main() -> None:
     # What is read is kept from compaction, on purpose, by settings that `declare` warns of.
     logging.getLogger("lvq_kafka.topics").setLevel(logging.ERROR)
     sizes = QUICK if options.quick else Sizes()
+    if options.spark_records:
+        sizes = replace(sizes, spark_records=options.spark_records)
     peer_messages = options.peer_messages or sizes.messages
     peer_rounds = (0 if options.quick else options.rounds) if options.peer_rounds is None else options.peer_rounds
     with contextlib.ExitStack() as stack:
@@ -153,7 +181,7 @@ def main() -> None:
             servers,
             sizes,
             rounds=options.rounds,
-            parts=options.parts or PARTS,
+            parts=options.parts or BY_DEFAULT,
             peer_rounds=peer_rounds,
             peer_work=Workload(peer_messages, peer_messages * sizes.keys // sizes.messages),
         )

@@ -27,6 +27,7 @@ __all__ = [
     "progress",
     "reading_table",
     "rebalance_table",
+    "table",
     "target_table",
     "targets",
     "text_table",
@@ -121,7 +122,7 @@ def consume_targets(results: Sequence[Result]) -> list[Target]:
 def broker_table(results: Sequence[Result]) -> str:
     """From the command to a broker that serves clients."""
     seconds = [f"{measure(map(_seconds, results)):.2f}" for measure in (statistics.median, min, max)]
-    return _table(["lvq broker start, warm", "seconds", "least", "most"], [["", *seconds]])
+    return table(["lvq broker start, warm", "seconds", "least", "most"], [["", *seconds]])
 
 
 def rebalance_table(results: Sequence[Result]) -> str:
@@ -136,7 +137,7 @@ def rebalance_table(results: Sequence[Result]) -> str:
                 values = [float(row[name]) for row in mine]
                 figures += [f"{statistics.median(values):.2f}", f"{max(values):.2f}"]
             rows.append([change, protocol, *figures])
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def reading_table(results: Sequence[Result]) -> str:
@@ -160,14 +161,14 @@ def reading_table(results: Sequence[Result]) -> str:
                     f"{_ratio(of_topic, contestant, 'view', _cpu):.2f}",
                 ]
             )
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def produce_table(rows: Iterable[Result]) -> str:
     """Messages per second, and how long an acknowledgement takes."""
     head = ["producing", "per second", "CPU us", "share of bare loop", "with reports", "p50 ms", "p99 ms"]
     columns = ["what", "per_second", "cpu_us", "share_of_bare", "share_of_bare_with_reports", "p50_ms", "p99_ms"]
-    return _table(head, [[str(row.get(column, "")) for column in columns] for row in rows])
+    return table(head, [[str(row.get(column, "")) for column in columns] for row in rows])
 
 
 def latency_table(results: Sequence[Result]) -> str:
@@ -179,7 +180,7 @@ def latency_table(results: Sequence[Result]) -> str:
             mine = [result for result in of_kind if result["contestant"] == contestant]
             figures = [f"{_median(mine, lambda row, name=name: row[name]):.2f}" for name in ("p50_ms", "p99_ms")]  # type: ignore[misc]
             rows.append([what, contestant, *figures])
-    return _table(["latency", "contestant", "p50 ms", "p99 ms"], rows)
+    return table(["latency", "contestant", "p50 ms", "p99 ms"], rows)
 
 
 def progress(result: Result) -> str:
@@ -212,7 +213,7 @@ def consume_table(results: Sequence[Result]) -> str:
                     f"{_ratio(of_mode, contestant, 'bare loop', _messages):.2f}" if comparable else "",
                 ]
             )
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def acks_table(results: Sequence[Result]) -> str:
@@ -220,7 +221,7 @@ def acks_table(results: Sequence[Result]) -> str:
     latency = [result for result in results if result["what"] == "ack until durable"]
     memory = [result for result in results if result["what"] == "memory"]
     rows = [[row["state"], f"{row['messages']:,}", f"{row['bytes_per_message']:.0f}"] for row in memory]
-    costs = _table(["messages of 256 bytes in a consumer", "how many", "bytes each"], rows)
+    costs = table(["messages of 256 bytes in a consumer", "how many", "bytes each"], rows)
     return f"{latency_table(latency)}\n\n{costs}"
 
 
@@ -235,13 +236,13 @@ def text_table(results: Sequence[Result]) -> str:
                 fifth = min(4, int(share * 5))
                 fifths[fifth] = max(fifths[fifth], length)
             rows.append([result["order"], *map(str, [*fifths, max(fifths)])])
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def target_table(found: Iterable[Target]) -> str:
     """The targets, and whether they are met."""
     rows = [[target.what, target.bar, f"{target.measured:.2f}", "yes" if target.met else "NO"] for target in found]
-    return _table(["target", "bar", "measured", "met"], rows)
+    return table(["target", "bar", "measured", "met"], rows)
 
 
 def _of(results: Iterable[Result], contestant: str) -> list[Result]:
@@ -285,7 +286,8 @@ def _distinct(results: Iterable[Result], field: str) -> list[str]:
     return sorted({str(result[field]) for result in results}, reverse=True)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns under their heads."""
     widths = [max(map(len, column)) for column in zip(head, *rows)]
     lines = []
     for row in (head, *rows):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
@@ -48,7 +48,10 @@ def create(log: KafkaLog, label: str) -> str:
     return name
 
 
-def load(log: KafkaLog, label: str, records: int, keys: int) -> Topic:
+Headers = Sequence[tuple[str, bytes]]
+
+
+def load(log: KafkaLog, label: str, records: int, keys: int, headers: Headers | None = None) -> Topic:
     """A topic of so many records over so many keys. Nothing is compacted away: its segments are all still open."""
     name = create(log, label)
     newest: dict[bytes, bytes] = {}
@@ -59,12 +62,13 @@ def load(log: KafkaLog, label: str, records: int, keys: int) -> Topic:
             newest[key] = value = value_of(number)
             yield key, value
 
-    write(log, name, records_kept())
+    write(log, name, records_kept(), headers)
     return Topic(label, name, Content.of(newest.items()))
 
 
-def write(log: KafkaLog, name: str, records: Iterable[tuple[bytes, bytes]]) -> None:
-    """Append keys and values, as fast as it goes, and wait until they are stored."""
+def write(log: KafkaLog, name: str, records: Iterable[tuple[bytes, bytes]], headers: Headers | None = None) -> None:
+    """Append keys and values, all with the same headers, as fast as it goes, and wait until they are stored."""
+    given: Any = {} if headers is None else {"headers": list(headers)}
     producer = Producer(
         {
             **log.config.for_producer(),
@@ -79,7 +83,7 @@ def write(log: KafkaLog, name: str, records: Iterable[tuple[bytes, bytes]]) -> N
     for number, (key, value) in enumerate(records):
         while True:
             try:
-                producer.produce(name, value, key)
+                producer.produce(name, value, key, **given)
                 break
             except BufferError:
                 producer.poll(0.05)

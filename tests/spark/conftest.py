@@ -20,8 +20,8 @@ COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTi
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two tasks at a time, each with two attempts."""
-    session = local_session("local[2,2]")
+    """Two tasks at a time, each with two attempts; with Spark's Kafka connector."""
+    session = local_session("local[2,2]", connector=True)
     yield session
     session.stop()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Headers, Record, RecordBatch
-from lvq_spark.columns import merge_partitions, to_arrow
+from lvq_spark.scan.columns import merge_partitions, to_arrow
 
 
 def test_a_record_is_written_as_it_is() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 import warnings
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.errors import ConfigError, DataLoss, TopicNotFound, Unauthorized
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.errors import CommitMapRefused, ConfigError, DataLoss, QueueNotDeclared, TopicNotFound, Unauthorized
+from lvq_kafka.ports import Commit
 from lvq_kafka.testing import MemoryLog
 from lvq_spark import pin
 
@@ -119,3 +123,122 @@ def test_a_cut_can_be_pinned_without_the_right_to_read_settings(
 ) -> None:
     memory_log.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
     assert pin(queue).compaction_lag == 0.0
+
+
+# -- as of a time ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def timed() -> tuple[LastValueQueue[Any], MemoryLog]:
+    """A record every second from 100 s ago on, in two partitions; superseded ones are kept for a minute."""
+    now = [time.time() - 100]
+    log = MemoryLog(clock=lambda: now[0])
+    log.create_topic("t", partitions=2, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "60000"})
+    for second in range(100):
+        log.write("t", b"k", b"%d" % second, partition=second % 2)
+        now[0] += 1
+    return LastValueQueue("t", key_header=None, log=log), log
+
+
+def test_a_cut_as_of_a_time_stops_before_the_first_record_that_is_as_young(
+    timed: tuple[LastValueQueue[Any], MemoryLog],
+) -> None:
+    queue, log = timed
+    record = log.records("t")[40]
+    moment = record.timestamp / 1000
+    spec = pin(queue, as_of=moment)
+    assert spec.end[record.partition] == record.offset
+    assert sum(spec.end.values()) == 80
+    assert pin(queue, as_of=datetime.fromtimestamp(moment, UTC)) == spec
+    assert pin(queue, as_of=time.time() + 100).end == {0: 50, 1: 50}
+    both = pin(queue, as_of={0: moment, 1: time.time() + 100})
+    assert both.end == {0: 40, 1: 50}
+
+
+def test_by_producers_clocks_the_first_record_that_is_as_young_ends_the_cut(memory_log: MemoryLog) -> None:
+    """Later ones may be older: what lies before and behind the cut is decided by offset (R5)."""
+    memory_log.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
+    for timestamp in (1_000, 3_000, 2_000, 1_500):
+        memory_log.write("t", b"k", b"v", timestamp=timestamp)
+    assert pin(LastValueQueue("t", key_header=None, log=memory_log), as_of=2.0).end == {0: 1}
+
+
+def test_a_cut_of_longer_ago_than_records_are_kept_is_refused_or_warned_of(
+    timed: tuple[LastValueQueue[Any], MemoryLog],
+) -> None:
+    queue, log = timed
+    with pytest.raises(ConfigError, match=r"is of 20\S+, and the topic keeps superseded records for 60 s") as error:
+        pin(queue, as_of=time.time() - 90)
+    assert error.value.options == ("as_of",)
+    with pytest.warns(UserWarning, match="compaction may have removed some"):
+        spec = pin(queue, as_of=time.time() - 90, as_of_policy="warn")
+    assert 5 < sum(spec.end.values()) < 15
+    log.alter_topic_config("t", {"cleanup.policy": "delete"})
+    assert pin(queue, as_of=time.time() - 90).end, "a topic that is not compacted keeps all of them"
+
+
+def test_a_cut_as_of_a_time_stops_before_an_open_transaction(timed: tuple[LastValueQueue[Any], MemoryLog]) -> None:
+    queue, log = timed
+    writer = log.writer(transactional_id="x")
+    writer.begin_transaction()
+    held = writer.append("t", b"held", b"v").result().partition
+    with pytest.warns(UserWarning, match="a transaction that is open"):
+        spec = pin(queue, as_of=time.time() + 100)
+    assert spec.end == {0: 50, 1: 50}
+    assert [shortfall.partition for shortfall in spec.blocked] == [held]
+
+
+# -- what a group has not consumed -------------------------------------------------------------------------------------
+
+
+def test_the_view_of_a_group_starts_where_it_stands_and_knows_what_it_has_done(
+    queue: LastValueQueue[Any], memory_log: MemoryLog
+) -> None:
+    done = CommitMap(1, (1, 2), partitions=2)
+    memory_log.commit("g", "t", {0: Commit(0, CommitMap(0).encode()), 1: Commit(1, done.encode())})
+    spec = pin(queue, group="g")
+    assert (spec.start, spec.end) == ({0: 0, 1: 1}, {0: 3, 1: 5})
+    assert spec.done is not None
+    assert [spec.done[1].done(offset) for offset in range(5)] == [True, False, True, True, False]
+    memory_log.delete_records("t", 0, 2)
+    assert pin(queue, group="g").start == {0: 2, 1: 1}
+    assert pin(queue, group="g", end={0: 2, 1: 0}).ranges == []
+
+
+def test_a_group_of_another_program_has_done_what_lies_below_its_offsets(
+    queue: LastValueQueue[Any], memory_log: MemoryLog
+) -> None:
+    memory_log.commit("g", "t", {0: Commit(3), 1: Commit(2)})
+    spec = pin(queue, group="g")
+    assert (spec.start, spec.ranges) == ({0: 3, 1: 2}, [1])
+    memory_log.commit("g", "t", {0: Commit(3, "a note"), 1: Commit(2)})
+    with pytest.raises(CommitMapRefused):
+        pin(queue, group="g")
+    assert pin(queue, group="g", on_foreign_commits="ignore").start == {0: 3, 1: 2}
+
+
+@pytest.mark.parametrize("commits", [{}, {0: Commit(1)}])
+def test_r17_a_group_without_its_commits_is_an_error(
+    queue: LastValueQueue[Any], memory_log: MemoryLog, commits: dict[int, Commit]
+) -> None:
+    if commits:
+        memory_log.commit("g", "t", commits)
+    with pytest.raises(QueueNotDeclared):
+        pin(queue, group="g")
+
+
+def test_what_says_the_same_thing_twice_is_refused(queue: LastValueQueue[Any]) -> None:
+    with pytest.raises(ConfigError, match="as_of and end are both given"):
+        pin(queue, as_of=0.0, end={0: 1, 1: 1})
+    with pytest.raises(ConfigError, match="group and start are both given"):
+        pin(queue, group="g", start={0: 1, 1: 1})
+
+
+@pytest.mark.parametrize(("kind", "number"), [("CreateTime", 0), ("LogAppendTime", 1)])
+def test_a_cut_knows_what_its_timestamps_are(
+    queue: LastValueQueue[Any], memory_log: MemoryLog, kind: str, number: int
+) -> None:
+    memory_log.alter_topic_config("t", {"message.timestamp.type": kind})
+    assert pin(queue).timestamp_type == number
+    memory_log.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    assert pin(queue).timestamp_type == -1

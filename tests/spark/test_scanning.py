@@ -21,10 +21,10 @@ from lvq_kafka.errors import BrokerUnavailable, CatchUpTimeout, ConfigError, Dat
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryLog
 from lvq_spark import SnapshotSpec, pin
-from lvq_spark.columns import COLUMNS
-from lvq_spark.homes import home_partitions
-from lvq_spark.latest import Latest
-from lvq_spark.scanning import Scan
+from lvq_spark.scan.columns import COLUMNS
+from lvq_spark.scan.homes import home_partitions
+from lvq_spark.scan.latest import Latest
+from lvq_spark.scan.scanning import Scan
 
 
 @pytest.fixture

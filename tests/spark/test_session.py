@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lvq_kafka.errors import ConfigError, JavaNotFound
-from lvq_spark.session import _choose_java, local_session
+from lvq_spark.session import _choose_java, local_session, require_spark
 
 
 @pytest.fixture
@@ -57,3 +57,11 @@ def test_a_machine_without_pyspark_is_told_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(ConfigError, match=r"Install lvq-kafka\[spark\]"):
         local_session()
+
+
+def test_a_spark_that_is_too_old_is_refused_by_its_version() -> None:
+    class Session:
+        version = "3.5.8"
+
+    with pytest.raises(ConfigError, match=r"Spark 3\.5\.8 is not supported"):
+        require_spark(Session())  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from lvq_kafka.errors import ConfigError, DataLoss, TopicNotFound
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.testing import MemoryLog
 from lvq_kafka.testing.brokers import ProvidedBroker
-from lvq_spark import SCHEMA, pin, snapshot
+from lvq_spark import SCHEMA, SnapshotSpec, pin, snapshot
 from tests.readme import block
 from tests.waiting import eventually
 
@@ -203,19 +203,25 @@ def test_s162_a_snapshot_of_a_log_with_gaps_and_markers_has_the_right_rows(
 # -- the README --------------------------------------------------------------------------------------------------------
 
 
-def test_the_example_of_the_readme_runs(spark: SparkSession, make_queue: MakeQueue, collect: Collect) -> None:
-    queue = make_queue(key_header="ticker")
+def test_the_example_of_the_readme_runs(
+    spark: SparkSession, lvq_log: KafkaLog, lvq_topic: str, collect: Collect, tmp_path: Path
+) -> None:
+    queue = LastValueQueue.declare(lvq_topic, key_header="ticker", log=lvq_log)
     with queue.producer() as producer:
         for key, value in (("IBM", b"118.50"), ("MSFT", b"27.95"), ("IBM", b"119.00")):
             producer.put(key, value)
-    names: dict[str, Any] = {"spark": spark, "queue": queue}
-    exec(block("python", "lvq_spark.snapshot(spark, queue, end=cut.offsets)"), names)
-    rows = collect(names["frame"])
+    names: dict[str, Any] = {}
+    exec(block("python", "def same_cut").replace('"prices"', repr(queue.name)), names)
+    rows = collect(names["same_cut"](spark, queue))
     assert {key: row.value for key, row in rows.items()} == {b"IBM": b"119.00", b"MSFT": b"27.95"}
     assert rows == view_rows(queue)[0]
-    assert {entry.key.encode(): entry.position.offset for entry in names["cut"].entries()} == {
-        key: row.offset for key, row in rows.items()
-    }
+    latest = names["latest"](spark, lvq_log.config.bootstrap_servers)
+    assert {bytes(row.key): row.offset for row in latest.collect()} == {key: row.offset for key, row in rows.items()}
+    assert collect(names["nightly"](spark, queue, str(tmp_path / "store"))) == rows
+    published = names["back"](latest.where("key = X'49424D'").select("key", "value"), queue)  # IBM's
+    assert (published.written, published.vanished) == (1, 1)
+    assert view_rows(queue)[0].keys() == {b"IBM"}
+    queue.delete()
 
 
 # -- one cut per DataFrame -----------------------------------------------------------------------------------------
@@ -325,7 +331,7 @@ def test_no_secret_is_in_a_plan_or_a_repr(
     queue = LastValueQueue(lvq_topic, key_header=None, log=log)
     frame = snapshot(spark, queue)
     plans = frame._jdf.queryExecution().toString()
-    assert "lvq_snapshot" in plans
+    assert "lvq_step" in plans
     assert "hunter2" not in plans + repr(frame) + repr(pin(queue)) + str(frame.rdd.toDebugString())
     assert frame.count() == 10, "the properties do reach the executors"
     log.close()
@@ -361,15 +367,16 @@ def shipped() -> Callable[[list[Any]], Any]:
     """The function as it arrives: pickled by value, and unpacked."""
     from pyspark import cloudpickle
 
-    from lvq_spark.snapshots import _portable
-    from lvq_spark.tasks import Merge
+    from lvq_spark.connector.guarding import Settle
+    from lvq_spark.shipping import portable
 
-    return pickle.loads(cloudpickle.dumps(_portable(Merge("t", 2))))  # type: ignore[no-any-return,no-untyped-call]
+    settle = Settle(SnapshotSpec("t", "id", {0: 0}, {0: 0}), "pinned")
+    return pickle.loads(cloudpickle.dumps(portable(settle)))  # type: ignore[no-any-return,no-untyped-call]
 
 
 def test_an_executor_without_the_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     run = shipped()
-    monkeypatch.setitem(sys.modules, "lvq_spark.tasks", None)
+    monkeypatch.setitem(sys.modules, "lvq_spark.connector.guarding", None)
     with pytest.raises(ImportError, match=rf"{sys.executable}, lacks a package: .*Install lvq-kafka\[spark\]=="):
         list(run([]))
     monkeypatch.setitem(sys.modules, "lvq_kafka", None)
@@ -385,19 +392,20 @@ def test_an_executor_with_another_version_says_so(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_callback_that_cannot_be_sent_is_an_error_on_the_driver() -> None:
-    from lvq_spark.snapshots import _portable
+    from lvq_spark.shipping import portable
 
     lock = __import__("threading").Lock()
     with pytest.raises(ConfigError, match="cannot be sent to the executors"):
-        _portable(lambda batches: iter([lock]))
+        portable(lambda batches: iter([lock]))
 
 
 def test_a_driver_without_spark_says_what_to_install(
-    lvq_log: KafkaLog, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = make_queue()
-    monkeypatch.delitem(sys.modules, "lvq_spark.tasks", raising=False)
-    monkeypatch.delitem(sys.modules, "lvq_spark.columns", raising=False)
+    monkeypatch.delitem(sys.modules, "lvq_spark.scan.tasks", raising=False)
+    monkeypatch.delitem(sys.modules, "lvq_spark.connector.guarding", raising=False)
+    monkeypatch.delitem(sys.modules, "lvq_spark.scan.columns", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"need the package pyarrow\. Install lvq-kafka\[spark\]"):
-        snapshot(None, queue)  # type: ignore[arg-type]
+        snapshot(spark, queue)

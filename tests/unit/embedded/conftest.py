@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -48,7 +48,7 @@ def two_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digests = {name: hashlib.sha256(content.encode()).hexdigest() for name, content in LOCKED.items()}
     lines = [f"org.example {name.removesuffix('-1.0.jar')} 1.0 {digest}" for name, digest in digests.items()]
     lock.write_text("\n".join(["# a comment", *lines, ""]))
-    monkeypatch.setattr(jars, "LOCK_FILE", lock)
+    monkeypatch.setattr(jars, "BROKER", replace(jars.BROKER, lock_file=lock))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_the_lock_names_the_broker_its_logging_and_its_tools_with_versions_and_digests() -> None:
-    lock = {jar.name: jar for jar in jars.read_lock()}
+    lock = {jar.name: jar for jar in jars.BROKER.read_lock()}
     assert {"kafka_2.13", "kafka-clients", "kafka-tools", "log4j-slf4j-impl", "scala-logging_2.13"} <= lock.keys()
     assert lock["kafka_2.13"].version == lock["kafka-tools"].version == jars.KAFKA_VERSION
     assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in lock.values())
@@ -23,8 +24,8 @@ def test_the_lock_names_the_broker_its_logging_and_its_tools_with_versions_and_d
 
 
 def test_every_root_of_the_lock_is_in_it() -> None:
-    locked = {(jar.organisation, jar.name, jar.version) for jar in jars.read_lock()}
-    assert {root[:3] for root in jars.ROOTS} <= locked
+    locked = {(jar.organisation, jar.name, jar.version) for jar in jars.BROKER.read_lock()}
+    assert {root[:3] for root in jars.BROKER.roots} <= locked
 
 
 def test_the_jars_are_downloaded_once(fake_ivy: FakeIvy, cache: Path) -> None:
@@ -96,9 +97,24 @@ def test_a_failing_download_is_tried_again(fake_ivy: FakeIvy) -> None:
 
 def test_a_download_that_keeps_failing_ends_with_what_ivy_said(fake_ivy: FakeIvy) -> None:
     fake_ivy.does("echo ':::: WARNINGS'; echo 'module not found: org.example#alpha'; exit 1")
-    with pytest.raises(EmbeddedBrokerError, match=r"(?s)in 3 attempts.*module not found.*LVQ_IVY_SETTINGS"):
+    with pytest.raises(
+        EmbeddedBrokerError,
+        match=r"(?s)the broker's jars failed in 3 attempts.*module not found.*LVQ_IVY_SETTINGS",
+    ):
         ensure_jars()
     assert len(fake_ivy.runs) == ivy.ATTEMPTS
+
+
+def test_another_set_of_jars_has_its_own_directory_and_name(fake_ivy: FakeIvy, cache: Path) -> None:
+    others = replace(jars.BROKER, what="jars of something else", directory="other")
+    fake_ivy.delivers()
+    assert others.ensure()[0].parent.parent == cache
+    assert others.ensure()[0].parent.name.startswith("other-")
+    assert len(ensure_jars()) == 2
+    assert len(fake_ivy.runs) == 2, "each is fetched for itself"
+    fake_ivy.does("exit 1")
+    with pytest.raises(EmbeddedBrokerError, match="Downloading the jars of something else failed"):
+        replace(others, directory="another").ensure()
 
 
 def test_a_certificate_that_java_does_not_trust_is_explained(fake_ivy: FakeIvy) -> None:

@@ -14,11 +14,11 @@ from lvq_kafka.core.records import Position, RecordBatch
 from lvq_kafka.errors import ConfigError, DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.ports import Log
-from lvq_spark.columns import BYTES, COLUMNS, ROWS, to_arrow
-from lvq_spark.homes import home_partitions
-from lvq_spark.latest import Latest
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.reading import PATIENCE, Consistency, check_topic, read_range
+from lvq_spark.scan.columns import BYTES, COLUMNS, ROWS, to_arrow
+from lvq_spark.scan.homes import home_partitions
+from lvq_spark.scan.latest import Latest
+from lvq_spark.scan.reading import PATIENCE, Consistency, check_topic, read_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +30,9 @@ Keyless = Literal["pass", "drop", "fail"]
 
 Strays = Literal["pass", "fail"]
 """What to do about keys outside their home partition, which may lie there, too (R14): nothing, or fail."""
+
+
+_Keys = Latest | frozenset[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,9 @@ class Scan:
         keys: leave out all keys but these, and what has none.
         memory: bytes of values that a task holds in memory; others go to a temporary file.
         rows, bytes: of an Arrow batch, at most; a single value may be larger.
+        changes: whether more follows behind the cut, as in a stream. What compaction has taken of the cut comes then,
+            so nothing is missing and nothing is looked for.
+        patience: seconds without any progress until reading fails.
     """
 
     spec: SnapshotSpec
@@ -62,6 +68,8 @@ class Scan:
     memory: int = 256 << 20
     rows: int = ROWS
     bytes: int = BYTES
+    changes: bool = False
+    patience: float = PATIENCE
 
     def read(self, partition: int) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in offset order, over a connection of its own.
@@ -69,13 +77,13 @@ class Scan:
         Raises:
             DataLoss: records of the cut are gone, or may be gone (see `Consistency`).
             TopicRecreated: the topic is not the one that was pinned.
-            CatchUpTimeout: nothing moved for two minutes.
+            CatchUpTimeout: nothing moved for ``patience`` seconds.
             KeyMismatch: a record's header and key disagree, and the queue's policy is ``"fail"``.
             ConfigError: a record has no key, or a key is not at home, and that is to fail.
             TransportError: the cluster cannot be reached or refuses.
         """
         with closing(KafkaLog(self.config)) as log, _collector_held_back():
-            yield from self.rows_of(log, partition)
+            yield from self.rows_of(log, partition, patience=self.patience)
 
     def rows_of(self, log: Log, partition: int, *, patience: float = PATIENCE) -> Iterator[pa.RecordBatch]:
         """As `read`, over a connection that is there."""
@@ -94,8 +102,8 @@ class Scan:
                 count += len(batch)
                 latest.apply(self._wanted(batch))
             # Without holes in the offsets nothing can be missing; with some, they may be of before the cut or of after.
-            if count < end - start:
-                overtaken = self._overtaken(log, partition, latest, patience)
+            if count < end - start and not self.changes:
+                overtaken = self.overtaken(log, partition, latest, patience)
                 check_topic(log, spec)
                 latest.apply(overtaken)
             else:
@@ -182,7 +190,7 @@ class Scan:
                 "lvq.strays to pass if every writer of the topic puts a key into one and the same partition.",
             )
 
-    def _overtaken(self, log: Log, partition: int, latest: Latest, patience: float) -> RecordBatch:
+    def overtaken(self, log: Log, partition: int, latest: _Keys, patience: float) -> RecordBatch:
         """The newest records of keys that lie behind the cut and not in it, though they may have been in it once.
 
         A record of the cut can only be compacted away in favour of a newer one of its key behind the cut, and only

@@ -1,0 +1,68 @@
+"""Publish files, a table or the rows of a query into a queue: each row is the new value of its key."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from lvq_spark.publishing import publish
+from lvq_spark.submitting import job_parser, main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lvq_kafka import LastValueQueue
+
+
+def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace) -> Mapping[str, object]:
+    """Publish the rows; the result has how many of each kind, and the offsets that they reach to."""
+    if options.table is not None:
+        rows = spark.table(options.table)
+    else:
+        rows = spark.read.format(options.format).load(options.input)
+    if options.query is not None:
+        rows.createOrReplaceTempView("input")
+        rows = spark.sql(options.query)
+    published = publish(
+        rows,
+        queue,
+        key=options.key,
+        value=options.value,
+        headers=options.headers,
+        newest=options.newest,
+        vanished=options.vanished,
+    )
+    return {"topic": queue.topic, **asdict(published)}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    options = job_parser(
+        __doc__ or "",
+        "publish.py prices -b broker:9092 --input s3a://lake/prices",
+        "publish.py prices --config client.properties --table gold.prices --vanished delete \\\n"
+        "      --query 'SELECT ticker AS key, to_json(struct(price, at)) AS value FROM input'",
+    )
+    source = options.add_mutually_exclusive_group(required=True)
+    source.add_argument("--input", metavar="PATH", help="files to read")
+    source.add_argument("--table", metavar="NAME", help="the table to read")
+    options.add_argument("--format", default="parquet", help="of the files (default: parquet)")
+    options.add_argument("--query", metavar="SQL", help="what to make of it; it is the table `input` there")
+    options.add_argument("--key", metavar="COLUMN", default="key", help="(default: key)")
+    options.add_argument("--value", metavar="COLUMN", default="value", help="null deletes the key (default: value)")
+    options.add_argument("--headers", metavar="COLUMN", help="an array of structs of key and value")
+    options.add_argument("--newest", metavar="COLUMN", help="of several rows of a key, the one with the largest counts")
+    options.add_argument(
+        "--vanished",
+        choices=["keep", "delete"],
+        default="keep",
+        help="what to do about keys that the queue holds and the rows lack (default: keep)",
+    )
+    return options
+
+
+if __name__ == "__main__":
+    main(parser(), work, sys.argv[1:])

@@ -1,0 +1,78 @@
+"""Bring a store up to date: a snapshot of a queue in versions, each made of the one before and what is new."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lvq_spark.store import refresh
+from lvq_spark.submitting import job_parser, main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lvq_kafka import LastValueQueue
+
+
+def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace) -> Mapping[str, object]:
+    """Refresh; the result tells of the newest version, be it a new one or the one that was there."""
+    version = refresh(
+        spark,
+        queue,
+        options.store,
+        on_stale=options.on_stale,
+        consistency=options.consistency,
+        keep=options.keep,
+        grace=options.grace,
+    )
+    return {
+        "store": options.store,
+        "version": version.number,
+        "kind": version.kind,
+        "reasons": version.reasons,
+        "rows": version.rows,
+        "upserts": version.upserts,
+        "deletes": version.deletes,
+        "topic": version.topic,
+        "topic_id": version.topic_id,
+        "end": dict(version.end),
+        "committed": version.committed.isoformat(),
+    }
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    options = job_parser(
+        f"{__doc__} Where nothing is new it does nothing. Run it again after a failure, and as often as you like.",
+        "refresh.py prices -b broker:9092 --store s3a://lake/prices",
+        "refresh.py prices --config client.properties --store /data/prices --on-stale fail --keep 24",
+    )
+    options.add_argument("--store", metavar="PATH", required=True, help="a directory for this store alone")
+    options.add_argument(
+        "--on-stale",
+        choices=["rebuild", "fail"],
+        default="rebuild",
+        help="what to do where nothing can be built on the newest version: read the whole log, or fail "
+        "(default: rebuild)",
+    )
+    options.add_argument(
+        "--consistency",
+        choices=["pinned", "atleast"],
+        default="pinned",
+        help="what to do about keys whose record of the cut was compacted away: fail, or take the newer one",
+    )
+    options.add_argument("--keep", metavar="N", type=int, default=3, help="versions to keep at least (default: 3)")
+    options.add_argument(
+        "--grace",
+        metavar="SECONDS",
+        type=float,
+        default=3600.0,
+        help="how long a version stays after the next one is there: longer than any job reads it (default: 3600)",
+    )
+    return options
+
+
+if __name__ == "__main__":
+    main(parser(), work, sys.argv[1:])

@@ -1,0 +1,80 @@
+"""Write the current values of a queue to files or a table, one row for each key, all of one cut through its log."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from lvq_spark import pin, snapshot
+from lvq_spark.submitting import job_parser, main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lvq_kafka import LastValueQueue
+
+
+def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace) -> Mapping[str, object]:
+    """Write a snapshot; the result has its rows, and the offsets that it was cut at."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    spec = pin(queue, as_of=options.as_of, as_of_policy=options.as_of_policy, group=options.group)
+    rows = snapshot(spark, queue, spec=spec, consistency=options.consistency, engine=options.engine)
+    if options.files is not None:
+        rows = rows.coalesce(options.files)
+    seen = Observation("written")
+    writer = rows.observe(seen, F.count(F.lit(1)).alias("rows")).write.format(options.format).mode(options.mode)
+    if options.table is not None:
+        writer.saveAsTable(options.table)
+    else:
+        writer.save(options.output)
+    to = {"table": options.table} if options.table else {"output": options.output}
+    return {**to, "rows": seen.get["rows"], "topic": spec.topic, "topic_id": spec.topic_id, "end": dict(spec.end)}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    options = job_parser(
+        f"{__doc__} For a table that is kept up to date, with its versions, use refresh.py.",
+        "snapshot.py prices -b broker:9092 --output s3a://lake/prices",
+        "snapshot.py prices --config client.properties --table bronze.prices --format delta --mode overwrite",
+        "snapshot.py prices-topic --bare -b broker:9092 --output /data/prices --as-of 2026-11-22T06:00",
+    )
+    target = options.add_mutually_exclusive_group(required=True)
+    target.add_argument("--output", metavar="PATH", help="where to write files")
+    target.add_argument("--table", metavar="NAME", help="which table to write")
+    options.add_argument("--format", default="parquet", help="any that Spark can write (default: parquet)")
+    options.add_argument(
+        "--mode",
+        choices=["error", "overwrite", "append"],
+        default="error",
+        help="what to do when there is something already; files that are overwritten are gone while it is written "
+        "(default: error)",
+    )
+    options.add_argument("--as-of", metavar="TIME", type=datetime.fromisoformat, help="a cut of the past")
+    options.add_argument(
+        "--as-of-policy",
+        choices=["fail", "warn"],
+        default="fail",
+        help="what to do where compaction may have taken records of that cut",
+    )
+    options.add_argument("--group", help="leave out what this consumer group has consumed")
+    options.add_argument(
+        "--consistency",
+        choices=["pinned", "atleast"],
+        default="pinned",
+        help="what to do about keys whose record of the cut was compacted away: fail, or take the newer one",
+    )
+    options.add_argument(
+        "--engine", choices=["auto", "python", "connector"], default="auto", help="what reads the log (default: auto)"
+    )
+    options.add_argument("--files", metavar="N", type=int, help="write at most N files")
+    return options
+
+
+if __name__ == "__main__":
+    main(parser(), work, sys.argv[1:])

@@ -1,0 +1,86 @@
+"""Keep a store up to date from a stream of the queue: a new version every so often, or one for all there is now."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lvq_kafka.kafka import KafkaLog
+from lvq_spark.source.registering import register
+from lvq_spark.store import refresh, upsert, versions
+from lvq_spark.submitting import job_parser, main
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lvq_kafka import LastValueQueue
+
+
+def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace) -> Mapping[str, object]:
+    """Stream until it is stopped, or with ``--once`` to the end; the result tells of the newest version."""
+    store = {"keep": options.keep, "grace": options.grace, "on_stale": options.on_stale}
+    if not versions(spark, options.store):
+        refresh(spark, queue, options.store, **store)  # at once, rather than as the first batch
+    newest = versions(spark, options.store)[-1]
+    started = {queue.topic: {str(partition): offset for partition, offset in newest.end.items()}}
+    writer = (
+        _source(spark, queue, options, json.dumps(started))
+        .writeStream.foreachBatch(upsert(queue, options.store, **store))
+        .option("checkpointLocation", options.checkpoint)
+        .queryName(f"lvq {queue.name}")
+    )
+    trigger = writer.trigger(availableNow=True) if options.once else writer.trigger(processingTime=options.every)
+    query = trigger.start()
+    query.awaitTermination()
+    newest = versions(spark, options.store)[-1]
+    return {
+        "store": options.store,
+        "version": newest.number,
+        "rows": newest.rows,
+        "topic": newest.topic,
+        "end": dict(newest.end),
+    }
+
+
+def _source(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace, started: str) -> DataFrame:
+    register(spark)
+    assert isinstance(queue.log, KafkaLog)
+    reader = spark.readStream.format("lvq").option("includeHeaders", "true")
+    reader = reader.option("subscribe" if options.bare else "queue", queue.name)
+    for name, value in queue.log.config.properties.items():
+        reader = reader.option(f"kafka.{name}", str(value))
+    if options.max_offsets is not None:
+        reader = reader.option("maxOffsetsPerTrigger", options.max_offsets)
+    return reader.option("startingOffsets", started).load()  # which a checkpoint that is there overrules
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    options = job_parser(
+        f"{__doc__} A version is a copy of the store, so let batches of a large one come every few minutes.",
+        "stream.py prices -b broker:9092 --store /data/prices --checkpoint /data/prices.checkpoint",
+        "stream.py prices --config client.properties --store /data/prices --checkpoint /data/cp --once",
+    )
+    options.add_argument("--store", metavar="PATH", required=True, help="a directory for this store alone")
+    options.add_argument("--checkpoint", metavar="PATH", required=True, help="where Spark notes how far the stream is")
+    options.add_argument("--every", metavar="TIME", default="5 minutes", help="a batch this often (default: 5 minutes)")
+    options.add_argument("--once", action="store_true", help="work in what there is now, and end")
+    options.add_argument("--max-offsets", metavar="N", type=int, help="of a batch at most")
+    options.add_argument(
+        "--on-stale",
+        choices=["rebuild", "fail"],
+        default="rebuild",
+        help="what to do where nothing can be built on the newest version (default: rebuild)",
+    )
+    options.add_argument("--keep", metavar="N", type=int, default=3, help="versions to keep at least (default: 3)")
+    options.add_argument(
+        "--grace", metavar="SECONDS", type=float, default=3600.0, help="how long others stay besides (default: 3600)"
+    )
+    return options
+
+
+if __name__ == "__main__":
+    main(parser(), work, sys.argv[1:])

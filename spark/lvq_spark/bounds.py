@@ -1,0 +1,174 @@
+"""What a topic's log holds now, and whether a cut fits it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from lvq_kafka.core.progress import Shortfall, describe
+from lvq_kafka.errors import ConfigError, DataLoss, Unauthorized
+from lvq_kafka.ports import Log, TopicDescription
+
+__all__ = ["AsOfPolicy", "Bounds", "Settings"]
+
+AsOfPolicy = Literal["fail", "warn"]
+"""What to do about a cut of the past, of which the topic may have compacted records away: refuse it, or warn."""
+
+_TIMESTAMP_TYPES = {"CreateTime": 0, "LogAppendTime": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of a topic that a cut depends on. What this user may not see counts as Kafka's default."""
+
+    compacted: bool = True
+    compaction_lag: float = 0.0
+    """Seconds for which a superseded record is kept."""
+    delete_retention: float = 86_400.0
+    """Seconds for which a delete is kept, at least."""
+    timestamp_type: int = -1
+    """0 for the producers' times, 1 for append times, -1 for not known."""
+
+    @classmethod
+    def ask(cls, log: Log, topic: str, timeout: float = 10.0) -> Settings:
+        """The settings now."""
+        try:
+            found = log.topic_config(topic, timeout=timeout)
+        except Unauthorized:
+            return cls()
+        return cls(
+            "compact" in found.get("cleanup.policy", "compact"),
+            int(found.get("min.compaction.lag.ms", 0)) / 1000,
+            int(found.get("delete.retention.ms", 86_400_000)) / 1000,
+            _TIMESTAMP_TYPES.get(found.get("message.timestamp.type", ""), -1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A topic, and where its log starts and ends: what is committed (``stable``), and what is in transactions, too."""
+
+    described: TopicDescription
+    lowest: Mapping[int, int]
+    stable: Mapping[int, int]
+    highest: Mapping[int, int]
+
+    @classmethod
+    def ask(cls, log: Log, topic: str, timeout: float = 10.0) -> Bounds:
+        """The bounds now."""
+        return cls(
+            log.describe_topic(topic, timeout=timeout),
+            log.start_offsets(topic, timeout=timeout),
+            log.end_offsets(topic, stable=True, timeout=timeout),
+            log.end_offsets(topic, timeout=timeout),
+        )
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self.described.name
+
+    def committed(
+        self, log: Log, wanted: Mapping[int, int], timeout: float
+    ) -> tuple[dict[int, int], tuple[Shortfall, ...]]:
+        """As much of a wanted end as is committed, and where an open transaction holds the rest back."""
+        end = {p: min(offset, self.stable[p]) for p, offset in wanted.items()}
+        if end == wanted:
+            return end, ()
+        # Perhaps the log only grew between the two questions. By now nothing but an open transaction parts them.
+        now = log.end_offsets(self.topic, stable=True, timeout=timeout)
+        return end, tuple(Shortfall(p, end[p], wanted[p], now[p]) for p in sorted(end) if now[p] < wanted[p])
+
+    def reached(
+        self, log: Log, moments: Mapping[int, float], settings: Settings, policy: AsOfPolicy, timeout: float
+    ) -> dict[int, int]:
+        """The first offset in each partition that is not older than a moment, or the end of the log.
+
+        By producers' clocks a later record may be older still: it is the first one that counts, as for every lookup
+        by time, so that what lies before and behind the cut is decided by offset.
+
+        Raises:
+            ConfigError: the topic may have compacted records of that time away, and that is to fail.
+        """
+        oldest = min(moments.values())
+        if settings.compacted and time.time() - oldest > settings.compaction_lag:
+            said = datetime.fromtimestamp(oldest, UTC).isoformat(timespec="seconds")
+            what = (
+                f"The cut through {self.topic} is of {said}, and the topic keeps superseded records for "
+                f"{settings.compaction_lag:g} s (min.compaction.lag.ms): compaction may have removed some of it."
+            )
+            if policy == "fail":
+                raise ConfigError(
+                    what,
+                    options=["as_of"],
+                    hint="Raise the topic's min.compaction.lag.ms for cuts to come, keep snapshots, or take what is "
+                    "there with as_of_policy='warn' (lvq.asOfPolicy).",
+                )
+            warnings.warn(what, stacklevel=3)
+        found = {at: log.offsets_at(self.topic, round(at * 1000), timeout=timeout) for at in set(moments.values())}
+        return {p: min(found[at][p], self.highest[p]) for p, at in moments.items()}
+
+    def check_partitions(self, option: str, offsets: Mapping[int, object]) -> None:
+        """Check that these are the partitions of the topic.
+
+        Raises:
+            ConfigError: they are not.
+        """
+        partitions = self.described.partitions
+        missing = sorted(set(range(partitions)) - set(offsets))
+        unknown = sorted(set(offsets) - set(range(partitions)))
+        if missing or unknown:
+            what = [f"lacks partition {', '.join(map(str, missing))}"] if missing else []
+            what += [f"names partition {', '.join(map(str, unknown))}, which is not there"] if unknown else []
+            raise ConfigError(
+                f"{option} does not fit the topic {self.topic} of {partitions} partitions: it {' and '.join(what)}.",
+                options=[option],
+                hint="Give one offset for each partition, all taken from the same topic since it last grew.",
+            )
+
+    def check_end(self, end: Mapping[int, int]) -> None:
+        """Check that all before these offsets is there to be read.
+
+        Raises:
+            DataLoss: the log has never reached as far, or has lost what lies there.
+            ConfigError: an open transaction hides some of it.
+        """
+        for partition, offset in sorted(end.items()):
+            if not self.lowest[partition] <= offset <= self.highest[partition]:
+                raise DataLoss(
+                    f"The cut ends at offset {offset} of partition {partition} of {self.topic}, "
+                    f"which holds {self.lowest[partition]} to {self.highest[partition]}.",
+                    hint="The log was truncated, or the topic is another one by now: take a new cut.",
+                )
+        stable = self.stable
+        held = [Shortfall(p, stable[p], end[p], stable[p]) for p in sorted(end) if stable[p] < end[p]]
+        if held:
+            raise ConfigError(
+                f"The cut through {self.topic} ends behind an open transaction: {describe(held)}.",
+                options=["end"],
+                hint="Leave end out to stop before it, or wait until the transaction has ended.",
+            )
+
+    def check_start(self, start: Mapping[int, int], end: Mapping[int, int]) -> None:
+        """Check that all from these offsets on is there to be read.
+
+        Raises:
+            DataLoss: the log does not reach back as far.
+            ConfigError: a partition would end before it starts.
+        """
+        for partition, offset in sorted(start.items()):
+            if offset > end[partition]:
+                raise ConfigError(
+                    f"In partition {partition} of {self.topic}, start {offset} is behind end {end[partition]}.",
+                    options=["start", "end"],
+                )
+            if offset < self.lowest[partition] and offset < end[partition]:
+                raise DataLoss(
+                    f"The cut starts at offset {offset} of partition {partition} of {self.topic}, "
+                    f"whose log starts at {self.lowest[partition]}.",
+                    hint="Leave start out to read what is there.",
+                )

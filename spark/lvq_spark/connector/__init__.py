@@ -1,0 +1,1 @@
+"""The second engine: Spark's own Kafka connector."""

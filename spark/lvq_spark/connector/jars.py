@@ -1,0 +1,62 @@
+"""The jars of Spark's Kafka connector, for a session on this machine that cannot resolve ``spark.jars.packages``.
+
+``python -m lvq_spark.connector.jars`` prints where they are, as ``spark-submit --jars`` takes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from lvq_kafka.embedded.ivy import Module
+from lvq_kafka.embedded.jars import JarSet, Progress
+from lvq_kafka.errors import EmbeddedBrokerError
+
+__all__ = ["CONNECTOR", "connector_jars"]
+
+CONNECTOR = JarSet(
+    what="jars of Spark's Kafka connector",
+    directory="spark-kafka",
+    lock_file=Path(__file__).with_name("connector.lock"),
+    # Every one is named, and none brings its own: what Spark has already stays as Spark has it. Avro's functions are
+    # in a package of their own, too, and whoever reads a topic often wants them.
+    roots=(
+        Module("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+        Module("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+        Module("org.apache.kafka", "kafka-clients", "3.9.2"),
+        Module("org.apache.commons", "commons-pool2", "2.12.1"),
+        Module("org.apache.spark", "spark-avro_2.13", "4.1.1"),
+    ),
+    relocked_by="python -m lvq_spark.connector.jars --relock",
+)
+
+
+def connector_jars(progress: Progress | None = None) -> list[Path]:
+    """The jars of Spark's Kafka connector and of its Avro functions, fetched when they are not in the cache.
+
+    They are tested with the PySpark that this package is. On a cluster, take those of its Spark version:
+    ``--packages org.apache.spark:spark-sql-kafka-0-10_2.13:<version>``.
+
+    Raises:
+        EmbeddedBrokerError: they cannot be fetched; see `lvq_kafka.embedded.jars.JarSet.ensure`.
+    """
+    return CONNECTOR.ensure(progress)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; exit with a message if the jars cannot be had."""
+    parser = argparse.ArgumentParser(prog="python -m lvq_spark.connector.jars", description=__doc__)
+    parser.add_argument("--relock", action="store_true", help="fetch them anew and rewrite the lock")
+    options = parser.parse_args(arguments)
+    try:
+        if options.relock:
+            sys.stdout.write(f"{CONNECTOR.relock()} jars locked in {CONNECTOR.lock_file}\n")
+            return
+        sys.stdout.write(",".join(map(str, connector_jars())) + "\n")
+    except EmbeddedBrokerError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""The second engine: Spark's own Kafka connector reads, Spark's own aggregation keeps the newest of each key.
+
+The records go through the JVM alone. What Spark cannot know is added in Arrow at the end, where one row for each key
+and partition is left: whether compaction has overtaken the cut (`Guard`), and which of several partitions counts for a
+key (`Settle`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka import ClientConfig
+from lvq_spark.connector.java_properties import java_properties
+from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.scan.reading import Consistency
+from lvq_spark.schema import SCHEMA
+from lvq_spark.shipping import NEEDS, map_in_arrow
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["has_connector", "read_with_connector", "require_connector"]
+
+_IN_TRANSIT = (
+    "key binary, value binary, partition int, offset bigint, timestamp timestamp, "
+    "headers array<struct<key: string, value: binary>>, records bigint"
+)
+
+_OURS = {
+    "subscribe": "the topic is the queue's",
+    "subscribepattern": "the topic is the queue's",
+    "assign": "the partitions are those of the cut",
+    "startingoffsets": "the offsets are those of the cut",
+    "endingoffsets": "the offsets are those of the cut",
+    "startingtimestamp": "the offsets are those of the cut",
+    "endingtimestamp": "the offsets are those of the cut",
+    "startingoffsetsbytimestamp": "the offsets are those of the cut",
+    "endingoffsetsbytimestamp": "the offsets are those of the cut",
+    "failondataloss": "a cut with records missing is an error",
+    "includeheaders": "a snapshot has the headers",
+    "kafka.bootstrap.servers": "the cluster is the queue's",
+    "kafka.isolation.level": "every reader shows committed records only",
+}
+
+
+def has_connector(spark: SparkSession) -> bool:
+    """Whether a session can load Spark's Kafka connector. No broker is asked; works over Spark Connect, too."""
+    from pyspark.errors import AnalysisException
+
+    source = spark.read.format("kafka").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "lvq")
+    try:
+        return "offset" in source.load().columns
+    except AnalysisException as error:
+        if "KAFKA_DATA_SOURCE_NOT_ENABLED" in str(error) or "Failed to find data source" in str(error):
+            return False
+        raise
+
+
+def require_connector(spark: SparkSession) -> None:
+    """See that a session can load the connector.
+
+    Raises:
+        ConfigError: it cannot, or what it loads is of another Spark version.
+    """
+    coordinates = f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
+    hint = f"Start Spark with {coordinates}, or read with engine='python'."
+    try:
+        there = has_connector(spark)
+    except Exception as error:
+        raise ConfigError(
+            f"The Kafka connector that this Spark {spark.version} session has cannot be loaded: "
+            f"{str(error).splitlines()[0]}",
+            options=["engine"],
+            hint=hint,
+        ) from error
+    if not there:
+        raise ConfigError(
+            "Spark's Kafka connector is not in this session.",
+            options=["engine"],
+            hint=f"{hint} For a session on this machine: lvq_spark.local_session(connector=True).",
+        )
+
+
+def read_with_connector(
+    spark: SparkSession,
+    spec: SnapshotSpec,
+    config: ClientConfig,
+    *,
+    consistency: Consistency = "pinned",
+    connector_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The rows of a cut, read by Spark's Kafka connector: those of the Python engine, and the same schema.
+
+    The connector reads exactly the offsets of the cut, committed records only. Keys and values spill to disk as in any
+    aggregation of Spark's; what has to fit into a Python task in the end is one share of the rows, of as many as
+    ``spark.sql.shuffle.partitions`` says. With ``minPartitions`` several tasks read one partition.
+
+    That no key of the cut was compacted away, and that the topic is still the same, is checked by the library's own
+    client with the queue's properties, on the executors, after the reading; see `Consistency`.
+
+    Args:
+        connector_options: options of the connector. ``kafka.*`` are the Java client's own properties: one of
+            ``kafka.sasl.*`` or ``kafka.ssl.*`` takes the place of all of the queue's properties of that family.
+
+    Raises:
+        ConfigError: the connector is not in this session, an option is one that the cut decides, or a client property
+            has no Java counterpart.
+    """
+    require_connector(spark)
+    options = _options(spec, config, connector_options or {})
+    try:
+        from lvq_spark.connector.guarding import Guard, Settle
+    except ImportError as missing:
+        raise ConfigError(f"Spark snapshots need the package {missing.name}.", hint=NEEDS) from missing
+    if not spec.ranges:
+        return spark.createDataFrame([], SCHEMA)
+    records = spark.read.format("kafka").options(**options).load()
+    # Every partition is looked at in the end, the one that brought no record above all.
+    marks = spark.range(spec.partitions).selectExpr("cast(id as int) as partition")
+    rows = _newest(records, spec).unionByName(marks, allowMissingColumns=True)
+    guarded = map_in_arrow(rows.repartition("partition"), Guard(spec, config), _IN_TRANSIT)
+    return map_in_arrow(guarded.repartition(spread()), Settle(spec, consistency), SCHEMA)
+
+
+def spread() -> Column:
+    """What brings all rows of a key together; rows without a key go anywhere."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    return F.coalesce("key", F.col("offset").cast("string").cast("binary"))
+
+
+def _options(spec: SnapshotSpec, config: ClientConfig, given: Mapping[str, str]) -> dict[str, str]:
+    for name in given:
+        if reason := _OURS.get(name.lower()):
+            raise ConfigError(f"The connector's option {name} cannot be set: {reason}.", options=["connector_options"])
+    own = {name[len("kafka.") :]: str(value) for name, value in given.items() if name.startswith("kafka.")}
+    properties = {"max.poll.records": "20000", **java_properties(config, own)}
+    return {
+        **{name: str(value) for name, value in given.items() if not name.startswith("kafka.")},
+        **{f"kafka.{name}": value for name, value in properties.items()},
+        "kafka.bootstrap.servers": config.bootstrap_servers,
+        "kafka.isolation.level": "read_committed",
+        "assign": json.dumps({spec.topic: spec.ranges}),
+        "startingOffsets": _offsets(spec, spec.start),
+        "endingOffsets": _offsets(spec, spec.end),
+        "includeHeaders": "true",
+        "failOnDataLoss": "true",
+    }
+
+
+def _offsets(spec: SnapshotSpec, offsets: Mapping[int, int]) -> str:
+    return json.dumps({spec.topic: {str(partition): offsets[partition] for partition in spec.ranges}})
+
+
+def _newest(records: DataFrame, spec: SnapshotSpec) -> DataFrame:
+    """The newest record of each key in each partition, deletes included, and how many records there were of it."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    keyed = records.withColumn("key", _key(spec))
+    # A record without a key is newer or older than none: it makes a group of its own.
+    groups = keyed.groupBy("key", "partition", F.when(F.col("key").isNull(), F.col("offset")).alias("alone"))
+    newest = groups.agg(
+        F.max_by(F.struct("value", "offset", "timestamp", "headers"), "offset").alias("newest"),
+        F.count("*").alias("records"),
+    )
+    return newest.select(
+        "key", "newest.value", "partition", "newest.offset", "newest.timestamp", "newest.headers", "records"
+    )
+
+
+def _key(spec: SnapshotSpec) -> Column:
+    """The key of a record (R16): the last of the key headers counts, and a header without a value says nothing."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    key, name = F.col("key"), spec.key_header
+    if name is None or spec.key_mismatch == "record":
+        return key
+    named = F.filter("headers", lambda header: header["key"].eqNullSafe(name))
+    said = F.try_element_at(named, F.lit(-1))["value"]
+    if spec.key_mismatch == "header":
+        return F.coalesce(said, key)
+    position = F.concat(F.lit(f"{spec.topic}/"), F.col("partition"), F.lit("/"), F.col("offset"))
+    complaint = F.concat(
+        F.lit("KeyMismatch: The key of the record at "),
+        position,
+        F.lit(f" and its header {name!r} disagree."),
+    )
+    return F.when(said.isNotNull() & ~said.eqNullSafe(key), F.raise_error(complaint).cast("binary")).otherwise(key)

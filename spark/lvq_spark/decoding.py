@@ -1,0 +1,233 @@
+"""Typed values: decoding a column of bytes with Spark's own functions, and a policy for what cannot be decoded."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+from lvq_kafka.errors import ConfigError
+from lvq_spark.registry import SubjectSchemas
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+__all__ = ["Form", "OnError", "decode"]
+
+Form = Literal["json", "avro"]
+"""How values are written."""
+
+OnError = Literal["fail", "null", "drop", "keep"]
+"""What becomes of a row whose value cannot be decoded.
+
+- ``fail``: the job fails, and names the row.
+- ``null``: its value is null, as that of a delete.
+- ``drop``: the row is left out.
+- ``keep``: its value is null, and two more columns, ``<column>_error`` and ``<column>_raw``, hold the reason and the
+  bytes. They are null in good rows.
+"""
+
+_PLACE = ("topic", "partition", "offset")
+_FRAME = 5  # bytes before a value that a registry's serializer wrote: a zero, and the schema's id in four
+
+
+def decode(
+    df: DataFrame,
+    form: Form,
+    schema: str | DataType | SubjectSchemas | None = None,
+    *,
+    column: str = "value",
+    on_error: OnError = "fail",
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Decode a column of bytes. Nothing runs before the frame is used, so streams can be decoded, too.
+
+    Nothing is lost silently. Spark's functions make nulls of what they cannot read, and take a value that has a good
+    beginning; here the whole value must be as its schema says, or it is treated as ``on_error`` says. A null value (a
+    delete) stays null::
+
+        prices = decode(snapshot(spark, queue), "json", "price double, at timestamp")
+        prices = decode(snapshot(spark, queue), "avro", registry.subject("prices-value"), on_error="keep")
+
+    Protobuf is not among the forms: ``from_protobuf`` of ``spark-protobuf`` decodes it.
+
+    Args:
+        df: a snapshot, or any frame with a column of bytes. Columns ``topic``, ``partition`` and ``offset`` name a row
+            that cannot be decoded.
+        form: ``"json"`` by `from_json`, or ``"avro"`` by ``from_avro`` (which is in the package ``spark-avro``).
+        schema: for JSON a Spark type (``"price double, at timestamp"``, ``"array<int>"``), or None for ``VARIANT``. A
+            field that is not there is null; one that the schema says is ``NOT NULL`` makes the row a bad one. For Avro
+            the schema of the values as text, or, where a registry's serializer wrote them, `SchemaRegistry.subject`.
+        column: the column; it is decoded in its place.
+        on_error: what becomes of rows that cannot be decoded. ``fail`` names one of them; ``keep`` shows all.
+        options: more of `from_json` or ``from_avro``, such as ``timestampFormat``.
+
+    Raises:
+        ConfigError: the column is missing or not binary, the schema cannot be used, or ``spark-avro`` is missing.
+    """
+    _check(df, form, column, on_error)
+    raw = df[f"`{column}`"]
+    if form == "json":
+        if isinstance(schema, SubjectSchemas):
+            raise ConfigError("Schemas of a registry are for Avro.", options=["schema"], hint="Give a Spark type.")
+        read = _json(raw, schema, options or {})
+    elif isinstance(schema, SubjectSchemas):
+        read = _framed(raw, schema, options or {}, df)
+    elif isinstance(schema, str):
+        read = _avro(raw, schema, schema, options or {}, df)
+    else:
+        raise ConfigError("Avro needs the schema of the values.", options=["schema"], hint="Give its text, as JSON.")
+    return _settled(df, read, column, on_error, form)
+
+
+class _Read(NamedTuple):
+    """What decoding a value gives: the value, and why there is none, which is null for a good one."""
+
+    value: Column
+    error: Column
+
+
+def _json(raw: Column, schema: str | DataType | None, options: Mapping[str, str]) -> _Read:
+    """Values between a beginning and an end of our own: Spark's reader stops behind the first good value otherwise."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+    from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
+
+    text = F.concat(F.lit('{"value":['), raw.cast("string"), F.lit('],"read":true}'))
+    if schema is None:
+        tree = F.try_parse_json(text)
+        value = F.variant_get(tree, "$.value[0]", "variant")
+        whole = F.try_variant_get(tree, "$.read", "boolean") & F.variant_get(tree, "$.value[1]", "variant").isNull()
+        good = whole & value.isNotNull()
+    else:
+        kind = _type(schema)
+        fields = [("value", ArrayType(kind)), ("read", BooleanType()), ("bad", StringType())]
+        shape = StructType([StructField(name, each) for name, each in fields])
+        parsed = F.from_json(text, shape, {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "bad"})
+        value = F.get(parsed["value"], 0)
+        good = parsed["read"] & parsed["bad"].isNull() & (F.size(parsed["value"]) == 1)
+        if isinstance(kind, StructType):
+            for field in kind.fields:
+                if not field.nullable:  # which from_json does not look at
+                    good = good & (value.isNull() | value[field.name].isNotNull())
+    good = F.coalesce(good, F.lit(False)) & F.is_valid_utf8(raw.cast("string"))
+    wanted = "is no JSON" if schema is None else "is not JSON of its schema"
+    return _Read(value, F.when(~good, F.lit(wanted)))
+
+
+def _type(schema: str | DataType) -> DataType:
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import DataType
+
+    if isinstance(schema, DataType):
+        return schema
+    try:
+        return DataType.fromDDL(schema)
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"{schema!r} is no Spark type: {reason}", options=["schema"]) from None
+
+
+def _avro(raw: Column, writer: str, reader: str, options: Mapping[str, str], df: DataFrame) -> _Read:
+    """A value and, behind it, a field of no bytes: where that was read the value is good, be it null."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+    from pyspark.sql.avro.functions import from_avro
+
+    settings = {**options, "avroSchema": _followed(reader), "mode": "PERMISSIVE"}
+    try:
+        parsed = from_avro(raw, _followed(writer), settings)
+        df.select(parsed)  # the schema is looked at when the column meets its frame
+    except TypeError as error:
+        if "JavaPackage" not in str(error):
+            raise
+        version = df.sparkSession.version
+        raise ConfigError(
+            "The Spark session lacks spark-avro.",
+            hint=f"Start it with spark.jars.packages=org.apache.spark:spark-avro_2.13:{version}.",
+        ) from None
+    except (PySparkException, Py4JError) as error:  # an internal error of Spark's, which holds the reason
+        lines = [line for line in str(error).splitlines() if "avro" in line.lower() and not line.startswith("\tat ")]
+        reason = lines[-1].removeprefix("Caused by: ") if lines else type(error).__name__
+        raise ConfigError(f"Spark cannot use the Avro schema: {reason}", options=["schema"]) from None
+    return _Read(parsed["value"], F.when(parsed["read"].isNull(), F.lit("is not Avro of its schema")))
+
+
+def _followed(schema: str) -> str:
+    try:
+        inner = json.loads(schema)
+    except ValueError as error:
+        raise ConfigError(f"The Avro schema is no JSON: {error}.", options=["schema"]) from None
+    end = {"type": "fixed", "name": "LvqRead", "size": 0}
+    fields = [{"name": "value", "type": inner}, {"name": "read", "type": end}]
+    return json.dumps({"type": "record", "name": "LvqValue", "fields": fields})
+
+
+def _framed(raw: Column, schemas: SubjectSchemas, options: Mapping[str, str], df: DataFrame) -> _Read:
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    frame, rest = F.hex(F.substring(raw, 1, _FRAME)), F.substring(raw, _FRAME + 1, 2**31 - 1 - _FRAME)
+    number = F.conv(F.substring(frame, 3, 8), 16, 10)
+    unknown = F.concat(F.lit("names the schema "), number, F.lit(f", which is none of {schemas.subject}"))
+    value, error = F.lit(None), F.when(~frame.rlike("^00.{8}"), F.lit("does not start as a registry's values do"))
+    for identity, writer in schemas.writers.items():
+        read = _avro(rest, writer, schemas.reader, options, df)
+        mine = frame == f"{identity:010X}"
+        value = F.when(mine, read.value).otherwise(value)
+        error = error.when(mine, read.error)
+    return _Read(value, error.otherwise(unknown))
+
+
+def _settled(df: DataFrame, read: _Read, column: str, on_error: OnError, form: Form) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    raw = df[f"`{column}`"]
+    error_name, raw_name = f"{column}_error", f"{column}_raw"
+    error = F.when(raw.isNotNull(), read.error)
+    if on_error == "fail":
+        known = [name for name in _PLACE if name in df.columns and name != column]
+        parts = [piece for name in known for piece in (F.lit(f"{name} "), F.col(name).cast("string"), F.lit(", "))]
+        hint = f'. on_error="keep" shows all such rows, with their bytes in {raw_name}.'
+        place = F.concat(*parts) if parts else F.lit("")
+        message = F.concat(place, F.lit(f"{column}: "), error, F.lit(hint))
+        value = F.when(error.isNotNull(), F.raise_error(message)).otherwise(read.value)
+        return df.withColumn(column, value)
+    value = F.when(error.isNull(), read.value)
+    judged = df.withColumns({error_name: error, raw_name: raw, column: value})
+    if on_error == "keep":
+        return judged.withColumn(raw_name, F.when(F.col(error_name).isNotNull(), F.col(raw_name)))
+    if on_error == "drop":
+        judged = judged.where(F.col(error_name).isNull())
+    return judged.drop(error_name, raw_name)
+
+
+def _check(df: DataFrame, form: str, column: str, on_error: str) -> None:
+    if form not in get_args(Form):
+        near = difflib.get_close_matches(str(form), get_args(Form), 1)
+        hint = f"Did you mean {near[0]}?" if near else f"It is one of {', '.join(get_args(Form))}."
+        if form == "protobuf":
+            hint = "Use from_protobuf of pyspark.sql.protobuf.functions, with the package spark-protobuf."
+        raise ConfigError(f"decode does not know the form {form!r}.", options=["form"], hint=hint)
+    if on_error not in get_args(OnError):
+        raise ConfigError(f"on_error={on_error!r} is none of {', '.join(get_args(OnError))}.", options=["on_error"])
+    if column not in df.columns:
+        near = difflib.get_close_matches(column, df.columns, 1)
+        raise ConfigError(
+            f"column={column!r} names no column of the frame, which has {', '.join(df.columns)}.",
+            options=["column"],
+            hint=f"Did you mean {near[0]}?" if near else "",
+        )
+    found = df.schema[column].dataType.simpleString()
+    if found != "binary":
+        raise ConfigError(
+            f"The column {column} is {found}, and what is decoded is bytes.",
+            options=["column"],
+            hint="Text: cast it to binary first." if found == "string" else "",
+        )
+    clash = {f"{column}_error", f"{column}_raw"} & set(df.columns)
+    if clash and on_error != "fail":
+        raise ConfigError(
+            f"The frame has a column {min(clash)} already.", options=["on_error"], hint="Rename it, or decode once."
+        )

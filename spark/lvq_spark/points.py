@@ -1,0 +1,188 @@
+"""Where a read starts and ends, as the Kafka connector's options say it: offsets, times, earliest and latest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.ports import Log
+
+__all__ = ["EARLIEST", "LATEST", "TOPIC_ID", "Offsets", "Point", "Times", "resolve", "times"]
+
+EARLIEST, LATEST = -2, -1
+"""The offsets that mean the first and the last of a partition."""
+
+TOPIC_ID = "topic id"
+"""The name beside a topic's offsets under which its id is kept. No topic can have that name, it has a space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """One offset for all partitions (`EARLIEST` or `LATEST`), or one for each.
+
+    Args:
+        option: the option that says so, for messages.
+        topic: the topic that it names; None where it names none.
+    """
+
+    option: str
+    everywhere: int | None = None
+    topic: str | None = None
+    by_partition: Mapping[int, int] | None = None
+
+    @classmethod
+    def parse(cls, option: str, text: str, *, refused: int | None = None) -> Offsets:
+        """Read ``earliest``, ``latest`` or ``{"topic": {"0": 23, "1": -2}}``.
+
+        Args:
+            refused: `EARLIEST` or `LATEST`, where that makes no sense.
+
+        Raises:
+            ConfigError: it is something else, or refused.
+        """
+        word = {"earliest": EARLIEST, "latest": LATEST}.get(text.strip().lower())
+        if word is not None:
+            found, numbers = cls(option, everywhere=word), {word}
+        else:
+            topic, offsets = _by_partition(option, text, 'earliest, latest or JSON like {"prices": {"0": 23}}')
+            found, numbers = cls(option, topic=topic, by_partition=offsets), set(offsets.values())
+        if refused in numbers or min(numbers) < EARLIEST:
+            said = {EARLIEST: "earliest (-2)", LATEST: "latest (-1)"}.get(refused or 0, "")
+            raise ConfigError(
+                f"{option} is {text.strip()}: an offset is 0 or more, or -2 (earliest) or -1 (latest)"
+                + (f", and {said} would leave nothing to read." if said else "."),
+                options=[option],
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """One time for all partitions, or one for each, in milliseconds since the epoch; fields as those of `Offsets`."""
+
+    option: str
+    everywhere: int | None = None
+    topic: str | None = None
+    by_partition: Mapping[int, int] | None = None
+
+    @classmethod
+    def parse(cls, option: str, text: str) -> Times:
+        """Read milliseconds, or ``{"topic": {"0": milliseconds}}``.
+
+        Raises:
+            ConfigError: it is something else.
+        """
+        if text.strip().lstrip("+").isdecimal():
+            return cls(option, everywhere=int(text))
+        if not option.endswith("ByTimestamp"):
+            raise ConfigError(
+                f"{option} is {text.strip()!r}, not a time in milliseconds since the epoch.",
+                options=[option],
+                hint="For example 1767225600000; for a time per partition there is the option with ...ByTimestamp.",
+            )
+        topic, numbers = _by_partition(option, text, 'JSON like {"prices": {"0": 1767225600000}}')
+        if min(numbers.values()) < 0:
+            raise ConfigError(f"{option} has a time before 1970.", options=[option])
+        return cls(option, topic=topic, by_partition=numbers)
+
+
+Point = Offsets | Times
+
+
+def _by_partition(option: str, text: str, form: str) -> tuple[str, dict[int, int]]:
+    wrong = ConfigError(f"{option} is {text.strip()!r}, not {form}.", options=[option])
+    try:
+        said = json.loads(text)
+    except ValueError:
+        raise wrong from None
+    if not isinstance(said, dict):
+        raise wrong
+    topics = {name: value for name, value in said.items() if name != TOPIC_ID}
+    if len(topics) != 1:
+        raise ConfigError(
+            f"{option} names {len(topics)} topics: {', '.join(topics)}." if topics else f"{option} names no topic.",
+            options=[option],
+            hint="A read is of one topic.",
+        )
+    [(topic, numbers)] = topics.items()
+    if not isinstance(numbers, dict) or not numbers or not all(map(_is_entry, numbers.items())):
+        raise wrong
+    return topic, {int(partition): number for partition, number in numbers.items()}
+
+
+def _is_entry(entry: tuple[str, Any]) -> bool:
+    return entry[0].isdecimal() and type(entry[1]) is int
+
+
+def _for_each(point: Point, topic: str, partitions: Collection[int]) -> dict[int, int]:
+    """The number for each of these partitions.
+
+    Raises:
+        ConfigError: the point is of another topic, or has not exactly these partitions.
+    """
+    if point.by_partition is None:
+        return dict.fromkeys(partitions, point.everywhere or 0)
+    if point.topic != topic:
+        raise ConfigError(f"{point.option} is of the topic {point.topic}, and {topic} is read.", options=[point.option])
+    missing = sorted(set(partitions) - point.by_partition.keys())
+    unknown = sorted(point.by_partition.keys() - set(partitions))
+    if missing or unknown:
+        what = [f"lacks partition {', '.join(map(str, missing))}"] if missing else []
+        what += [f"names partition {', '.join(map(str, unknown))}, which is not read"] if unknown else []
+        raise ConfigError(
+            f"{point.option} must name exactly the partitions of {topic} that are read: it {' and '.join(what)}.",
+            options=[point.option],
+            hint="-2 stands for the earliest offset of a partition, -1 for the latest.",
+        )
+    return dict(point.by_partition)
+
+
+def times(point: Times, topic: str, partitions: Collection[int]) -> dict[int, float]:
+    """Seconds since the epoch for each of these partitions."""
+    return {partition: at / 1000 for partition, at in _for_each(point, topic, partitions).items()}
+
+
+def resolve(
+    point: Point,
+    log: Log,
+    topic: str,
+    partitions: Collection[int],
+    *,
+    or_latest: bool = False,
+    timeout: float = 10.0,
+) -> dict[int, int]:
+    """The offset for each of these partitions. The latest is the last stable one: before what is not committed.
+
+    Args:
+        or_latest: take the latest for a time that no record has reached, rather than fail.
+
+    Raises:
+        ConfigError: the point does not fit the topic, or no record is as young as it says.
+    """
+    numbers = _for_each(point, topic, partitions)
+    if isinstance(point, Times):
+        return _at(point, numbers, log, topic, or_latest, timeout)
+    lowest = log.start_offsets(topic, timeout=timeout) if EARLIEST in numbers.values() else {}
+    stable = log.end_offsets(topic, stable=True, timeout=timeout) if LATEST in numbers.values() else {}
+    ends = {EARLIEST: lowest, LATEST: stable}
+    return {p: ends[number][p] if number < 0 else number for p, number in numbers.items()}
+
+
+def _at(
+    point: Times, numbers: Mapping[int, int], log: Log, topic: str, or_latest: bool, timeout: float
+) -> dict[int, int]:
+    ends = log.end_offsets(topic, timeout=timeout)
+    found = {at: log.offsets_at(topic, at, timeout=timeout) for at in set(numbers.values())}
+    starts = {partition: found[at][partition] for partition, at in numbers.items()}
+    late = sorted(partition for partition, start in starts.items() if start >= ends[partition])
+    if late and not or_latest:
+        raise ConfigError(
+            f"Partition {', '.join(map(str, late))} of {topic} has no record as young as {point.option} says.",
+            options=[point.option],
+            hint="Set startingOffsetsByTimestampStrategy to latest to read nothing there.",
+        )
+    stable = log.end_offsets(topic, stable=True, timeout=timeout) if late else ends
+    return {partition: min(start, stable[partition]) for partition, start in starts.items()}

@@ -1,0 +1,272 @@
+"""Publishing a DataFrame into a queue: each row is the new value of its key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from lvq_kafka.errors import ConfigError, MissingKey
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.producer import UNKEYED_HEADER, Producer
+from lvq_kafka.queue import LastValueQueue
+from lvq_spark.pinning import pin
+from lvq_spark.shipping import map_in_arrow
+from lvq_spark.snapshots import client_config, snapshot
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["Published", "Vanished", "Write", "publish"]
+
+Vanished = Literal["keep", "delete"]
+"""What becomes of keys that the queue holds and the frame lacks: they stay as they are, or are deleted."""
+
+_COUNTS = "partition int, last bigint, written bigint, deleted bigint, vanished bigint"
+_HEADERS = "array<struct<key: string, value: binary>>"
+_KEY_TYPES = ("binary", "string", "tinyint", "smallint", "int", "bigint", "boolean")
+_VALUE_TYPES = ("binary", "string")
+_HEADER_TYPES = tuple(f"array<struct<key:string,value:{kind}>>" for kind in _VALUE_TYPES)
+_HEADERS_WANTED = "Headers are an array of structs of key (text) and value (text or bytes)."
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What `publish` wrote.
+
+    Args:
+        written: keys that have a new value.
+        deleted: keys that the frame deletes, by a null value.
+        vanished: keys that were deleted because the frame lacks them.
+        ends: for each partition written to, the offset behind the last record written. A snapshot whose cut reaches
+            these offsets shows all that was published.
+    """
+
+    written: int = 0
+    deleted: int = 0
+    vanished: int = 0
+    ends: Mapping[int, int] = field(default_factory=dict)
+
+
+def publish(
+    df: DataFrame,
+    queue: LastValueQueue[Any],
+    *,
+    key: str = "key",
+    value: str = "value",
+    headers: str | None = None,
+    newest: str | None = None,
+    vanished: Vanished = "keep",
+    timeout: float = 10.0,
+) -> Published:
+    """Write a DataFrame into a queue, from the executors: one record for each row.
+
+    Records are as `Producer.put` and `Producer.delete` write them: the queue's key header is set, keys lie where
+    murmur2 puts them, and all in-sync replicas have a record before it counts. A null value deletes its key; an empty
+    one is a value. Nothing is written before the whole frame has been checked. For that it is kept, in memory and on
+    disk, while it is published, so what was checked is what is written.
+
+    **When it fails, part of the frame may be written**: run it again. A task that is tried again writes its rows once
+    more, so a record is there at least once. In a queue that changes nothing, since the second is the same value; but
+    it goes over what another producer has written to the key in between. Let one job at a time publish a set of keys.
+
+    Args:
+        df: the frame, at most one row for each key. It is evaluated once.
+        queue: the queue, on a Kafka cluster.
+        key: the column of keys: text, bytes, integers or booleans (R2).
+        value: the column of values, text or bytes. Turn others into these first, with ``to_json`` or ``to_avro``.
+        headers: a column of headers, as snapshots have it: an array of structs of ``key`` and ``value``.
+        newest: a column that says which of several rows with the same key is written: the one with the largest value
+            in it. By default several rows with the same key are an error, as are several that are the newest.
+        vanished: ``"delete"`` also deletes the keys that the queue holds and the frame lacks, as of a cut taken when
+            publishing starts. Messages without a key (R1) stay. An empty frame is refused then: it would delete all.
+        timeout: seconds for each question to the cluster.
+
+    Raises:
+        ConfigError: a column is missing or of the wrong type, a key has several rows, a row's header and key disagree,
+            or the frame is empty and ``vanished`` is ``"delete"``.
+        MissingKey: a row has no key.
+        TopicNotFound, TransportError: as for `pin`. A task that fails shows as Spark's ``PythonException``, with this
+            library's error in its text.
+    """
+    if vanished not in get_args(Vanished):
+        raise ConfigError(f"vanished={vanished!r} is none of {', '.join(get_args(Vanished))}.", options=["vanished"])
+    config = client_config(queue)
+    rows = _rows(df, key, value, headers, newest)
+    cut = pin(queue, timeout=timeout) if vanished == "delete" else None
+    if cut is None:
+        queue.log.describe_topic(queue.topic, timeout=timeout)  # a missing topic is told before anything runs
+    checked = rows.persist()
+    try:
+        count = _check(checked, queue.key_header, key, newest)
+        if cut is not None:
+            if not count:
+                raise ConfigError(
+                    f'The frame is empty, and vanished="delete" would delete all that {queue.name} holds.',
+                    options=["vanished"],
+                    hint="If that is meant, delete the keys of a snapshot: publish them with null values.",
+                )
+            held = snapshot(df.sparkSession, queue, spec=cut, timeout=timeout)
+            rows = checked.unionByName(_vanished(held, checked))
+        written = map_in_arrow(rows, Write(queue.topic, queue.key_header, config), _COUNTS).collect()
+    finally:
+        checked.unpersist()
+    ends: dict[int, int] = {}
+    for row in written:
+        if row.partition is not None:
+            ends[row.partition] = max(row.last + 1, ends.get(row.partition, 0))
+    return Published(
+        sum(row.written for row in written),
+        sum(row.deleted for row in written),
+        sum(row.vanished for row in written),
+        dict(sorted(ends.items())),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Writes rows of key, value, headers and vanished to a topic. ``config`` holds the secrets; its repr hides them."""
+
+    topic: str
+    key_header: str | None
+    config: ClientConfig
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row of counts for each partition written to, when all is acknowledged."""
+        import pyarrow as pa
+
+        lasts: dict[int, int] = {}
+        written = deleted = vanished = 0
+        with (
+            closing(KafkaLog(self.config)) as log,
+            Producer(log, self.topic, key_header=self.key_header) as producer,
+        ):
+            for batch in batches:
+                columns = (batch.column(name).to_pylist() for name in ("key", "value", "headers", "vanished"))
+                receipts = []
+                for key, value, headers, is_gone in zip(*columns):
+                    pairs = [(header["key"], header["value"]) for header in headers or ()]
+                    if value is None:
+                        receipts.append(producer.delete(key, pairs))
+                        vanished += is_gone
+                        deleted += not is_gone
+                    else:
+                        receipts.append(producer.put(key, value, pairs))
+                        written += 1
+                producer.flush()
+                for position in (receipt.result() for receipt in receipts):
+                    lasts[position.partition] = max(position.offset, lasts.get(position.partition, 0))
+        if lasts:
+            nothing = [0] * (len(lasts) - 1)
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(lasts.keys(), pa.int32()),
+                    pa.array(lasts.values(), pa.int64()),
+                    *(pa.array([count, *nothing], pa.int64()) for count in (written, deleted, vanished)),
+                ],
+                ["partition", "last", "written", "deleted", "vanished"],
+            )
+
+
+# ---------------------------------------------------------------- the frame
+
+
+def _rows(df: DataFrame, key: str, value: str, headers: str | None, newest: str | None) -> DataFrame:
+    """The frame as `Write` takes it: keys and values in bytes, of several rows with one key the newest."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    keys = _column(df, "key", key, _KEY_TYPES, "Keys are text, bytes, integers or booleans: cast it to string.")
+    if df.schema[key].dataType.simpleString() != "binary":
+        keys = keys.cast("string").cast("binary")  # the bytes that `encode_key` makes of it
+    values = _column(df, "value", value, _VALUE_TYPES, "Make it text or bytes first, with to_json or to_avro.")
+    pairs = F.lit(None) if headers is None else _column(df, "headers", headers, _HEADER_TYPES, _HEADERS_WANTED)
+    columns = [
+        keys.alias("key"),
+        values.cast("binary").alias("value"),
+        pairs.cast(_HEADERS).alias("headers"),
+        F.lit(False).alias("vanished"),
+    ]
+    if newest is None:
+        return df.select(columns)
+    # A rank, not a row number: of two that are both the newest neither is, and the check tells of them.
+    rank = F.rank().over(Window.partitionBy("key").orderBy(F.desc_nulls_last("newest")))
+    ranked = df.select(*columns, _column(df, "newest", newest).alias("newest")).withColumn("rank", rank)
+    return ranked.where("rank = 1").drop("newest", "rank")
+
+
+def _column(df: DataFrame, option: str, name: str, types: tuple[str, ...] = (), hint: str = "") -> Column:
+    if name not in df.columns:
+        near = difflib.get_close_matches(name, df.columns, 1)
+        raise ConfigError(
+            f"{option}={name!r} names no column of the frame, which has {', '.join(df.columns)}.",
+            options=[option],
+            hint=f"Did you mean {near[0]}?" if near else f"Name one of them with {option}=... .",
+        )
+    found = df.schema[name].dataType.simpleString()
+    if types and found not in types:
+        raise ConfigError(f"The column {name} is {found}.", options=[option], hint=hint)
+    escaped = name.replace("`", "``")
+    return df[f"`{escaped}`"]
+
+
+def _check(rows: DataFrame, key_header: str | None, key: str, newest: str | None) -> int:
+    """The number of keys, when each row can be written as it is."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    def disagrees(header: Column) -> Column:
+        return (header["key"] == F.lit(key_header)) & (header["value"] != F.col("key"))
+
+    clash = F.lit(False) if key_header is None else F.coalesce(F.exists("headers", disagrees), F.lit(False))
+    keys = rows.groupBy("key").agg(F.count(F.lit(1)).alias("n"), F.max(clash).alias("clash"))
+    several = F.col("key").isNotNull() & (F.col("n") > 1)
+    found = keys.agg(
+        F.count("key").alias("keys"),
+        F.sum(F.when(F.col("key").isNull(), F.col("n"))).alias("keyless"),
+        F.count(F.when(several, 1)).alias("several"),
+        F.min(F.when(several, F.struct("key", "n"))).alias("example"),
+        F.count(F.when(F.col("clash"), 1)).alias("clashes"),
+        F.min(F.when(F.col("clash"), F.col("key"))).alias("clashing"),
+    ).collect()[0]
+    if found.keyless:
+        raise MissingKey(
+            f"{_many(found.keyless, 'row has', 'rows have')} no key (the column {key} is null).",
+            hint="A row names the value that it replaces. Leave such rows out.",
+        )
+    if found.several:
+        which = "rows" if newest is None else f"rows that are the newest by {newest}"
+        raise ConfigError(
+            f"{_many(found.several, 'key has', 'keys have')} several {which}, "
+            f"among them {bytes(found.example.key)!r} with {found.example.n}.",
+            options=["key"] if newest is None else ["newest"],
+            hint="newest=... names a column that says which of them counts." if newest is None else "",
+        )
+    if found.clashes:
+        raise ConfigError(
+            f"{_many(found.clashes, 'row has', 'rows have')} a header {key_header!r} that disagrees with the key, "
+            f"among them the one of {bytes(found.clashing)!r}.",
+            options=["key", "headers"],
+            hint="The header is set from the key: leave it out.",
+        )
+    return int(found.keys)
+
+
+def _vanished(held: DataFrame, rows: DataFrame) -> DataFrame:
+    """The deletes of what the queue holds and the frame lacks; messages that never had a key are no part of it (R1)."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    unkeyed = F.coalesce(F.exists("headers", lambda header: header["key"] == F.lit(UNKEYED_HEADER)), F.lit(False))
+    gone = held.where(~unkeyed).join(rows.select("key"), "key", "left_anti")
+    return gone.select(
+        "key",
+        F.lit(None).cast("binary").alias("value"),
+        F.lit(None).cast(_HEADERS).alias("headers"),
+        F.lit(True).alias("vanished"),
+    )
+
+
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count} {one if count == 1 else more}"

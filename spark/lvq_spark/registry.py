@@ -1,0 +1,156 @@
+"""Schemas from a schema registry, over plain HTTP: what is needed to read the values of one subject."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lvq_kafka.errors import AuthenticationFailed, ConfigError, TransportError
+
+__all__ = ["SchemaRegistry", "SubjectSchemas"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectSchemas:
+    """The Avro schemas that the values of a subject have been written with.
+
+    Args:
+        subject: its name, usually ``<topic>-value``.
+        writers: each of its schemas, by the registry's id, which every value starts with.
+        reader: the schema that values are decoded to; each of the others is resolved to it by Avro's rules.
+    """
+
+    subject: str
+    writers: Mapping[int, str]
+    reader: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRegistry:
+    """A schema registry that speaks Confluent's protocol. It is asked on the driver only.
+
+    Args:
+        url: where it is; ``http://`` or ``https://``.
+        username, password: for basic authentication.
+        token: for bearer authentication, in their stead.
+        ca_location: a PEM file of the authorities to trust, if not the system's.
+        timeout: seconds for each question.
+
+    Raises:
+        ConfigError: the address is none of HTTP, or both ways of authentication are given.
+    """
+
+    url: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    ca_location: str | None = None
+    timeout: float = 10.0
+
+    def __post_init__(self) -> None:
+        address = urllib.parse.urlsplit(self.url)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise ConfigError("The schema registry's url is no http:// or https:// address.", options=["url"])
+        if address.password is not None:
+            raise ConfigError(
+                "The schema registry's url holds a password, which would show in logs.",
+                options=["url"],
+                hint="Give username and password instead.",
+            )
+        if self.token is not None and self.username is not None:
+            raise ConfigError("username and token are both given.", options=["username", "token"])
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> SchemaRegistry:
+        """The registry of ``LVQ_REGISTRY_URL``, with ``_USERNAME``, ``_PASSWORD``, ``_TOKEN`` and ``_CA_LOCATION``.
+
+        Raises:
+            ConfigError: no address is set.
+        """
+        environ = os.environ if environ is None else environ
+        url, username, password, token, ca_location = (
+            environ.get(f"LVQ_REGISTRY_{name}") or None
+            for name in ("URL", "USERNAME", "PASSWORD", "TOKEN", "CA_LOCATION")
+        )
+        if url is None:
+            raise ConfigError("LVQ_REGISTRY_URL is not set.", options=["LVQ_REGISTRY_URL"])
+        return cls(url, username, password, token, ca_location)
+
+    def subject(self, subject: str, *, reader: str | None = None) -> SubjectSchemas:
+        """All Avro schemas of a subject, those of versions that were deleted since included.
+
+        Args:
+            subject: its name, usually ``<topic>-value``.
+            reader: the Avro schema to decode to; by default that of the subject's newest version.
+
+        Raises:
+            ConfigError: there is no such subject, or its schemas are not Avro, or refer to other subjects.
+            TransportError: the registry cannot be reached or refuses.
+        """
+        name = urllib.parse.quote(subject, safe="")
+        versions = self._get(f"/subjects/{name}/versions?deleted=true", subject)
+        found = [self._get(f"/subjects/{name}/versions/{version}?deleted=true", subject) for version in versions]
+        for schema in found:
+            kind = schema.get("schemaType", "AVRO")
+            if kind != "AVRO":
+                raise ConfigError(f"Version {schema['version']} of {subject} is {kind}, not Avro.", options=["subject"])
+            if schema.get("references"):
+                raise ConfigError(
+                    f"Version {schema['version']} of {subject} refers to other subjects, which is not supported.",
+                    options=["subject"],
+                    hint="Give its whole schema as text.",
+                )
+        if reader is None:
+            alive = self._get(f"/subjects/{name}/versions/latest", subject)
+            reader = alive["schema"]
+        return SubjectSchemas(subject, {schema["id"]: schema["schema"] for schema in found}, str(reader))
+
+    def _get(self, path: str, subject: str) -> Any:
+        request = urllib.request.Request(self.url.rstrip("/") + path, headers=self._headers())
+        host = urllib.parse.urlsplit(self.url).hostname
+        try:
+            context = ssl.create_default_context(cafile=self.ca_location)
+            opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
+            with opener.open(request, timeout=self.timeout) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 404:
+                raise ConfigError(f"The schema registry {host} has no {subject}.", options=["subject"]) from None
+            kind = AuthenticationFailed if error.code in (401, 403) else TransportError
+            raise kind(
+                f"The schema registry {host} refuses with {error.code} {error.reason}.",
+                code=f"HTTP_{error.code}",
+                retriable=error.code >= 500,
+            ) from None
+        except ValueError:
+            raise TransportError(f"What answers at {host} is no schema registry.", code="_BAD_MSG") from None
+        except OSError as error:  # URLError among them
+            reason = getattr(error, "reason", error)
+            raise TransportError(
+                f"The schema registry {host} cannot be reached: {reason}.", code="_TRANSPORT", retriable=True
+            ) from None
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        elif self.username is not None:
+            pair = f"{self.username}:{self.password or ''}".encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        return headers
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Where we are sent to, our password would be sent, too."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None

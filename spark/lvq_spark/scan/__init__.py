@@ -1,0 +1,1 @@
+"""Reading a partition of a cut: from the log to Arrow."""

@@ -1,0 +1,1 @@
+"""The format ``lvq``, a data source of Spark's."""

@@ -1,0 +1,213 @@
+"""The format ``lvq``: a queue's current values as a data source of Spark, one row for each key, without a shuffle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka import KafkaLog
+from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.source.carrying import carried
+from lvq_spark.source.options import SourceOptions
+from lvq_spark.source.planning import plan, ranges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamReader
+
+    from lvq_spark.scan.scanning import Scan
+
+__all__ = ["LvqDataSource", "LvqReader", "check_schema", "scan", "still_there"]
+
+_TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+    "deleted": "boolean",
+}
+_OPTIONAL = ("headers", "deleted")
+
+_ONLY_STREAMS = "it is for streams. What a batch reads is said by startingOffsets and endingOffsets."
+
+
+class LvqDataSource(DataSource):
+    """Reads last value queues: ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")``.
+
+    `lvq_spark.register` makes it known to a session. Its columns are those of Spark's Kafka connector; those that a
+    schema leaves out are not built. A batch has the cut that is pinned at the first action on the DataFrame.
+
+    ============================== ===================================================================================
+    option                         values, the default first
+    ============================== ===================================================================================
+    kafka.*                        properties of librdkafka; ``kafka.bootstrap.servers`` must be given
+    subscribe, assign, queue       one topic; ``{"topic": [0, 1]}``; or a declared queue, with its key and its policies
+    startingOffsets, endingOffsets earliest, latest, ``{"topic": {"0": 23, "1": -2}}``; a stream starts at the earliest
+    startingTimestamp, ...         ms since the epoch: the first record that is as young; ``...OffsetsByTimestamp`` for
+                                   each partition; ``startingOffsetsByTimestampStrategy`` error, latest
+    endingTimestamp, ...           the same, as the end of a batch; ``lvq.asOfPolicy`` fail, warn where compaction may
+                                   have removed records of that time
+    includeHeaders                 false, true
+    failOnDataLoss                 true, false: offsets that the log has lost are passed over
+    kafkaConsumer.pollTimeoutMs    120000; without any progress for so long, reading fails
+    maxOffsetsPerTrigger           how much a batch of a stream may take
+    lvq.dedupe                     partition: one row for each key; none: for each record, and then ``minPartitions``
+                                   and ``maxRecordsPerPartition`` may split partitions among tasks
+    lvq.key, lvq.keyMismatch       record, header:NAME; where both are there and differ: header, record, fail
+    lvq.tombstones                 drop; keep: a delete is a row with a null value, as in a stream
+    lvq.nullKeys                   pass: a record without a key is a row of its own; drop; fail
+    lvq.strays                     fail: a key lies outside its home partition, and may lie there, too; pass
+    lvq.keys                       a JSON list of keys in base64: only these
+    lvq.group, lvq.hideConsumed    only what this group, or the queue's own (true), has not consumed;
+                                   ``lvq.onForeignCommits`` refuse, ignore
+    lvq.consistency                pinned, atleast; see `lvq_spark.scan.reading.Consistency`
+    lvq.batchRows, lvq.batchBytes  10000, 8m; of an Arrow batch
+    lvq.memoryBytes                256m; of values that a task holds in memory, the rest is in a temporary file
+    lvq.extraColumns               deleted: whether the row is a delete
+    ============================== ===================================================================================
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._parsed = SourceOptions.parse(options)  # here, so that a wrong option is an error of load()
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "lvq"
+
+    def schema(self) -> str:
+        """The columns there are when none are asked for."""
+        parsed = self._parsed
+        more = ("headers",) * parsed.include_headers + parsed.extra_columns
+        return ", ".join(f"{name} {_TYPES[name]}" for name in _TYPES if name not in _OPTIONAL or name in more)
+
+    def reader(self, schema: StructType) -> LvqReader:
+        """What reads a batch.
+
+        Raises:
+            ConfigError: the schema has other columns than there are, or the options are those of a stream.
+        """
+        self._parsed.refuse({"maxOffsetsPerTrigger": _ONLY_STREAMS})
+        return LvqReader(self._parsed, check_schema(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name for it
+        """What reads a stream.
+
+        Raises:
+            ConfigError: as for `reader`, or this Spark is too old.
+        """
+        if tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 2):
+            raise ConfigError(
+                f"Streams of the format lvq need Spark 4.2 or newer, and this is {pyspark.__version__}.",
+                hint="Read batches, or upgrade Spark.",
+            )
+        from lvq_spark.source.streaming import LvqStreamReader  # needs what older ones lack
+
+        return LvqStreamReader(self._parsed, check_schema(schema))
+
+    def __repr__(self) -> str:
+        return f"LvqDataSource({self._parsed!r})"
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return carried(LvqDataSource, self.options)
+
+
+class LvqReader(DataSourceReader):
+    """Reads a cut, which is pinned when Spark plans the first action on the DataFrame, and kept for all others.
+
+    It must never take filters: what Spark 4.3 does with a source that does leaves a filter in the plans of other
+    queries on the same DataFrame, whose rows are then missing.
+    """
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """One task for each partition with anything to read."""
+        with closing(KafkaLog(self._options.config)) as log:
+            spec = plan(self._options, log)
+        return [InputPartition(share) for share in ranges(self._options, spec)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task. Of no partition at all Spark makes one of None."""
+        if partition.value is None:
+            return
+        spec, number = partition.value
+        options = self._options
+        if not options.fail_on_data_loss:
+            spec = still_there(options, spec, number)
+        yield from scan(options, spec, self._columns, deletes=bool(options.deletes or not options.conflate)).read(
+            number
+        )
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return carried(LvqReader, self._options, self._columns)
+
+
+def scan(
+    options: SourceOptions, spec: SnapshotSpec, columns: tuple[str, ...], *, deletes: bool, changes: bool = False
+) -> Scan:
+    """What a task runs; arguments as for `Scan`."""
+    from lvq_spark.scan.scanning import Scan
+
+    return Scan(
+        spec,
+        options.config,
+        columns,
+        consistency=options.consistency,
+        deletes=deletes,
+        changes=changes,
+        keyless=options.keyless,
+        strays=options.strays if options.conflate else "pass",
+        conflate=options.conflate,
+        keys=options.keys,
+        memory=options.memory,
+        rows=options.rows,
+        bytes=options.bytes,
+        patience=options.patience,
+    )
+
+
+def still_there(options: SourceOptions, spec: SnapshotSpec, partition: int) -> SnapshotSpec:
+    """The cut without offsets that the log has lost since it was pinned."""
+    with closing(KafkaLog(options.config)) as log:
+        lowest = log.start_offsets(spec.topic)[partition]
+    start, end = spec.start[partition], spec.end[partition]
+    return replace(spec, start={**spec.start, partition: min(max(start, lowest), end)})
+
+
+def check_schema(schema: StructType) -> tuple[str, ...]:
+    """The columns that a schema asks for.
+
+    Raises:
+        ConfigError: it has none, one that there is not, one of another type, or one that must not be null.
+    """
+    there = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if _TYPES.get(field.name) != kind or not field.nullable:
+            what = f"{field.name} {kind}{'' if field.nullable else ' NOT NULL'}"
+            raise ConfigError(
+                f"The format lvq has no column {what}.", options=["schema"], hint=f"Its columns are {there}."
+            )
+    names = tuple(schema.fieldNames())
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(
+            f"The schema has {'a column twice' if names else 'no column'}.",
+            options=["schema"],
+            hint=f"Choose from {there}.",
+        )
+    return names

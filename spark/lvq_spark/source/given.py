@@ -1,0 +1,112 @@
+"""Reading Spark's option map: every value is text, names do not tell capitals apart, and what nobody takes is wrong."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
+
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka.properties import COMMON, CONSUMER_ONLY
+
+__all__ = ["Given"]
+
+T = TypeVar("T")
+
+_SIZE = re.compile(r"([0-9]+)\s*([kmg]?)(i?b)?", re.IGNORECASE)
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
+
+
+class Given:
+    """Options as they were given, each to be taken once.
+
+    Args:
+        options: what Spark hands over.
+        known: all names there are, as they are written.
+        refused: names of Spark's Kafka connector that make no sense here, and why.
+
+    Raises:
+        ConfigError: an option is refused, or there is none of that name; names the nearest.
+    """
+
+    def __init__(self, options: Mapping[str, str], known: Collection[str], refused: Mapping[str, str]) -> None:
+        self._values = {name.lower(): str(value) for name, value in options.items()}
+        self._known = {name.lower(): name for name in known}
+        refusals = {name.lower(): (name, why) for name, why in refused.items()}
+        for name in self._values:
+            if name in refusals:
+                written, why = refusals[name]
+                raise ConfigError(f"{written} cannot be set: {why}", options=[written])
+            if name not in self._known and not name.startswith("kafka."):
+                raise ConfigError(
+                    f"The format lvq has no option {name}.", options=[name], hint=_meant(name, self._known)
+                )
+
+    def has(self, name: str) -> bool:
+        """Whether the option was given."""
+        return name.lower() in self._values
+
+    def client_properties(self) -> dict[str, str]:
+        """What begins with ``kafka.``, without that."""
+        begin = len("kafka.")
+        return {name[begin:]: value for name, value in self._values.items() if name.startswith("kafka.")}
+
+    def one_of(self, *names: str) -> str | None:
+        """Which of these options was given; None for none.
+
+        Raises:
+            ConfigError: more than one was.
+        """
+        given = [name for name in names if self.has(name)]
+        if len(given) > 1:
+            raise ConfigError(f"{given[0]} and {given[1]} are both given.", options=given)
+        return given[0] if given else None
+
+    def text(self, name: str, default: str = "") -> str:
+        """A text that is not empty, or the default."""
+        value = self._values.get(name.lower(), default).strip()
+        if not value and self.has(name):
+            raise ConfigError(f"{name} is empty.", options=[name])
+        return value
+
+    def choice(self, name: str, choices: Collection[T], default: T) -> T:
+        """One of these words."""
+        words = {str(word).lower(): word for word in choices}
+        said = self.text(name, str(default))
+        if said.lower() not in words:
+            raise ConfigError(f"{name} is {said!r}, and none of {', '.join(map(str, choices))}.", options=[name])
+        return words[said.lower()]
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """``true`` or ``false``."""
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+
+    def number(self, name: str) -> int | None:
+        """A whole number above 0; None where it is not given."""
+        return self._parsed(name, lambda said: int(said) if said.isdecimal() else 0, "a whole number above 0")
+
+    def size(self, name: str, default: int) -> int:
+        """Bytes, with ``k``, ``m`` or ``g`` for powers of 1024."""
+        return self._parsed(name, _bytes, "a number of bytes above 0, such as 8388608 or 8m") or default
+
+    def _parsed(self, name: str, parse: Callable[[str], int], what: str) -> int | None:
+        if not self.has(name):
+            return None
+        said = self.text(name)
+        value = parse(said)
+        if value < 1:
+            raise ConfigError(f"{name} is {said!r}, not {what}.", options=[name])
+        return value
+
+
+def _meant(name: str, known: Mapping[str, str]) -> str:
+    if name in COMMON | CONSUMER_ONLY:
+        return f"As a property of the Kafka client it is kafka.{name}."
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    return f"Is it {known[near[0]]}?" if near else ""
+
+
+def _bytes(said: str) -> int:
+    found = _SIZE.fullmatch(said)
+    return int(found[1]) << _UNITS[found[2].lower()] if found else 0

@@ -1,0 +1,282 @@
+"""The options of the format ``lvq``: one checked, typed object out of what ``option(...)`` was called with."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import get_args
+
+from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.managing.groups import OnForeignCommits
+from lvq_spark.pinning import AsOfPolicy
+from lvq_spark.points import EARLIEST, Offsets, Point, Times
+from lvq_spark.scan.columns import BYTES, ROWS
+from lvq_spark.scan.reading import PATIENCE, Consistency
+from lvq_spark.scan.scanning import Keyless, Strays
+from lvq_spark.source.given import Given
+from lvq_spark.source.option_names import END, EXTRA, OPTIONS, QUEUE, REFUSED, SPLITS, START
+
+__all__ = ["SourceOptions"]
+
+_MEMORY = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What is read, and how. Its repr hides secrets, as that of `ClientConfig` does.
+
+    Args:
+        config: how to reach the cluster.
+        topic: the topic; None where a declared ``queue`` says it.
+        queue: a declared queue, whose topic, key header and policies come from the registry.
+        partitions: those to read; None for all.
+        start, end: where to; None where not said.
+        or_latest: where no record is as young as ``start``: begin at the end, rather than fail.
+        include_headers, extra_columns: what the schema has beyond its seven columns.
+        fail_on_data_loss: whether offsets that are gone are an error, or are passed over.
+        patience: seconds without any progress until reading fails.
+        conflate: one row for each key, or for each record.
+        key_header, key_mismatch: what names a record's key; see `lvq_kafka.QueueDefinition`.
+        deletes: whether deletes have rows; None where not said.
+        keyless, strays, keys: see `lvq_spark.scan.scanning.Scan`.
+        group: show only what this group has not consumed; ``hide_consumed`` the same with the queue's own.
+        min_partitions, max_records_per_partition: into how many tasks to split every record there is.
+        max_offsets: how much a batch of a stream may take.
+    """
+
+    config: ClientConfig
+    topic: str | None = None
+    queue: str | None = None
+    partitions: tuple[int, ...] | None = None
+    start: Point | None = None
+    end: Point | None = None
+    or_latest: bool = False
+    include_headers: bool = False
+    extra_columns: tuple[str, ...] = ()
+    fail_on_data_loss: bool = True
+    patience: float = PATIENCE
+    conflate: bool = True
+    key_header: str | None = None
+    key_mismatch: KeyMismatchPolicy = "record"
+    deletes: bool | None = None
+    keyless: Keyless = "pass"
+    strays: Strays = "fail"
+    keys: frozenset[bytes] | None = field(default=None, repr=False)
+    group: str | None = None
+    hide_consumed: bool = False
+    on_foreign_commits: OnForeignCommits = "refuse"
+    consistency: Consistency = "pinned"
+    as_of_policy: AsOfPolicy = "fail"
+    rows: int = ROWS
+    bytes: int = BYTES
+    memory: int = _MEMORY
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets: int | None = None
+    given: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Read and check Spark's option map.
+
+        Raises:
+            ConfigError: an option is unknown (the error names the nearest), malformed, refused, or clashes.
+        """
+        given = Given(options, OPTIONS, REFUSED)
+        topic, queue, partitions = _subject(given)
+        key_header = _key_header(given)
+        _check_clashes(given, key_header)
+        conflate = given.choice("lvq.dedupe", ("partition", "none"), "partition") == "partition"
+        timeout = given.number("kafkaConsumer.pollTimeoutMs")
+        return cls(
+            config=_client(given),
+            topic=topic,
+            queue=queue,
+            partitions=partitions,
+            start=_point(given, START),
+            end=_point(given, END),
+            or_latest=given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest",
+            include_headers=given.boolean("includeHeaders", False),
+            extra_columns=_extra_columns(given),
+            fail_on_data_loss=given.boolean("failOnDataLoss", True),
+            patience=PATIENCE if timeout is None else timeout / 1000,
+            conflate=conflate,
+            key_header=key_header,
+            key_mismatch=given.choice(
+                "lvq.keyMismatch", get_args(KeyMismatchPolicy), "record" if key_header is None else "header"
+            ),
+            deletes=_deletes(given),
+            keyless=given.choice("lvq.nullKeys", get_args(Keyless), "pass"),
+            strays=given.choice("lvq.strays", get_args(Strays), "fail"),
+            keys=_keys(given),
+            group=given.text("lvq.group") or None,
+            hide_consumed=given.boolean("lvq.hideConsumed", False),
+            on_foreign_commits=given.choice("lvq.onForeignCommits", get_args(OnForeignCommits), "refuse"),
+            consistency=given.choice("lvq.consistency", get_args(Consistency), "pinned"),
+            as_of_policy=given.choice("lvq.asOfPolicy", get_args(AsOfPolicy), "fail"),
+            rows=given.number("lvq.batchRows") or ROWS,
+            bytes=given.size("lvq.batchBytes", BYTES),
+            memory=given.size("lvq.memoryBytes", _MEMORY),
+            min_partitions=given.number("minPartitions"),
+            max_records_per_partition=given.number("maxRecordsPerPartition"),
+            max_offsets=given.number("maxOffsetsPerTrigger"),
+            given=frozenset(name for name in OPTIONS if given.has(name)),
+        )
+
+    def refuse(self, why: Mapping[str, str]) -> None:
+        """Refuse options that were given, for a reason each.
+
+        Raises:
+            ConfigError: one of them was.
+        """
+        for name, reason in why.items():
+            if name in self.given:
+                raise ConfigError(f"{name} cannot be set: {reason}", options=[name])
+
+
+def _client(given: Given) -> ClientConfig:
+    properties = given.client_properties()
+    servers = properties.pop("bootstrap.servers", "")
+    if not servers.strip():
+        raise ConfigError(
+            "No kafka.bootstrap.servers is given.",
+            options=["kafka.bootstrap.servers"],
+            hint='For example option("kafka.bootstrap.servers", "localhost:9092").',
+        )
+    try:
+        return ClientConfig(servers, properties)
+    except ConfigError as error:
+        named = [f"kafka.{name}" for name in error.options]
+        raise ConfigError(f"Of the options that begin with kafka.: {error}", options=named) from None
+
+
+def _subject(given: Given) -> tuple[str | None, str | None, tuple[int, ...] | None]:
+    """The topic, or the queue, and the partitions."""
+    option = given.one_of("subscribe", "assign", *QUEUE)
+    if option is None:
+        raise ConfigError(
+            "Nothing says what to read.",
+            options=["subscribe", "assign", "queue"],
+            hint='Name a topic, option("subscribe", "prices"), or a declared queue, option("queue", "prices").',
+        )
+    said = given.text(option)
+    if option == "assign":
+        topic, partitions = _assigned(said)
+        return topic, None, partitions
+    if "," in said:
+        raise ConfigError(
+            f"{option} is {said!r}, and a read is of one topic.", options=[option], hint="Load them one by one."
+        )
+    return (said, None, None) if option == "subscribe" else (None, said, None)
+
+
+def _assigned(said: str) -> tuple[str, tuple[int, ...]]:
+    wrong = ConfigError(f'assign is {said!r}, not JSON like {{"prices": [0, 1]}} of one topic.', options=["assign"])
+    try:
+        [(topic, numbers)] = json.loads(said).items()
+    except (ValueError, AttributeError):
+        raise wrong from None
+    if not isinstance(numbers, list) or not numbers or any(type(one) is not int or one < 0 for one in numbers):
+        raise wrong
+    return topic, tuple(sorted(set(numbers)))
+
+
+def _key_header(given: Given) -> str | None:
+    said = given.text("lvq.key", "record")
+    if said == "record":
+        return None
+    kind, separator, name = said.partition(":")
+    if kind != "header" or not separator or not name.strip():
+        raise ConfigError(
+            f"lvq.key is {said!r}, neither record nor header:NAME.",
+            options=["lvq.key"],
+            hint="header:ticker takes the value of the header ticker for the key.",
+        )
+    return name
+
+
+def _check_clashes(given: Given, key_header: str | None) -> None:
+    named = given.one_of(*QUEUE)
+    if named is not None:
+        for name in ("lvq.key", "lvq.keyMismatch"):
+            _clash(given, named, name, f"The queue's definition says what {name} is.")
+    else:
+        if given.boolean("lvq.hideConsumed", False):
+            raise ConfigError(
+                "lvq.hideConsumed needs a queue.",
+                options=["lvq.hideConsumed", "queue"],
+                hint="Name the queue with the option queue, or a consumer group with lvq.group.",
+            )
+        if given.has("lvq.keyMismatch") and key_header is None:
+            raise ConfigError(
+                "lvq.keyMismatch needs a key header to disagree with.",
+                options=["lvq.keyMismatch", "lvq.key"],
+                hint="Set lvq.key to header:NAME.",
+            )
+    hides = given.one_of("lvq.group", "lvq.hideConsumed")
+    if hides == "lvq.group" or given.boolean("lvq.hideConsumed", False):
+        for name in START:
+            _clash(given, str(hides), name, "What a group has not consumed starts where the group stands.")
+    if given.choice("lvq.dedupe", ("partition", "none"), "partition") == "partition":
+        for name in SPLITS:
+            if given.has(name):
+                raise ConfigError(
+                    f"{name} cannot go with lvq.dedupe=partition: one task must see all records of a key.",
+                    options=[name, "lvq.dedupe"],
+                    hint="Leave it out, or read every record with lvq.dedupe=none.",
+                )
+
+
+def _clash(given: Given, one: str, other: str, why: str) -> None:
+    if given.has(other):
+        raise ConfigError(f"{one} and {other} are both given. {why}", options=[one, other])
+
+
+def _point(given: Given, names: tuple[str, str, str]) -> Point | None:
+    name = given.one_of(*names)
+    if name is None:
+        return None
+    if name.endswith("Offsets"):
+        refused = EARLIEST if name == "endingOffsets" else None
+        return Offsets.parse(name, given.text(name), refused=refused)
+    return Times.parse(name, given.text(name))
+
+
+def _extra_columns(given: Given) -> tuple[str, ...]:
+    names = tuple(filter(None, (name.strip() for name in given.text("lvq.extraColumns").split(","))))
+    for name in names:
+        if name not in EXTRA:
+            raise ConfigError(
+                f"lvq.extraColumns names {name!r}; there is {', '.join(EXTRA)}.", options=["lvq.extraColumns"]
+            )
+    return tuple(dict.fromkeys(names))
+
+
+def _deletes(given: Given) -> bool | None:
+    if not given.has("lvq.tombstones"):
+        return None
+    return given.choice("lvq.tombstones", ("drop", "keep"), "drop") == "keep"
+
+
+def _keys(given: Given) -> frozenset[bytes] | None:
+    if not given.has("lvq.keys"):
+        return None
+    try:
+        keys = json.loads(given.text("lvq.keys"))
+        return frozenset(base64.b64decode(key, validate=True) for key in _texts(keys))
+    except ValueError:
+        raise ConfigError(
+            "lvq.keys is not a JSON list of keys in base64.",
+            options=["lvq.keys"],
+            hint='For the key IBM that is ["SUJN"].',
+        ) from None
+
+
+def _texts(keys: object) -> list[str]:
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise ValueError("not a list of texts")
+    return keys

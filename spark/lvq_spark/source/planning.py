@@ -1,0 +1,146 @@
+"""Planning: from the options of a read to the cut that is read, on the driver, once for each DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.ports import Log
+from lvq_kafka.queue import LastValueQueue
+from lvq_spark.pinning import SnapshotSpec, pin
+from lvq_spark.points import Offsets, Times, resolve, times
+from lvq_spark.source.options import SourceOptions
+
+__all__ = ["assigned", "open_queue", "plan", "ranges"]
+
+
+def open_queue(options: SourceOptions, log: Log) -> LastValueQueue[bytes]:
+    """The declared queue, or the topic as a queue.
+
+    Raises:
+        QueueNotDeclared: there is no queue of that name.
+    """
+    if options.queue is not None:
+        return LastValueQueue.open(options.queue, log=log)
+    assert options.topic is not None
+    return LastValueQueue(options.topic, key_header=options.key_header, key_mismatch=options.key_mismatch, log=log)
+
+
+def plan(options: SourceOptions, log: Log) -> SnapshotSpec:
+    """The cut that a batch reads.
+
+    Raises:
+        What `lvq_spark.pin` raises, and ConfigError: the options do not fit the topic or the queue.
+    """
+    queue = open_queue(options, log)
+    topic = queue.definition.topic
+    everything = range(log.describe_topic(topic).partitions)
+    read = assigned(options, topic, len(everything))
+    starts, ends = options.start, options.end
+    start: Mapping[int, int] | None = None
+    end: Mapping[int, int] | None = None
+    if starts is not None:
+        start = resolve(starts, log, topic, read, or_latest=options.or_latest)
+    if isinstance(ends, Offsets):
+        end = resolve(ends, log, topic, read)
+    if not options.fail_on_data_loss:
+        start, end = _within(log, topic, start, end)
+    if end is not None:
+        end = {**log.end_offsets(topic, stable=True), **end}
+    as_of = times(ends, topic, read) if isinstance(ends, Times) else None
+    if as_of is not None:
+        as_of = dict.fromkeys(everything, max(as_of.values())) | as_of
+    if start is not None:
+        start = {**log.start_offsets(topic), **start}
+    with _named_as_options(options):
+        spec = pin(
+            queue,
+            start=start,
+            end=end,
+            as_of=as_of,
+            as_of_policy=options.as_of_policy,
+            group=_group(options, queue),
+            on_foreign_commits=options.on_foreign_commits,
+        )
+    return replace(spec, start={p: spec.start[p] if p in read else spec.end[p] for p in everything})
+
+
+def ranges(options: SourceOptions, spec: SnapshotSpec) -> Iterator[tuple[SnapshotSpec, int]]:
+    """What each task reads: a partition, and the part of the cut that concerns it.
+
+    Where every record is read, a partition may be split among several tasks.
+    """
+    total = sum(spec.end[p] - spec.start[p] for p in spec.ranges)
+    for partition in spec.ranges:
+        start, end = spec.start[partition], spec.end[partition]
+        done = None if spec.done is None else {partition: spec.done[partition]}
+        pieces = 1
+        if options.min_partitions is not None and options.min_partitions > len(spec.ranges):
+            pieces = max(1, round(options.min_partitions * (end - start) / total))
+        if options.max_records_per_partition is not None:
+            pieces = max(pieces, -(-(end - start) // options.max_records_per_partition))
+        bounds = [start + (end - start) * piece // pieces for piece in range(pieces + 1)]
+        for first, after in pairwise(bounds):
+            if first < after:
+                # All ends stay, since their number is that of the topic's partitions.
+                yield (
+                    replace(spec, start={partition: first}, end={**spec.end, partition: after}, done=done, blocked=()),
+                    partition,
+                )
+
+
+def assigned(options: SourceOptions, topic: str, there: int) -> tuple[int, ...]:
+    """The partitions to read, of those that are there.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    if options.partitions is None:
+        return tuple(range(there))
+    unknown = [p for p in options.partitions if p >= there]
+    if unknown:
+        raise ConfigError(
+            f"assign names partition {', '.join(map(str, unknown))} of {topic}, which has {there}.", options=["assign"]
+        )
+    return options.partitions
+
+
+@contextmanager
+def _named_as_options(options: SourceOptions) -> Iterator[None]:
+    """Let errors about where a cut starts and ends name the options that said so."""
+    try:
+        yield
+    except ConfigError as error:
+        points = {"start": options.start, "end": options.end, "as_of": options.end}
+        culprits = [point.option for name in error.options if (point := points.get(name)) is not None]
+        if not culprits:
+            raise
+        raise ConfigError(f"{' and '.join(culprits)} cannot be followed. {error}", options=culprits) from None
+
+
+def _within(
+    log: Log, topic: str, start: Mapping[int, int] | None, end: Mapping[int, int] | None
+) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
+    """Offsets that are gone are passed over: only what the log still has is asked for."""
+    lowest, stable = log.start_offsets(topic), log.end_offsets(topic, stable=True)
+    if end is not None:
+        end = {p: min(max(offset, lowest[p]), stable[p]) for p, offset in end.items()}
+    if start is not None:
+        most = end or stable
+        start = {p: min(max(offset, lowest[p]), most[p]) for p, offset in start.items()}
+    return start, end
+
+
+def _group(options: SourceOptions, queue: LastValueQueue[bytes]) -> str | None:
+    if not options.hide_consumed:
+        return options.group
+    if queue.definition.non_destructive:
+        raise ConfigError(
+            f"The queue {queue.name} was declared with non_destructive=True, so nothing of it is ever consumed.",
+            options=["lvq.hideConsumed"],
+            hint="Leave it out.",
+        )
+    return queue.definition.group

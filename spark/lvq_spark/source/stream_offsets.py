@@ -1,0 +1,77 @@
+"""Where a stream stands: the offsets that Spark keeps in its checkpoint, and how much a batch may take.
+
+They are written as the Kafka connector writes them, with two things beside, under names that no topic can have: the
+topic's id, and when the stream last had read all there was::
+
+    {"prices": {"0": 23, "1": 42}, "topic id": "…", "caught up": 1767225600000}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lvq_kafka.errors import TopicRecreated
+from lvq_spark.points import TOPIC_ID
+
+__all__ = ["StreamOffset", "limited"]
+
+_CAUGHT_UP = "caught up"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """A position of the stream: the next offset of each partition, and when it last was at the end (ms)."""
+
+    topic: str
+    topic_id: str
+    offsets: Mapping[int, int]
+    caught_up: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As Spark keeps it."""
+        # Spark compares the text: the same offset must always be written the same.
+        numbers = {str(partition): self.offsets[partition] for partition in sorted(self.offsets)}
+        return {self.topic: numbers, TOPIC_ID: self.topic_id, _CAUGHT_UP: self.caught_up}
+
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> StreamOffset:
+        """Read what `to_json` has written."""
+        [topic] = said.keys() - {TOPIC_ID, _CAUGHT_UP}
+        offsets = {int(partition): offset for partition, offset in said[topic].items()}
+        return cls(topic, said[TOPIC_ID], offsets, said[_CAUGHT_UP])
+
+    def check_topic(self, topic: str, topic_id: str) -> None:
+        """Check that it is an offset of this topic (R18).
+
+        Raises:
+            TopicRecreated: it is of another one, or of an earlier one of the same name.
+        """
+        if self.topic != topic:
+            raise TopicRecreated(
+                f"The checkpoint is of the topic {self.topic}, and {topic} is read.",
+                topic=topic,
+                hint="Give the query a checkpoint of its own.",
+            )
+        if self.topic_id != topic_id:
+            raise TopicRecreated(
+                f"The topic {topic} was deleted and created again since the stream's checkpoint was written.",
+                topic=topic,
+                hint="Start anew with another checkpoint and an empty target.",
+            )
+
+
+def limited(starts: Mapping[int, int], ends: Mapping[int, int], most: int) -> tuple[bool, dict[int, int]]:
+    """At most so many offsets, shared out by how much each partition has; and whether that is all there is."""
+    waiting = {partition: ends[partition] - starts[partition] for partition in ends}
+    total = sum(waiting.values())
+    if total <= most:
+        return True, dict(ends)
+    limited, left = dict(starts), most
+    for partition in sorted(waiting, key=waiting.__getitem__, reverse=True):
+        # Rounded up, so that the smallest get their turn, too, as soon as the others have less.
+        share = min(-(-most * waiting[partition] // total), left)
+        limited[partition] += share
+        left -= share
+    return False, limited

@@ -1,0 +1,223 @@
+"""A queue as a stream: each micro-batch one row for each key that changed, deletes included, between pinned offsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from lvq_kafka.errors import DataLoss
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.queue import LastValueQueue
+from lvq_spark.bounds import Settings
+from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.points import EARLIEST, Offsets, resolve
+from lvq_spark.source.batch import scan, still_there
+from lvq_spark.source.carrying import carried
+from lvq_spark.source.options import SourceOptions
+from lvq_spark.source.planning import assigned, open_queue, ranges
+from lvq_spark.source.stream_offsets import StreamOffset, limited
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["LvqStreamReader"]
+
+
+_ENDLESS = "a stream has no end; it stops when the query is stopped, or with trigger(availableNow=True)."
+_OPEN = "a stream takes what comes, and a group goes on consuming beside it."
+_REFUSED = {
+    **dict.fromkeys(("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "lvq.asOfPolicy"), _ENDLESS),
+    **dict.fromkeys(("lvq.group", "lvq.hideConsumed"), f"{_OPEN} Load a batch to see what it has left."),
+    "lvq.consistency": "what compaction takes from a batch comes with a later one, so that no key is lost.",
+}
+
+
+class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a queue in micro-batches.
+
+    A batch holds the newest record of each key among its offsets, so that a key has a row in as many batches as it
+    changes in, and the last of them is right. A delete is a row with a null value, unless said otherwise. Partitions
+    that are added are read from their beginning.
+
+    Args:
+        options: what is read, and how.
+        columns: which columns to build.
+
+    Raises:
+        ConfigError: an option makes no sense in a stream.
+    """
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        options.refuse(_REFUSED)
+        self._options = options
+        self._columns = columns
+        self._initial: dict[str, Any] | None = None
+        self._target: tuple[int, dict[int, int]] | None = None
+        self._log: KafkaLog | None = None
+        self._queue: LastValueQueue[bytes] | None = None
+
+    # ---------------------------------------------------------------- on the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # these names are Spark's
+        """Where a new query starts. Spark asks more than once, and must hear the same."""
+        if self._initial is None:
+            options, log, topic = self._options, self._opened(), self._topic
+            described = log.describe_topic(topic)
+            start = resolve(
+                options.start or Offsets("startingOffsets", everywhere=EARLIEST),
+                log,
+                topic,
+                assigned(options, topic, described.partitions),
+                or_latest=options.or_latest,
+            )
+            self._initial = StreamOffset(topic, described.id, start, _now()).to_json()
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What ``maxOffsetsPerTrigger`` says."""
+        most = self._options.max_offsets
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is committed now is what a query with this trigger reads, and no more."""
+        self._target = _now(), self._ends()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where a batch that starts there ends; the same offset where there is nothing to read.
+
+        Raises:
+            TopicRecreated: the topic is another one than that of the offset.
+            DataLoss: the log has lost offsets from there on, or never had them, and that is an error.
+        """
+        begun = StreamOffset.of_json(start)
+        log, topic = self._opened(), self._topic
+        begun.check_topic(topic, log.describe_topic(topic).id)
+        asked, ends = self._target or (_now(), self._ends())
+        starts = self._starts(begun, ends)
+        if self._options.fail_on_data_loss:
+            self._check_deletes(begun, starts)
+        end = {partition: max(starts[partition], offset) for partition, offset in ends.items()}
+        caught_up = True
+        if isinstance(limit, ReadMaxRows):
+            caught_up, end = limited(starts, end, limit.max_rows)
+        # Partitions that a target leaves out are not forgotten.
+        reached = {**begun.offsets, **end}
+        if reached == begun.offsets:
+            return start
+        return replace(begun, offsets=reached, caught_up=asked if caught_up else begun.caught_up).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Where the log ends, for the progress of the query."""
+        return {self._topic: {str(partition): offset for partition, offset in self._ends().items()}}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """One task for each partition with anything to read, or several where every record is read.
+
+        Raises:
+            As `latestOffset`.
+        """
+        begun, reached = StreamOffset.of_json(start), StreamOffset.of_json(end)
+        log, topic = self._opened(), self._topic
+        described = log.describe_topic(topic)
+        reached.check_topic(topic, described.id)
+        starts = self._starts(begun, reached.offsets)
+        definition = self._definition_queue.definition
+        everything = range(max(described.partitions, *(partition + 1 for partition in reached.offsets)))
+        ends = {partition: reached.offsets.get(partition, 0) for partition in everything}
+        spec = SnapshotSpec(
+            topic=topic,
+            topic_id=described.id,
+            start={**ends, **{p: min(offset, ends[p]) for p, offset in starts.items()}},
+            end=ends,
+            key_header=definition.key_header,
+            key_mismatch=definition.key_mismatch,
+            timestamp_type=Settings.ask(log, topic).timestamp_type,
+        )
+        return [InputPartition(share) for share in ranges(self._options, spec)]
+
+    def stop(self) -> None:
+        """Let go of the connection."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _opened(self) -> KafkaLog:
+        if self._log is None:
+            self._log = KafkaLog(self._options.config)
+        return self._log
+
+    @property
+    def _definition_queue(self) -> LastValueQueue[bytes]:
+        if self._queue is None:
+            self._queue = open_queue(self._options, self._opened())
+        return self._queue
+
+    @property
+    def _topic(self) -> str:
+        return self._options.topic or self._definition_queue.definition.topic
+
+    def _ends(self) -> dict[int, int]:
+        """Where what is committed ends, in each partition that is read."""
+        stable = self._opened().end_offsets(self._topic, stable=True)
+        return {partition: stable[partition] for partition in assigned(self._options, self._topic, len(stable))}
+
+    def _starts(self, begun: StreamOffset, ends: Mapping[int, int]) -> dict[int, int]:
+        """Where to go on: at the offset, or at the beginning of what was added since."""
+        log, topic = self._opened(), self._topic
+        lowest, highest = log.start_offsets(topic), log.end_offsets(topic)
+        starts = {partition: begun.offsets.get(partition, lowest.get(partition, 0)) for partition in ends}
+        if not self._options.fail_on_data_loss:
+            return {p: min(max(offset, lowest[p]), highest[p]) for p, offset in starts.items()}
+        for partition, offset in starts.items():
+            if not lowest[partition] <= offset <= highest[partition]:
+                raise DataLoss(
+                    f"The stream stands at offset {offset} of partition {partition} of {topic}, "
+                    f"which holds {lowest[partition]} to {highest[partition]}.",
+                    hint="Start anew with another checkpoint, or pass over what is gone with failOnDataLoss=false.",
+                )
+        return starts
+
+    def _check_deletes(self, begun: StreamOffset, starts: Mapping[int, int]) -> None:
+        """Refuse to go on where deletes may be gone that the stream has not seen (R18).
+
+        A delete outlives what it deletes by ``delete.retention.ms``. So a stream that had read all there was within
+        that time has missed none, and neither has one that finds only younger records where it stands.
+        """
+        log, topic = self._opened(), self._topic
+        retention, behind = Settings.ask(log, topic).delete_retention, (_now() - begun.caught_up) / 1000
+        if behind <= retention:
+            return
+        young = log.offsets_at(topic, _now() - round(retention * 1000))
+        old = sorted(partition for partition, offset in starts.items() if offset < young[partition])
+        if old:
+            raise DataLoss(
+                f"The stream has not kept up with {topic} for {behind:.0f} s, and the topic keeps deletes for "
+                f"{retention:g} s (delete.retention.ms): in partition {', '.join(map(str, old))} there may be keys "
+                "whose delete it has missed.",
+                hint="Start anew with another checkpoint and an empty target, or take that with failOnDataLoss=false.",
+            )
+
+    # ---------------------------------------------------------------- on the executors
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        if partition.value is None:
+            return
+        spec, number = partition.value
+        options = self._options
+        if not options.fail_on_data_loss:
+            spec = still_there(options, spec, number)
+        deletes = options.deletes is not False
+        yield from scan(options, spec, self._columns, deletes=deletes, changes=True).read(number)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return carried(LvqStreamReader, self._options, self._columns)
+
+
+def _now() -> int:
+    return round(time.time() * 1000)

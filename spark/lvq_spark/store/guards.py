@@ -1,0 +1,146 @@
+"""What rules out that a version is built upon (R18): each reason as the error that it is where nothing is rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.errors import DataLoss, LVQError, QueueMismatch, TopicMismatch, TopicRecreated, Unauthorized
+from lvq_kafka.queue import LastValueQueue
+from lvq_spark.store.manifest import Version
+from lvq_spark.store.tables import STORED
+
+__all__ = ["LogState", "aged", "look", "now", "pinned_at", "unfit"]
+
+_RETENTION = 86_400_000  # ms; Kafka's default for delete.retention.ms, where settings may not be read
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """A topic's log at a moment, which lies before all that was asked of the cluster.
+
+    ``retention`` is the topic's ``delete.retention.ms``, in seconds.
+    """
+
+    at: datetime
+    topic: str
+    topic_id: str
+    start: Mapping[int, int]
+    end: Mapping[int, int]
+    retention: float
+
+
+def now() -> datetime:
+    """The time by the driver's clock."""
+    return datetime.now(UTC)
+
+
+def look(queue: LastValueQueue[Any], timeout: float) -> LogState:
+    """Ask for all that a version is judged by.
+
+    Raises:
+        TopicNotFound: there is no such topic.
+        TransportError: the cluster cannot be reached or refuses.
+    """
+    at, topic, log = now(), queue.definition.topic, queue.log
+    try:
+        retention = int(log.topic_config(topic, timeout=timeout).get("delete.retention.ms", _RETENTION)) / 1000
+    except Unauthorized:
+        retention = _RETENTION / 1000
+    start = log.start_offsets(topic, timeout=timeout)
+    end = log.end_offsets(topic, stable=True, timeout=timeout)
+    return LogState(at, topic, log.describe_topic(topic, timeout=timeout).id, start, end, retention)
+
+
+_AGES = (60.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0, 7 * 24 * 3600.0)
+
+
+def pinned_at(queue: LastValueQueue[Any], log: LogState, end: Mapping[int, int]) -> datetime:
+    """A moment at which the log did not reach beyond these offsets: now, if it does not yet.
+
+    Otherwise it goes by append times, roughly; where these tell nothing it is the epoch, and such a cut is too old for
+    anything to be built upon it.
+    """
+    behind = [partition for partition in end if end[partition] < log.end[partition]]
+    if not behind:
+        return log.at
+    for age in _AGES:
+        moment = log.at - timedelta(seconds=age)
+        reached = queue.log.offsets_at(log.topic, int(moment.timestamp() * 1000))
+        if all(reached[partition] <= end[partition] for partition in behind):
+            return moment
+    return datetime.fromtimestamp(0, UTC)
+
+
+_AGAIN = "Refresh with on_stale='rebuild' to read the whole log again."
+
+
+def unfit(base: Version, definition: QueueDefinition, log: LogState) -> LVQError | None:
+    """Why nothing can be built on a version, by all that is known before the log is read."""
+    topic = log.topic
+    differences = {
+        name: (stored, asked)
+        for name, stored, asked in (
+            ("topic", base.topic, topic),
+            ("key_header", base.key_header, definition.key_header),
+            ("key_mismatch", base.key_mismatch, definition.key_mismatch),
+            ("columns", base.schema, STORED),
+        )
+        if stored != asked
+    }
+    if differences:
+        what = "; ".join(f"{name} {stored!r}, not {asked!r}" for name, (stored, asked) in differences.items())
+        return QueueMismatch(
+            f"Version {base.number} was made with {what}.", queue=definition.name, differences=differences, hint=_AGAIN
+        )
+    if base.topic_id != log.topic_id:
+        return TopicRecreated(
+            f"The topic {topic} is not the one that version {base.number} was read from: it was created again.",
+            topic=topic,
+            hint=_AGAIN,
+        )
+    if base.partitions != len(log.end):
+        return TopicMismatch(
+            f"The topic {topic} has {len(log.end)} partitions; when version {base.number} was made, {base.partitions}.",
+            topic=topic,
+            settings={"partitions": (str(base.partitions), str(len(log.end)))},
+            hint=_AGAIN,
+        )
+    return _lost(base, log) or aged(base, log, log.at)
+
+
+def _lost(base: Version, log: LogState) -> LVQError | None:
+    for partition, end in sorted(base.end.items()):
+        where = f"partition {partition} of {log.topic}"
+        if log.end[partition] < end:
+            return DataLoss(
+                f"The log of {where} ends at offset {log.end[partition]}, before offset {end}, up to which version "
+                f"{base.number} was read: it was cut short.",
+                hint=_AGAIN,
+            )
+        if log.start[partition] > end:
+            return DataLoss(
+                f"The log of {where} starts at offset {log.start[partition]}, behind offset {end}, up to which version "
+                f"{base.number} was read: what lay between is gone.",
+                hint=_AGAIN,
+            )
+    return None
+
+
+def aged(base: Version, log: LogState, moment: datetime) -> LVQError | None:
+    """Whether deletes may be gone that the log has had since the version: then keys of it would live for ever.
+
+    Where nothing was written since, no delete was.
+    """
+    known = log.at if dict(log.end) == dict(base.end) else base.pinned
+    age = (moment - known).total_seconds()
+    if age <= log.retention:
+        return None
+    return DataLoss(
+        f"Version {base.number} is {age:.0f} s old, and {log.topic} keeps deletes for {log.retention:g} s "
+        "(delete.retention.ms): some since then may be gone.",
+        hint=f"{_AGAIN} Refresh more often, or raise delete.retention.ms.",
+    )

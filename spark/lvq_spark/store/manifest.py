@@ -1,0 +1,152 @@
+"""A version of a store, and the manifest that makes it one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.errors import ConfigError
+from lvq_spark.pinning import SnapshotSpec
+
+__all__ = ["DataFile", "Version", "cut_id", "decode", "encode"]
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file of a version. ``name`` is relative to the store."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A version of a store: what a queue held at a cut through its log, and how that came about.
+
+    Args:
+        number: versions are counted from 1. A number is given once.
+        kind: ``"full"``: read from the whole log; ``"delta"``: made of version ``base`` and what the log says since.
+        reasons: why it is a full one though there was a version before it.
+        base: the version that a delta is built on.
+        queue, topic, topic_id, key_header, key_mismatch: what it is a store of.
+        start: where the log of each partition began: what lay below is not in the version.
+        end: the cut: the offset behind the last record that counts, in each partition.
+        read_from: where the reading for this version began. ``end - read_from`` is how many offsets it has taken.
+        pinned: a moment at which the log did not reach beyond the cut. Deletes are known up to then.
+        committed: when the version came to be there for readers.
+        rows: the keys it holds. ``kept`` are further records in its files that no reader sees: deletes, and records of
+            keys in other partitions than the one that counts (R14).
+        upserts, deletes: what was read for it: the newest records of keys by partition, and how many of them deletes.
+        cut: tells this cut through this log from all others.
+        stream: the streaming query and its batch that brought it, if one did.
+        schema: the columns of the files, in Spark's words.
+        data: the folder of the files.
+    """
+
+    number: int
+    kind: Literal["full", "delta"]
+    queue: str
+    topic: str
+    topic_id: str
+    key_header: str | None
+    key_mismatch: KeyMismatchPolicy
+    start: Mapping[int, int]
+    end: Mapping[int, int]
+    read_from: Mapping[int, int]
+    pinned: datetime
+    committed: datetime
+    rows: int
+    kept: int
+    upserts: int
+    deletes: int
+    cut: str
+    schema: str
+    data: str
+    files: tuple[DataFile, ...]
+    reasons: tuple[str, ...] = ()
+    base: int | None = None
+    stream: tuple[str, int] | None = None
+    epochs: Mapping[int, int] = field(default_factory=dict)
+    """The leader epochs at ``end``, where they are known."""
+
+    @property
+    def partitions(self) -> int:
+        """The topic's partition count."""
+        return len(self.end)
+
+    @property
+    def records_read(self) -> int:
+        """How many offsets have been read for it."""
+        return sum(self.end[partition] - begin for partition, begin in self.read_from.items())
+
+
+def cut_id(spec: SnapshotSpec) -> str:
+    """The identity of what a spec reads: two of one identity read the same rows."""
+    facts = [spec.topic, spec.topic_id, spec.key_header, spec.key_mismatch, *map(_pairs, (spec.start, spec.end))]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+
+
+def _pairs(offsets: Mapping[int, int]) -> list[list[int]]:
+    return [[partition, offset] for partition, offset in sorted(offsets.items())]
+
+
+_OFFSETS = ("start", "end", "read_from", "epochs")
+_MOMENTS = ("pinned", "committed")
+
+
+def encode(version: Version) -> bytes:
+    """The manifest, as JSON. Offsets are by partition, moments in ISO 8601, in UTC."""
+    document: dict[str, Any] = {"format": _FORMAT}
+    for name in Version.__dataclass_fields__:
+        value = getattr(version, name)
+        if name in _OFFSETS:
+            value = {str(partition): offset for partition, offset in sorted(value.items())}
+        elif name in _MOMENTS:
+            value = value.astimezone(UTC).isoformat()
+        elif name == "files":
+            value = [{"name": file.name, "bytes": file.bytes} for file in value]
+        document[name] = value
+    return json.dumps(document, indent=1).encode()
+
+
+def decode(content: bytes, where: str) -> Version:
+    """Read a manifest.
+
+    Raises:
+        ConfigError: it is of a newer library, or no manifest. Neither is ever trusted, nor built over.
+    """
+    try:
+        document = json.loads(content)
+        written = int(document.pop("format"))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(where) from error
+    unknown = sorted(document.keys() - Version.__dataclass_fields__.keys())
+    if written > _FORMAT or unknown:
+        what = f"has the format {written}, and this library knows {_FORMAT}"
+        if written <= _FORMAT:
+            what = f"has unknown fields: {', '.join(unknown)}"
+        raise ConfigError(f"{where} {what}.", options=["path"], hint="A newer lvq-kafka wrote it: upgrade.")
+    try:
+        for name in _OFFSETS:
+            document[name] = {int(partition): int(offset) for partition, offset in document[name].items()}
+        for name in _MOMENTS:
+            document[name] = datetime.fromisoformat(document[name])
+        document["files"] = tuple(DataFile(file["name"], file["bytes"]) for file in document["files"])
+        document["reasons"] = tuple(document["reasons"])
+        document["stream"] = tuple(document["stream"]) if document["stream"] else None
+        return Version(**document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(where) from error
+
+
+def _unreadable(where: str) -> ConfigError:
+    return ConfigError(
+        f"{where} is no manifest of a version.", options=["path"], hint="Restore it, or keep the store elsewhere."
+    )

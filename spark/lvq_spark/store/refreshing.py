@@ -1,0 +1,308 @@
+"""Refreshing a store: the next version, from the log and what there is, or the reason why there is none to write."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown, TopicRecreated
+from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.queue import LastValueQueue
+from lvq_spark.pinning import SnapshotSpec, pin
+from lvq_spark.scan.reading import Consistency
+from lvq_spark.snapshots import client_config
+from lvq_spark.store import tables
+from lvq_spark.store.guards import LogState, aged, look, now, pinned_at, unfit
+from lvq_spark.store.manifest import Version, cut_id
+from lvq_spark.store.storage import open_storage
+from lvq_spark.store.versions import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ATTEMPTS", "OnStale", "Refresher", "refresh"]
+
+OnStale = Literal["rebuild", "fail"]
+"""What to do where nothing can be built on the newest version: read the whole log again, or fail with the reason."""
+
+logger = logging.getLogger("lvq_spark.store")
+
+ATTEMPTS = 10  # to be the one that writes the next version
+
+
+def refresh(
+    spark: SparkSession,
+    queue: LastValueQueue[Any],
+    path: str,
+    *,
+    end: Mapping[int, int] | None = None,
+    on_stale: OnStale = "rebuild",
+    consistency: Consistency = "pinned",
+    keep: int = 3,
+    grace: float = 3600.0,
+    timeout: float = 10.0,
+) -> Version:
+    """Bring a store up to date: a snapshot of a queue in Parquet files, in numbered versions that readers choose from.
+
+    The first version is read from the whole log. Every further one is made of the one before and what the log has had
+    since, so it costs what has changed and a copy of the files. Its rows are those of a snapshot at the same cut. Where
+    nothing has changed there is no new version, so a refresh can be repeated at will. `read_version` reads one.
+
+    A version is there for readers when its manifest is, which comes last and in one step: a refresh that dies leaves
+    the store as it was, and what it has left behind is deleted by a later one. Several may run at once, anywhere: one
+    of them writes the next version, and the others go on from that.
+
+    A version cannot be built upon when deletes since then may be gone from the log (it is older than the topic's
+    ``delete.retention.ms``), when the topic was created again, was cut short or begins behind the version's cut, has
+    another partition count or the queue another key, when the version's files are damaged, or when compaction may have
+    taken records of what is to be read. ``version.reasons`` says which of these made it a full one.
+
+    Args:
+        spark: the session. Local paths have to be on storage that all of its machines share.
+        queue: the queue, on a Kafka cluster.
+        path: a directory for this store alone, on any file system of Hadoop's. On an object store the connector must
+            refuse to replace an object (conditional writes; S3A does from Hadoop 3.4.2 on).
+        end: the offset to stop before in each partition; by default all that is committed now. See `pin`.
+        on_stale: see `OnStale`.
+        consistency: as for `snapshot`.
+        keep: how many versions to keep at least.
+        grace: seconds for which a version is kept after it has stopped being the newest, and for which what an attempt
+            has left behind is: longer than the longest job that reads a version, and than the longest refresh.
+        timeout: seconds for each question to the cluster.
+
+    Raises:
+        ConfigError: an option is bad; ``end`` is older than the newest version, and no version has that cut; the
+            store was written by a newer library; or something else lies at ``path``.
+        DataLoss, TopicRecreated, TopicMismatch, QueueMismatch: the newest version cannot be built upon, and
+            ``on_stale`` says to fail. `DataLoss` also where the whole log cannot be read for sure.
+        OutcomeUnknown: others have written the next version ten times in a row.
+        TopicNotFound, TransportError: as for `pin`.
+    """
+    refresher = Refresher(spark, queue, path, on_stale, consistency, keep, grace, timeout)
+    return refresher.bring_up_to_date(end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What the next version is to be made of: the whole of a cut, or what it has beyond ``base``."""
+
+    spec: SnapshotSpec
+    log: LogState
+    base: Version | None
+    whole: bool
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> int:
+        return 1 if self.base is None else self.base.number + 1
+
+
+class Refresher:
+    """Writes versions of one store of one queue. Arguments as for `refresh`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        queue: LastValueQueue[Any],
+        path: str,
+        on_stale: OnStale,
+        consistency: Consistency,
+        keep: int,
+        grace: float,
+        timeout: float,
+    ) -> None:
+        for option, value, known in (
+            ("on_stale", on_stale, get_args(OnStale)),
+            ("consistency", consistency, get_args(Consistency)),
+        ):
+            if value not in known:
+                raise ConfigError(f"{option}={value!r} is none of {', '.join(known)}.", options=[option])
+        if keep < 1:
+            raise ConfigError(f"keep={keep}: the newest version is always kept.", options=["keep"])
+        if grace < 0:
+            raise ConfigError(f"grace={grace} is negative.", options=["grace"])
+        self.spark = spark
+        self.queue = queue
+        self.config: ClientConfig = client_config(queue)
+        self.store = Store(open_storage(spark, path))
+        self.on_stale, self.consistency = on_stale, consistency
+        self.keep, self.grace, self.timeout = keep, grace, timeout
+
+    def bring_up_to_date(self, end: Mapping[int, int] | None = None) -> Version:
+        """See `refresh`."""
+        for _ in range(ATTEMPTS):
+            plan = self._plan(end)
+            if isinstance(plan, Version):
+                self.clean()
+                return plan
+            version = self._made(plan, end)
+            if self.commit(version):
+                return version
+        raise OutcomeUnknown(
+            f"Others have written the next version of {self.store.storage.root} {ATTEMPTS} times in a row.",
+            hint="One refresh at a time is enough: refresh less often, or from fewer places.",
+        )
+
+    def commit(self, version: Version) -> bool:
+        """Make it a version, and clean up; False if another was faster, and then its files are gone."""
+        where = self.store.storage.root
+        if not self.store.commit(version):
+            self.store.discard(version)
+            logger.info("Another writer of %s was faster with version %d.", where, version.number)
+            return False
+        said = (version.number, where, version.kind, version.rows, version.records_read)
+        logger.info("Version %d of %s: %s, %d rows, %d offsets read.", *said)
+        self.clean()
+        return True
+
+    def clean(self) -> None:
+        """Delete what is old. The version is there: that this fails, say for want of rights, does not undo it."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+        try:
+            self.store.clean(self.keep, self.grace)
+        except (OSError, LVQError, Py4JError) as error:
+            logger.warning("Old versions of %s could not be deleted: %s", self.store.storage.root, error)
+
+    # ---------------------------------------------------------------- the next version
+
+    def _plan(self, end: Mapping[int, int] | None) -> _Plan | Version:
+        """What to write, or the version that is there."""
+        base = self.store.latest()
+        if base is None:
+            self.store.check_vacant()
+        log = look(self.queue, self.timeout)
+        problem = None if base is None else self.problem(base, log)
+        reasons = () if problem is None else self.reasons(problem)
+        spec = pin(self.queue, end=end, timeout=self.timeout)
+        if base is None or reasons:
+            return _Plan(spec, log, base, True, reasons)
+        if any(spec.end[partition] < offset for partition, offset in base.end.items()):
+            return self._earlier(base, spec)
+        # Where nothing was written for long, that is said anew, lest the next little delta finds the version too old.
+        quiet = dict(log.end) == dict(base.end) and (log.at - base.pinned).total_seconds() > log.retention / 2
+        return base if base.cut == cut_id(spec) and not quiet else _Plan(spec, log, base, False)
+
+    def _made(self, plan: _Plan, end: Mapping[int, int] | None) -> Version:
+        if plan.whole:
+            return self._full(plan)
+        try:
+            return self._delta(plan)
+        except (DataLoss, TopicRecreated) as error:
+            reasons = self.reasons(error)
+        # The version has aged meanwhile, or a task has found that records of the cut may be gone: not of a later one.
+        log = look(self.queue, self.timeout)
+        return self._full(_Plan(pin(self.queue, end=end, timeout=self.timeout), log, plan.base, True, reasons))
+
+    def problem(self, base: Version, log: LogState) -> LVQError | None:
+        """Why nothing can be built on a version."""
+        found = unfit(base, self.queue.definition, log)
+        if found is None and not self.store.whole(base):
+            found = DataLoss(f"Files of version {base.number} are missing or damaged.", hint="Rebuild the store.")
+        return found
+
+    def reasons(self, problem: LVQError) -> tuple[str, ...]:
+        """What to say of a version that is rebuilt.
+
+        Raises:
+            LVQError: the problem, where it is to be an error.
+        """
+        if self.on_stale == "fail":
+            raise problem
+        said = str(problem).removesuffix(problem.hint).rstrip()
+        logger.warning("%s is read anew: %s", self.store.storage.root, said)
+        return (said,)
+
+    def _earlier(self, base: Version, spec: SnapshotSpec) -> Version:
+        for version in self.store.all():
+            if dict(version.end) == dict(spec.end) and version.topic_id == spec.topic_id:
+                return version
+        raise ConfigError(
+            f"The cut at {dict(spec.end)} lies before that of version {base.number}, {dict(base.end)}.",
+            options=["end"],
+            hint="A store only goes on. Leave end out to refresh up to now.",
+        )
+
+    def _full(self, plan: _Plan) -> Version:
+        rows = tables.full(self.spark, plan.spec, self.config, self.consistency, horizon(plan.log))
+        draft = replace(self.draft(plan.number, plan.spec, plan.log), reasons=plan.reasons)
+        with tables.task_errors():
+            version = self.written(draft, rows)
+        spent = (now() - plan.log.at).total_seconds()
+        if spent > plan.log.retention:
+            self.store.discard(version)
+            raise DataLoss(
+                f"Reading {plan.spec.topic} took {spent:.1f} s, and it keeps deletes for {plan.log.retention:g} s "
+                "(delete.retention.ms): some of the cut may have been gone before they were read.",
+                hint="Raise delete.retention.ms above what a refresh takes, or give Spark more cores.",
+            )
+        return version
+
+    def _delta(self, plan: _Plan) -> Version:
+        assert plan.base is not None
+        beyond = replace(plan.spec, start=plan.base.end)
+        rows = tables.log_rows(self.spark, beyond, self.config, self.consistency, deletes=True)
+        draft = self.draft(plan.number, plan.spec, plan.log)
+        with tables.task_errors(), tables.held(rows, conflated=True) as delta:
+            version = self.built_upon(plan.base, delta, draft, plan.log)
+        problem = aged(plan.base, plan.log, now())
+        if problem is not None:
+            self.store.discard(version)
+            raise problem
+        return version
+
+    # ---------------------------------------------------------------- its parts
+
+    def draft(self, number: int, spec: SnapshotSpec, log: LogState) -> Version:
+        """A version with all that is known before anything is written."""
+        definition = self.queue.definition
+        pinned = pinned_at(self.queue, log, spec.end)
+        return Version(
+            number=number,
+            kind="full",
+            queue=definition.name,
+            topic=spec.topic,
+            topic_id=spec.topic_id,
+            key_header=spec.key_header,
+            key_mismatch=spec.key_mismatch,
+            start=spec.start,
+            end=spec.end,
+            read_from=spec.start,
+            pinned=pinned,
+            committed=pinned,
+            rows=0,
+            kept=0,
+            upserts=0,
+            deletes=0,
+            cut=cut_id(spec),
+            schema=tables.STORED,
+            data="",
+            files=(),
+        )
+
+    def built_upon(self, base: Version, delta: tables.Delta, draft: Version, log: LogState) -> Version:
+        """Work a delta into a version, and write that."""
+        draft = replace(
+            draft, base=base.number, read_from=base.end, upserts=delta.upserts, deletes=delta.deletes, kind="delta"
+        )
+        if delta.upserts == 0 and dict(draft.start) == dict(base.start):
+            # Only the offsets have moved, past what is no record: the files are the same.
+            return replace(draft, rows=base.rows, kept=base.kept, data=base.data, files=base.files, committed=now())
+        rows = tables.merged(self.spark, self.store, base, delta, draft.start, horizon(log))
+        return self.written(draft, rows)
+
+    def written(self, draft: Version, rows: DataFrame) -> Version:
+        """Write the files of a version."""
+        folder = self.store.new_folder(draft.number)
+        done = tables.write(self.spark, self.store, folder, rows)
+        upserts = draft.upserts if draft.kind == "delta" else done.rows + done.kept
+        return replace(
+            draft, data=folder, files=done.files, rows=done.rows, kept=done.kept, upserts=upserts, committed=now()
+        )
+
+
+def horizon(log: LogState) -> int:
+    """Deletes of before need not be kept: the log may not have them either. Milliseconds since the epoch."""
+    return int((log.at.timestamp() - log.retention) * 1000)

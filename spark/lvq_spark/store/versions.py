@@ -1,0 +1,184 @@
+"""The versions of a store: which there are, a new one, and the end of old ones."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from lvq_kafka.errors import ConfigError
+from lvq_spark.store.manifest import Version, decode, encode
+from lvq_spark.store.storage import Storage, open_storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Store", "read_version", "versions"]
+
+_MANIFESTS = "versions"
+_MANIFEST = re.compile(r"(\d{10})\.json")
+_FOLDER = re.compile(r"v(\d+)-[0-9a-f]{12}")
+
+logger = logging.getLogger("lvq_spark.store")
+
+
+class Store:
+    """A directory with versions::
+
+        versions/0000000007.json    the manifest: what makes it version 7; written last, and never changed
+        v7-3f2a9c01b7de/*.parquet   its files
+
+    The number of a version belongs to whoever creates its manifest, in one step that only one can take. Data lies in a
+    folder of its own for each attempt, so whatever lies there without a manifest is nobody's version.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    def numbers(self) -> list[int]:
+        """The numbers of the versions, ascending."""
+        found = map(_MANIFEST.fullmatch, self.storage.names(_MANIFESTS))
+        return sorted(int(match[1]) for match in found if match)
+
+    def get(self, number: int) -> Version | None:
+        """A version; None if it is not there.
+
+        Raises:
+            ConfigError: its manifest is newer than this library, or unreadable.
+        """
+        name = _name(number)
+        content = self.storage.read(name)
+        return None if content is None else decode(content, f"{self.storage.root}/{name}")
+
+    def all(self) -> list[Version]:
+        """All versions, ascending. Raises as `get` does."""
+        found = map(self.get, self.numbers())
+        return [version for version in found if version is not None]
+
+    def latest(self) -> Version | None:
+        """The newest version; None in an empty store. Raises as `get` does."""
+        numbers = self.numbers()
+        while numbers:
+            version = self.get(numbers[-1])
+            if version is not None:
+                return version
+            numbers = self.numbers()  # it was pruned just now, so there are newer ones
+        return None
+
+    def check_vacant(self) -> None:
+        """See that a store can begin here.
+
+        Raises:
+            ConfigError: something else lies here, such as a Delta or Iceberg table.
+        """
+        others = [name for name in self.storage.names("") if name != _MANIFESTS and not _FOLDER.fullmatch(name)]
+        if others:
+            table = "a Delta table" if "_delta_log" in others else "an Iceberg table" if "metadata" in others else ""
+            raise ConfigError(
+                f"{self.storage.root} holds {table or 'something else'}: {', '.join(others[:3])}.",
+                options=["path"],
+                hint="A store has its own Parquet files. Give it a directory to itself.",
+            )
+
+    def whole(self, version: Version) -> bool:
+        """Whether its files are there as it has left them."""
+        folders = {file.name.partition("/")[0] for file in version.files}
+        there = {entry.name: entry.bytes for folder in folders for entry in self.storage.files(folder)}
+        return all(there.get(file.name) == file.bytes for file in version.files)
+
+    def new_folder(self, number: int) -> str:
+        """A name for the data of an attempt at a version."""
+        return f"v{number}-{uuid.uuid4().hex[:12]}"
+
+    def commit(self, version: Version) -> bool:
+        """Make it a version; False if its number is taken."""
+        # A number that was taken and pruned since is taken, too.
+        if any(number >= version.number for number in self.numbers()):
+            return False
+        return self.storage.create(_name(version.number), encode(version))
+
+    def discard(self, version: Version) -> None:
+        """Delete the files of a version that is none, but not those that it shares with one."""
+        if version.data.startswith(f"v{version.number}-"):
+            self.storage.delete(version.data)
+
+    def clean(self, keep: int, grace: float) -> None:
+        """Delete versions beyond the ``keep`` newest ones, and what attempts have left behind.
+
+        A version goes only when it has not been the newest for ``grace`` seconds, and what an attempt has left only
+        when nothing has changed in it for as long. A version is none any more before its files go.
+        """
+        now = datetime.now(UTC)
+        kept = self.all()
+        while len(kept) > keep and (now - kept[1].committed).total_seconds() >= grace:
+            gone = kept.pop(0)
+            self.storage.delete(_name(gone.number))
+            logger.info("Version %d of %s is pruned.", gone.number, self.storage.root)
+        used = {file.name.partition("/")[0] for version in kept for file in version.files}
+        left = [name for name in self.storage.names("") if _FOLDER.fullmatch(name) and name not in used]
+        left += [f"{_MANIFESTS}/{name}" for name in self.storage.names(_MANIFESTS) if name.startswith(".")]
+        for name in left:
+            if time.time() - self.storage.touched(name) >= grace:
+                self.storage.delete(name)
+
+    def paths(self, version: Version) -> list[str]:
+        """Its files, as Spark takes them."""
+        return [f"{self.storage.root}/{file.name}" for file in version.files]
+
+
+def _name(number: int) -> str:
+    return f"{_MANIFESTS}/{number:010}.json"
+
+
+def versions(spark: SparkSession, path: str) -> list[Version]:
+    """The versions of a store, the oldest first; none where there is no store.
+
+    Raises:
+        ConfigError: a manifest is newer than this library, or unreadable; or Spark knows no such file system.
+    """
+    return Store(open_storage(spark, path)).all()
+
+
+def read_version(
+    spark: SparkSession, path: str, version: int | None = None, *, as_of: datetime | None = None
+) -> DataFrame:
+    """A version of a store as a DataFrame, one row for each key, with the columns of `lvq_spark.snapshot`.
+
+    Args:
+        spark: the session.
+        path: where the store lies.
+        version: its number; by default the newest.
+        as_of: the newest version whose cut had been pinned by then, instead; a moment with a time zone.
+
+    The version is chosen here; every action on the DataFrame reads that one. It stays readable for the ``grace`` time
+    of the store's refreshes after it has stopped being the newest, and for as long as they keep it.
+
+    Raises:
+        ConfigError: there is no such version, or its manifest is newer than this library; both are given.
+    """
+    from lvq_spark.store.tables import visible
+
+    store = Store(open_storage(spark, path))
+    if version is not None and as_of is not None:
+        raise ConfigError("version and as_of are both given.", options=["version", "as_of"])
+    if as_of is not None and as_of.tzinfo is None:
+        raise ConfigError(f"as_of={as_of} has no time zone.", options=["as_of"], hint="datetime.now(timezone.utc) has.")
+    if version is not None:
+        found = store.get(version)
+    elif as_of is not None:
+        found = next((one for one in reversed(store.all()) if one.pinned <= as_of), None)
+    else:
+        found = store.latest()
+    if found is None:
+        numbers = store.numbers()
+        there = f"it has {numbers[0]} to {numbers[-1]}" if numbers else "it has none"
+        wanted = f"no version {version}" if version is not None else f"no version of {as_of}" if as_of else "no version"
+        raise ConfigError(
+            f"The store {store.storage.root} has {wanted}: {there}.",
+            options=["version" if version is not None else "as_of" if as_of else "path"],
+            hint="Older ones are pruned; refresh writes the first.",
+        )
+    return visible(spark, store, found)

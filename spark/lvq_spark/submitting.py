@@ -1,0 +1,169 @@
+"""What the jobs in ``spark/jobs`` have in common: how they are told what to do, and how they say how it went."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from lvq_kafka import errors
+from lvq_kafka.errors import ConfigError, LVQError
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.queue import LastValueQueue
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["EXIT_CODES", "Work", "job_parser", "main", "open_queue"]
+
+USAGE, CLUSTER, QUEUE, DATA, TASK, FAULT = 2, 3, 4, 5, 6, 70
+
+EXIT_CODES: Mapping[int, str] = {
+    0: "done; the last line of standard output is JSON that says what",
+    USAGE: "a wrong option, configuration, file or table",
+    CLUSTER: "the Kafka cluster cannot be reached, refuses, or took too long",
+    QUEUE: "no such queue or topic, or it is not as it has to be",
+    DATA: "data that is gone, or that cannot be read or written",
+    TASK: "Spark failed, for another reason",
+    FAULT: "a fault of the job itself",
+}
+"""What the exit codes mean. Those up to 5 are those of the command ``lvq``."""
+
+_BY_ERROR: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
+    # From the particular to the general: a message that is too large is also a failed delivery, of the transport.
+    ((errors.CodecError, errors.DataLoss, errors.KeyMismatch, errors.MissingKey, errors.MessageTooLarge), DATA),
+    ((errors.QueueError, errors.TopicError), QUEUE),
+    ((errors.CatchUpTimeout, errors.OutcomeUnknown, errors.TransportError), CLUSTER),
+    ((ConfigError, OSError), USAGE),
+)
+
+Work = Callable[["SparkSession", LastValueQueue[Any], argparse.Namespace], Mapping[str, object]]
+"""What a job does, and the result that it prints."""
+
+
+def job_parser(description: str, *examples: str) -> argparse.ArgumentParser:
+    """A parser of the options that every job takes: the queue, and how to reach it.
+
+    Passwords are no options: they would show in the list of processes, and in Spark's own pages.
+    """
+    shown = "\n".join(f"  spark-submit {example}" for example in examples)
+    codes = "\n".join(f"  {code:<4}{meaning}" for code, meaning in EXIT_CODES.items())
+    parser = argparse.ArgumentParser(
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=description,
+        epilog=f"examples:\n{shown}\n\nexit codes:\n{codes}",
+    )
+    parser.add_argument("queue", help="the queue's name; with --bare that of a topic")
+    parser.add_argument("--bare", action="store_true", help="QUEUE is any compacted topic, not a declared queue")
+    parser.add_argument("--key-header", metavar="NAME", help="with --bare: the message header that is the key")
+    parser.add_argument(
+        "-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="brokers [env: LVQ_BOOTSTRAP_SERVERS]"
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="client properties, name=value per line: the place for passwords [env: LVQ_CONFIG, LVQ_SASL_PASSWORD, "
+        "LVQ_SASL_PASSWORD_FILE, ...]",
+    )
+    return parser
+
+
+def main(parser: argparse.ArgumentParser, work: Work, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a job in the session that ``spark-submit`` has prepared, print its result, and end with its exit code."""
+    options = parser.parse_args(arguments)
+    if options.key_header is not None and not options.bare:
+        parser.error("--key-header goes with --bare; a declared queue knows its own.")
+    started = time.monotonic()
+    try:
+        result = _run(work, options)
+    except Exception as error:  # noqa: BLE001  # whatever it is, it ends the job with a code and a line
+        code, reason = _judged(error)
+        if code == FAULT:
+            traceback.print_exc()
+        sys.stderr.write(f"{parser.prog}: {reason}\n")
+        sys.exit(code)
+    seconds = round(time.monotonic() - started, 3)
+    print(json.dumps({"queue": options.queue, **result, "seconds": seconds}), flush=True)  # noqa: T201
+    sys.exit(0)
+
+
+def _run(work: Work, options: argparse.Namespace) -> Mapping[str, object]:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as missing:
+        raise ConfigError("pyspark is not installed.", hint="Run the job with spark-submit.") from missing
+    with open_queue(options) as queue:  # first, since it takes no time to find out that it is not there
+        spark = SparkSession.builder.getOrCreate()
+        try:
+            return work(spark, queue, options)
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def open_queue(options: argparse.Namespace) -> Iterator[LastValueQueue[Any]]:
+    """The queue that the options name. They go over the environment, and the environment over the file.
+
+    Raises:
+        ConfigError: nothing names a cluster.
+        QueueNotDeclared: there is no queue of that name.
+    """
+    environ = dict(os.environ)
+    if options.config is not None:
+        environ["LVQ_CONFIG"] = options.config
+    if options.bootstrap_servers is not None:
+        environ["LVQ_BOOTSTRAP_SERVERS"] = options.bootstrap_servers
+        environ.pop("LVQ_BOOTSTRAP_SERVERS_FILE", None)
+    with closing(KafkaLog(ClientConfig.from_env(environ))) as log:
+        if options.bare:
+            yield LastValueQueue(options.queue, key_header=options.key_header, log=log)
+        else:
+            yield LastValueQueue.open(options.queue, log=log)
+
+
+# ---------------------------------------------------------------- how it ends
+
+
+def _judged(error: BaseException) -> tuple[int, str]:
+    """The exit code for an error, and the reason in one line."""
+    if isinstance(error, LVQError | OSError):
+        code = next((code for kinds, code in _BY_ERROR if isinstance(error, kinds)), FAULT)
+        return code, " ".join(str(error).split())
+    from pyspark.errors import AnalysisException, PySparkException
+
+    if not isinstance(error, PySparkException):
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+        return (TASK if isinstance(error, Py4JError) else FAULT), _first_line(error)
+    if found := _judged_elsewhere(str(error)):
+        return found
+    # The former is of a table that is there, or a column that is not.
+    return (USAGE if isinstance(error, AnalysisException) else TASK), _first_line(error)
+
+
+def _judged_elsewhere(text: str) -> tuple[int, str] | None:
+    """The same for an error that another Python has written into the text of Spark's; None if there is none."""
+    if "Traceback" not in text and "An exception" not in text:
+        return None
+    found = re.search(r"^(?:lvq_kafka\.errors\.)?(\w+): (.+)$", text, re.MULTILINE)
+    if found is None:
+        return None
+    kind = getattr(errors, found[1], None)
+    code = TASK
+    if isinstance(kind, type):
+        code = next((code for kinds, code in _BY_ERROR if issubclass(kind, kinds)), TASK)
+    return code, found[0].removeprefix("lvq_kafka.errors.")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):  # py4j's; what Java says follows
+        return lines[1]
+    return lines[0] if lines else type(error).__name__

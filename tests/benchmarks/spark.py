@@ -1,0 +1,187 @@
+"""Latest value per key in Spark: both engines of ours, and the usual recipes over Spark's Kafka connector.
+
+Each contestant has a process and a Spark session of its own, which first reads a topic of the same kind without a
+clock: the JVM has to load and compile what it needs. Then it writes all columns of the result to nowhere. What it costs
+is the processor time of the whole family (driver, JVM, Python workers, those that have ended included), since both
+engines spread over processes, and the wall depends on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from lvq_kafka.kafka import KafkaLog
+from tests.benchmarks.children import result, say, start
+from tests.benchmarks.topics import Topic, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ENGINES = ("snapshot, python", "snapshot, connector")
+RECIPES = ("max_by", "max_by, 20 k polls", "row_number", "row_number, 20 k polls")
+HEADERS = [("ticker", b"IBM"), ("source", b"bench")]
+
+Read = Callable[["SparkSession", str, str, bool], "DataFrame"]
+
+
+def _snapshot(engine: Any, spark: SparkSession, servers: str, topic: str, headers: bool) -> DataFrame:
+    """As our users write it; headers come whether they are looked at or not."""
+    from lvq_kafka import LastValueQueue
+    from lvq_spark import snapshot
+
+    return snapshot(spark, LastValueQueue(topic, key_header=None, bootstrap_servers=servers), engine=engine)
+
+
+def _records(spark: SparkSession, servers: str, topic: str, headers: bool, polls: int | None) -> DataFrame:
+    source = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    source = source.option("includeHeaders", str(headers).lower())
+    if polls is not None:
+        source = source.option("kafka.max.poll.records", polls)
+    return source.load().drop("timestampType")
+
+
+def _max_by(spark: SparkSession, servers: str, topic: str, headers: bool, polls: int | None = None) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    records = _records(spark, servers, topic, headers, polls)
+    rest = F.struct(*[name for name in records.columns if name != "key"])
+    newest = records.groupBy("key").agg(F.max_by(rest, "offset").alias("newest"))
+    return newest.select("key", "newest.*").where("value is not null")
+
+
+def _row_number(spark: SparkSession, servers: str, topic: str, headers: bool, polls: int | None = None) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    records = _records(spark, servers, topic, headers, polls)
+    place = F.row_number().over(Window.partitionBy("key").orderBy(F.desc("offset")))
+    return records.withColumn("place", place).where("place = 1 and value is not null").drop("place")
+
+
+READS: dict[str, Read] = {
+    "snapshot, python": partial(_snapshot, "python"),
+    "snapshot, connector": partial(_snapshot, "connector"),
+    "max_by": _max_by,
+    "max_by, 20 k polls": partial(_max_by, polls=20_000),
+    "row_number": _row_number,
+    "row_number, 20 k polls": partial(_row_number, polls=20_000),
+}
+
+
+def family() -> list[psutil.Process]:
+    """This process and all below it."""
+    me = psutil.Process()
+    return [me, *me.children(recursive=True)]
+
+
+def cpu_seconds() -> float:
+    """What the family has used since it began. Who has ended counts at the one that waited for them."""
+    total = 0.0
+    for process in family():
+        try:
+            total += sum(process.cpu_times()[:4])
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def peak_memory() -> dict[str, int]:
+    """The most bytes that were resident, for the JVM and for all Pythons, each at its own time."""
+    found = {"jvm": 0, "python": 0}
+    for process in family():
+        try:
+            kind = "jvm" if "java" in process.name() else "python"
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        except (psutil.NoSuchProcess, OSError):
+            continue
+        found[kind] += sum(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+    return found
+
+
+def read(
+    spark: SparkSession, contestant: str, servers: str, topics: Sequence[tuple[str, bool]]
+) -> list[dict[str, Any]]:
+    """Read topics, the first one once more before the clock runs."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    found = []
+    for number, (topic, headers) in enumerate([topics[0], *topics]):
+        seen = Observation()
+        cpu, wall = cpu_seconds(), time.perf_counter()
+        frame = READS[contestant](spark, servers, topic, headers)
+        checksum = F.sum(F.crc32(F.concat("key", "value"))).alias("checksum")
+        frame = frame.observe(seen, F.count("*").alias("keys"), checksum)
+        frame.write.format("noop").mode("overwrite").save()
+        measured = {"wall": time.perf_counter() - wall, "cpu": cpu_seconds() - cpu}
+        if number:
+            peak = peak_memory()
+            found.append({**measured, **seen.get, "peak_jvm": peak["jvm"], "peak_python": peak["python"]})
+    return found
+
+
+# ------------------------------------------------------------------ the parent's part
+
+
+@contextmanager
+def loaded(servers: str, records: int) -> Iterator[list[tuple[Topic, bool, int]]]:
+    """Topics with one key for ten records, the first and the last two of the size that is asked for.
+
+    They are: that size, with headers, a quarter, half, and twice the size.
+    """
+    with closing(KafkaLog(servers)) as log, ExitStack() as at_the_end:
+        topics = []
+        for label, share, headers in (
+            ("plain", 1.0, False),
+            ("headers", 1.0, True),
+            ("quarter", 0.25, False),
+            ("half", 0.5, False),
+            ("double", 2.0, False),
+        ):
+            count = int(records * share)
+            topic = load(log, label, count, count // 10, HEADERS if headers else None)
+            at_the_end.callback(log.delete_topic, topic.name)
+            topics.append((topic, headers, count))
+        yield topics
+
+
+def run(servers: str, topics: Sequence[tuple[Topic, bool, int]], rounds: int) -> Iterator[dict[str, Any]]:
+    """One result for each contestant, topic and round; the recipes read the first two topics only."""
+    contestants = (*ENGINES, *RECIPES)
+    for number in range(rounds):
+        turn = number % len(contestants)
+        for contestant in contestants[turn:] + contestants[:turn]:
+            mine = topics if contestant in ENGINES else topics[:2]
+            names = json.dumps([(topic.name, headers) for topic, headers, _ in mine])
+            measured = result(start("spark", contestant, servers, names), timeout=1800)["topics"]
+            for (topic, headers, count), figures in zip(mine, measured, strict=True):
+                if (figures["keys"], figures.pop("checksum")) != topic.content:
+                    raise RuntimeError(f"{contestant} does not give the newest value of every key of {topic.label}")
+                about = {"round": number, "contestant": contestant, "topic": topic.label}
+                yield {**about, "records": count, "headers": headers, **figures}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("contestant", choices=list(READS))
+    parser.add_argument("servers")
+    parser.add_argument("topics", type=json.loads)
+    options = parser.parse_args()
+    from lvq_spark import local_session
+
+    spark = local_session("local[2]", {"spark.driver.memory": "4g"}, connector=True)
+    say({"topics": read(spark, options.contestant, options.servers, options.topics)})
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

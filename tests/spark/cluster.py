@@ -1,0 +1,161 @@
+"""A small standalone Spark cluster on this machine, and what a user ships to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import distribution
+from pathlib import Path
+from zipfile import ZipFile
+
+from lvq_spark.session import _choose_java
+from tests.waiting import eventually
+
+__all__ = ["JOBS", "Cluster", "Done", "standalone_cluster"]
+
+ROOT = Path(__file__).resolve().parents[2]
+JOBS = ROOT / "spark" / "jobs"
+
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_SMALL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.cores.max": "1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",  # compiling costs more than the few rows are worth
+    "spark.task.maxFailures": "1",
+    "spark.driver.extraJavaOptions": _QUICK,
+    "spark.executor.extraJavaOptions": _QUICK,
+}
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a submitted job ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where the cluster is, and how jobs are sent there.
+
+    ``python`` is the executors'; it has what Spark needs, and nothing of this library. ``package`` is an archive of
+    this library and of its dependency, as ``pip install --target`` lays them out, and ``content`` what is in it.
+    """
+
+    master: str
+    home: Path
+    python: Path
+    package: Path
+    content: Path
+    environment: Mapping[str, str]
+
+    def submit(self, job: str, *arguments: str, shipped: bool = True) -> Done:
+        """Run one of the jobs with ``spark-submit``, its driver in the Python of these tests."""
+        properties, driver = dict(_SMALL), dict(self.environment)
+        if shipped:
+            properties |= {"spark.archives": f"{self.package}#lvq", "spark.executorEnv.PYTHONPATH": "lvq"}
+            # On the driver's machine, too, Spark plans Python data sources in the executors' Python.
+            driver["PYTHONPATH"] = str(self.content)
+        command = [str(self.home / "bin" / "spark-submit"), "--master", self.master]
+        for name, value in properties.items():
+            command += ["--conf", f"{name}={value}"]
+        run = subprocess.run(
+            [*command, str(JOBS / job), *arguments],
+            env=driver,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        return Done(run.returncode, run.stdout, run.stderr)
+
+
+@contextmanager
+def standalone_cluster(folder: Path) -> Iterator[Cluster]:
+    """A master and a worker, processes of their own, on loopback."""
+    _choose_java()
+    home = Path(__import__("pyspark").__file__).parent
+    python = _python(folder / "python")
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.master.rest.enabled=false {_QUICK}",
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(python),
+    }
+    with ExitStack() as running:
+        master = running.enter_context(_daemon("master", folder, environment))
+        address = "spark://127.0.0.1:" + _said(master, r"'sparkMaster' on port (\d+)")
+        worker = running.enter_context(
+            _daemon("worker", folder, environment, "--cores", "8", "--memory", "8g", "--work-dir", str(folder), address)
+        )
+        package, content = _package(folder)
+        _said(worker, r"Successfully registered with master (\S+)")
+        yield Cluster(address, home, python, package, content, environment)
+
+
+@contextmanager
+def _daemon(name: str, folder: Path, environment: Mapping[str, str], *arguments: str) -> Iterator[Path]:
+    """A process of the cluster; what it says goes to the file that is given."""
+    log = folder / f"{name}.log"
+    kind = f"org.apache.spark.deploy.{name}.{name.capitalize()}"
+    command = [f"{environment['SPARK_HOME']}/bin/spark-class", kind, "--host", "127.0.0.1", "--port", "0"]
+    with log.open("w") as to:
+        process = subprocess.Popen([*command, "--webui-port", "0", *arguments], env=environment, stdout=to, stderr=to)
+    try:
+        yield log
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _said(log: Path, pattern: str) -> str:
+    found = eventually(lambda: re.search(pattern, log.read_text()), 60, every=0.05)
+    assert found is not None
+    return found[1]
+
+
+def _python(folder: Path) -> Path:
+    """A Python with pyarrow and pandas, as clusters have it, and without this library and confluent-kafka."""
+    venv.create(folder, symlinks=True)
+    (there,) = folder.glob("lib/python*/site-packages")
+    for name in ("pyarrow", "pandas", "numpy", "python-dateutil", "tzdata"):
+        files = distribution(name).files or []
+        for top in {file.parts[0] for file in files if ".." not in file.parts}:
+            if not (there / top).exists():
+                (there / top).symlink_to(Path(str(distribution(name).locate_file(top))))
+    return folder / "bin" / "python"
+
+
+def _package(folder: Path) -> tuple[Path, Path]:
+    """The wheel, built as it is published, and confluent-kafka, unpacked into one archive."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=True)
+    (wheel,) = folder.glob("*.whl")
+    content = folder / "content"
+    with ZipFile(wheel) as archive:
+        archive.extractall(content)
+    client = distribution("confluent-kafka")
+    for top in {file.parts[0] for file in client.files or [] if ".." not in file.parts}:
+        shutil.copytree(str(client.locate_file(top)), content / top)
+    with tarfile.open(folder / "lvq.tar", "w") as archive:
+        for each in content.iterdir():  # one by one: Hadoop refuses to unpack an entry that is the folder itself
+            archive.add(each, arcname=each.name)
+    return folder / "lvq.tar", content

@@ -1,0 +1,399 @@
+"""The engine that reads with Spark's Kafka connector: what it promises beside the same rows (`test_parity.py`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.core.records import Record
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.testing.brokers import ProvidedBroker
+from lvq_kafka.testing.compaction import force_compaction
+from lvq_spark import connector, local_session, pin, snapshot
+from lvq_spark.connector.jars import CONNECTOR, connector_jars
+from lvq_spark.connector.java_properties import java_properties
+from lvq_spark.snapshots import choose_engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+
+MakeQueue = Callable[..., LastValueQueue[bytes]]
+Collect = Callable[["DataFrame"], dict[bytes, Record]]
+
+
+def append(log: KafkaLog, topic: str, *pairs: tuple[str, str | None]) -> None:
+    writer = log.writer()
+    for receipt in [writer.append(topic, k.encode(), None if v is None else v.encode()) for k, v in pairs]:
+        receipt.result(20)
+    writer.close()
+
+
+# -- the promise: never fewer rows without a word ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_key_that_was_compacted_out_of_the_cut_fails_the_job_and_comes_when_at_least_it_is_asked_for(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_broker: ProvidedBroker,
+    lvq_topic: str,
+    partitions: int,
+) -> None:
+    """Every record of a partition may be gone: what the connector says of such a one is nothing at all."""
+    from pyspark.errors import PythonException
+
+    queue = make_queue(partitions)
+    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))  # type: ignore[arg-type]
+    spec = pin(queue)
+    frame = snapshot(spark, queue, spec=spec, engine="connector")
+    assert set(collect(frame)) == {b"a", b"b"}
+    append(queue.log, lvq_topic, ("a", "2"))  # type: ignore[arg-type]
+    force_compaction(lvq_broker.bootstrap_servers, lvq_topic)
+    with pytest.raises(PythonException, match=r"DataLoss: .* among them b'a'"):
+        frame.collect()
+    rows = collect(snapshot(spark, queue, spec=spec, engine="connector", consistency="atleast"))
+    assert {key: rows[key].value for key in (b"a", b"b")} == {b"a": b"2", b"b": b"1"}
+
+
+def test_keys_that_are_new_behind_the_cut_are_no_reason_to_fail_as_long_as_the_log_has_no_holes(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
+) -> None:
+    queue = make_queue(2)
+    append(queue.log, lvq_topic, *[(f"k{n % 7}", str(n)) for n in range(20)])  # type: ignore[arg-type]
+    frame = snapshot(spark, queue, engine="connector")
+    append(queue.log, lvq_topic, *[(f"new {n}", "1") for n in range(10)])  # type: ignore[arg-type]
+    assert set(collect(frame)) == {b"k%d" % n for n in range(7)}
+
+
+def test_records_that_were_deleted_from_the_log_fail_the_job(
+    spark: SparkSession, make_queue: MakeQueue, lvq_broker: ProvidedBroker, lvq_topic: str
+) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    queue = make_queue(config={"cleanup.policy": "compact,delete"})
+    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))  # type: ignore[arg-type]
+    frame = snapshot(spark, queue, engine="connector")
+    admin = AdminClient({"bootstrap.servers": lvq_broker.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(lvq_topic, 0, 1)]).values():
+        future.result(20)
+    with pytest.raises(Exception, match="failOnDataLoss"):
+        frame.collect()
+
+
+def test_a_topic_that_was_created_again_fails_the_job(
+    spark: SparkSession, make_queue: MakeQueue, lvq_topic: str
+) -> None:
+    from pyspark.errors import PythonException
+
+    queue = make_queue()
+    append(queue.log, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
+    frame = snapshot(spark, queue, engine="connector")
+    queue.log.delete_topic(lvq_topic, timeout=60)
+    make_queue()
+    append(queue.log, lvq_topic, ("a", "another"))  # type: ignore[arg-type]
+    with pytest.raises(PythonException, match="TopicRecreated"):
+        frame.collect()
+
+
+# -- the cut -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_action_reads_the_same_cut_also_when_partitions_are_added(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
+) -> None:
+    queue = make_queue(2)
+    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])  # type: ignore[arg-type]
+    frame = snapshot(spark, queue, engine="connector")
+    before = collect(frame)
+    append(queue.log, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))  # type: ignore[arg-type]
+    queue.log.add_partitions(lvq_topic, 4)
+    assert frame.filter("key = X'6B31'").count() == 1
+    assert frame.count() == len(before) == 10
+    assert frame.alias("a").join(frame.alias("b"), "key").count() == 10
+    assert collect(frame) == before
+
+
+def test_records_without_a_key_have_a_row_each(
+    spark: SparkSession, make_queue: MakeQueue, lvq_broker: ProvidedBroker, lvq_topic: str
+) -> None:
+    queue = make_queue(2, config={"cleanup.policy": "delete"})
+    producer = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
+    for number in range(6):
+        producer.produce(lvq_topic, b"%d" % number, partition=number % 2)
+    producer.produce(lvq_topic, b"keyed", b"a")
+    assert producer.flush(20) == 0
+    rows = {
+        engine: sorted(tuple(row) for row in snapshot(spark, queue, engine=engine).drop("key").collect())
+        for engine in ("python", "connector")
+    }
+    assert len(rows["python"]) == 7
+    assert rows["connector"] == rows["python"]
+
+
+def test_what_a_group_has_done_has_no_row_and_shows_nothing_older(
+    spark: SparkSession, make_queue: MakeQueue, lvq_log: KafkaLog, lvq_topic: str
+) -> None:
+    make_queue(2)
+    queue = LastValueQueue.declare(lvq_topic, key_header="ticker", log=lvq_log)
+    with queue.producer() as producer:
+        for number in range(30):
+            producer.put(f"k{number % 10}", b"%d" % number)
+    with queue.consumer() as consumer:
+        done = set()
+        for delivery in consumer:
+            with delivery:
+                done.add(delivery.key.encode())
+            if len(done) == 4:
+                break
+    spec = pin(queue, group=queue.definition.group)
+    left = {b"k%d" % number for number in range(10)} - done
+    for engine in ("python", "connector"):
+        assert {bytes(row.key) for row in snapshot(spark, queue, spec=spec, engine=engine).collect()} == left  # type: ignore[arg-type]
+
+
+def test_several_tasks_may_share_a_partition(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
+) -> None:
+    queue = make_queue()
+    append(queue.log, lvq_topic, *[(f"k{n % 7}", None if n % 9 == 0 else str(n)) for n in range(100)])  # type: ignore[arg-type]
+    frame = snapshot(spark, queue, connector_options={"minPartitions": "4"})
+    assert collect(frame) == collect(snapshot(spark, queue, engine="python"))
+
+
+def test_a_header_that_disagrees_with_the_key_fails_the_job_where_the_queue_says_so(
+    spark: SparkSession, make_queue: MakeQueue, lvq_log: KafkaLog, lvq_topic: str
+) -> None:
+    make_queue(key_header="ticker")
+    writer = lvq_log.writer()
+    writer.append(lvq_topic, b"a", b"1", headers=[("ticker", b"a")]).result(20)
+    strict = LastValueQueue(lvq_topic, key_header="ticker", key_mismatch="fail", log=lvq_log)
+    assert snapshot(spark, strict, engine="connector").count() == 1
+    writer.append(lvq_topic, b"a", b"1", headers=[("ticker", b"a"), ("ticker", b"b")]).result(20)
+    writer.close()
+    with pytest.raises(Exception, match=f"KeyMismatch: The key of the record at {lvq_topic}/0/1"):
+        snapshot(spark, strict, engine="connector").collect()
+
+
+# -- which engine ------------------------------------------------------------------------------------------------------
+
+
+def test_auto_takes_the_cheaper_engine_as_long_as_keys_fit_and_says_why(
+    spark: SparkSession, make_queue: MakeQueue, caplog: pytest.LogCaptureFixture, lvq_topic: str
+) -> None:
+    queue = make_queue()
+    append(queue.log, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
+    spec = pin(queue)
+    with caplog.at_level(logging.INFO, "lvq_spark"):
+        assert snapshot(spark, queue, spec=spec).count() == 1
+    assert f"{lvq_topic} is read with engine='python': it costs less" in caplog.text
+    assert choose_engine(spark, replace(spec, end={0: 10**9})) == (
+        "connector",
+        "partition 0 has 1,000,000,000 offsets, and Spark can spill keys to disk",
+    )
+    assert choose_engine(spark, spec, connector_options={"minPartitions": "2"}).engine == "connector"
+    assert choose_engine(spark, spec, "connector") == ("connector", "it was asked for")
+
+
+def test_without_the_connector_auto_still_reads_and_who_asks_for_it_is_told_how_to_get_it(
+    spark: SparkSession, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = pin(make_queue())
+    assert connector.has_connector(spark)
+    monkeypatch.setattr("lvq_spark.connector.reading.has_connector", lambda spark: False)
+    monkeypatch.setattr("lvq_spark.snapshots.has_connector", lambda spark: False)
+    choice = choose_engine(spark, replace(spec, end={0: 10**9}))
+    assert choice.engine == "python"
+    assert "the connector is not in this session" in choice.reason
+    wanted = rf"--packages org\.apache\.spark:spark-sql-kafka-0-10_2\.13:{spark.version}, or .*connector=True"
+    with pytest.raises(ConfigError, match=wanted):
+        connector.read_with_connector(spark, spec, ClientConfig("localhost:9092"))
+
+
+def test_a_session_without_the_connector_is_told_from_one_with_it() -> None:
+    from pyspark.errors import AnalysisException
+
+    class Session:
+        """Answers as a session does that lacks the connector."""
+
+        version = "4.0.1"
+
+        def __getattr__(self, name: str) -> Session:
+            return self
+
+        def __call__(self, *_: object) -> Session:
+            return self
+
+        def load(self) -> None:
+            raise AnalysisException(errorClass="KAFKA_DATA_SOURCE_NOT_ENABLED", messageParameters={"message": "kafka"})
+
+    with pytest.raises(ConfigError, match=r"_2\.13:4\.0\.1,"):
+        connector.require_connector(Session())  # type: ignore[arg-type]
+
+
+def test_options_of_the_connector_and_the_python_engine_exclude_each_other(
+    spark: SparkSession, make_queue: MakeQueue
+) -> None:
+    with pytest.raises(ConfigError, match="engine='python' does without") as error:
+        snapshot(spark, make_queue(), engine="python", connector_options={"minPartitions": "2"})
+    assert error.value.options == ("engine", "connector_options")
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "subscribe", "failOnDataLoss", "kafka.isolation.level"])
+def test_what_the_cut_decides_is_no_option(spark: SparkSession, make_queue: MakeQueue, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"option {name} cannot be set"):
+        snapshot(spark, make_queue(), connector_options={name: "x"})
+
+
+def test_a_jvm_that_runs_without_the_connector_cannot_get_it(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert local_session(connector=True) is spark
+    monkeypatch.setattr("lvq_spark.session.has_connector", lambda spark: False)
+    with pytest.raises(ConfigError, match=r"without the Kafka connector.*in a new process"):
+        local_session(connector=True)
+
+
+def test_no_secret_is_in_a_plan(
+    spark: SparkSession, make_queue: MakeQueue, lvq_broker: ProvidedBroker, lvq_topic: str
+) -> None:
+    make_queue(2)
+    secrets = {
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "me",
+        "sasl.password": "hunter2",
+        "ssl.key.password": "tr0ub",
+    }
+    log = KafkaLog(ClientConfig(lvq_broker.bootstrap_servers, secrets))
+    frame = snapshot(spark, LastValueQueue(lvq_topic, key_header=None, log=log), engine="connector")
+    plans = frame._jdf.queryExecution().toString() + repr(frame) + str(frame.rdd.toDebugString())
+    assert "KafkaRelation" in plans or frame.isEmpty()
+    assert "hunter2" not in plans
+    assert "tr0ub" not in plans
+    log.close()
+
+
+# -- client properties under their Java names --------------------------------------------------------------------------
+
+
+def java(properties: Mapping[str, str | bool | int], **own: str) -> dict[str, str]:
+    given = {name.replace("_", "."): value for name, value in own.items()}
+    return java_properties(ClientConfig("localhost:9092", properties), given)
+
+
+def test_passwords_become_a_login_module() -> None:
+    assert java(
+        {
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanisms": "SCRAM-SHA-512",
+            "sasl.username": "me",
+            "sasl.password": 'a "b\\c',
+        }
+    ) == {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        'username="me" password="a \\"b\\\\c";',
+    }
+    plain = java({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"})
+    assert plain["sasl.jaas.config"].startswith("org.apache.kafka.common.security.plain.PlainLoginModule required ")
+
+
+def test_a_keytab_becomes_a_login_module() -> None:
+    found = java(
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.kerberos.keytab": "/etc/me.keytab",
+            "sasl.kerberos.principal": "me@REALM",
+        }
+    )
+    assert found["sasl.mechanism"] == "GSSAPI"
+    assert found["sasl.kerberos.service.name"] == "kafka"
+    assert 'keyTab="/etc/me.keytab" principal="me@REALM";' in found["sasl.jaas.config"]
+
+
+def test_certificates_go_as_pem(tmp_path: Path) -> None:
+    key, chain = tmp_path / "key.pem", tmp_path / "chain.pem"
+    key.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\nx\n-----END ENCRYPTED PRIVATE KEY-----\n")
+    chain.write_text("-----BEGIN CERTIFICATE-----\ny\n-----END CERTIFICATE-----\n")
+    files = {"ssl.key.location": str(key), "ssl.certificate.location": str(chain)}
+    found = java({"security.protocol": "ssl", "ssl.ca.location": "/ca.pem", "ssl.key.password": "p", **files})
+    assert found == {
+        "security.protocol": "ssl",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/ca.pem",
+        "ssl.key.password": "p",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": key.read_text(),
+        "ssl.keystore.certificate.chain": chain.read_text(),
+    }
+    key.write_text("-----BEGIN RSA PRIVATE KEY-----\n")
+    with pytest.raises(ConfigError, match=r"ssl\.key\.location cannot be passed.*PKCS#8"):
+        java(files)
+    key.unlink()
+    with pytest.raises(ConfigError, match="Cannot read"):
+        java(files)
+
+
+def test_a_key_store_and_the_name_of_the_server() -> None:
+    found = java({"ssl.keystore.location": "/me.p12", "ssl.endpoint.identification.algorithm": "none"})
+    assert found == {
+        "ssl.keystore.location": "/me.p12",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.endpoint.identification.algorithm": "",
+    }
+
+
+def test_tuning_is_renamed_where_java_has_it_and_left_out_where_not() -> None:
+    assert java(
+        {"fetch.wait.max.ms": 100, "client.id": "me", "queued.min.messages": 1, "socket.keepalive.enable": True}
+    ) == {
+        "fetch.max.wait.ms": "100",
+        "client.id": "me",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("enable.ssl.certificate.verification", False),
+        ("ssl.crl.location", "/crl"),
+        ("ssl.providers", "legacy"),
+        ("sasl.oauthbearer.config", "x"),
+    ],
+)
+def test_what_security_needs_and_java_does_not_have_is_an_error(name: str, value: str | bool) -> None:
+    with pytest.raises(ConfigError, match=rf"{name} cannot be passed.*connector_options") as error:
+        java({name: value})
+    assert error.value.options == (name,)
+
+
+def test_a_way_to_authenticate_that_only_java_has_takes_the_place_of_the_queue_s() -> None:
+    queue = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
+    with pytest.raises(ConfigError, match="cannot be passed"):
+        java(queue)
+    assert java(queue, sasl_mechanism="AWS_MSK_IAM", sasl_jaas_config="x required;") == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "sasl.jaas.config": "x required;",
+    }
+
+
+# -- its jars ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_jars_are_those_of_the_lock() -> None:
+    lock = CONNECTOR.read_lock()
+    assert {root[:3] for root in CONNECTOR.roots} == {jar[:3] for jar in lock}
+    assert [path.name for path in connector_jars()] == [jar.file for jar in lock]

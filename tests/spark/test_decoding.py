@@ -1,0 +1,322 @@
+"""Typed values: what is decoded, and what becomes of rows that cannot be."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.errors import AuthenticationFailed, ConfigError, TransportError
+from lvq_spark import snapshot
+from lvq_spark.decoding import decode
+from lvq_spark.registry import SchemaRegistry, SubjectSchemas
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+
+MakeQueue = Callable[..., LastValueQueue[bytes]]
+Frame = Callable[..., "DataFrame"]
+
+PRICE = json.dumps({"type": "record", "name": "Price", "fields": [{"name": "price", "type": "double"}]})
+CURRENCY = {"name": "currency", "type": "string", "default": "EUR"}
+PRICE_2 = json.dumps({"type": "record", "name": "Price", "fields": [{"name": "price", "type": "double"}, CURRENCY]})
+
+
+def price(amount: float, currency: str = "") -> bytes:
+    """A price as Avro writes it."""
+    data = struct.pack("<d", amount)
+    return data + bytes([2 * len(currency)]) + currency.encode() if currency else data
+
+
+def framed(identity: int, data: bytes) -> bytes:
+    """A value as a registry's serializer writes it."""
+    return b"\0" + identity.to_bytes(4, "big") + data
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> Frame:
+    """Values as a snapshot has them, one row for each in turn."""
+
+    def make(*values: bytes | None) -> DataFrame:
+        rows = [("prices", 3, 100 + n, value) for n, value in enumerate(values)]
+        return spark.createDataFrame(rows, "topic string, partition int, offset bigint, value binary")
+
+    return make
+
+
+def kept(df: DataFrame, *arguments: Any, **options: Any) -> list[tuple[Any, str | None, bytes | None]]:
+    """Value, error and raw bytes of each row."""
+    rows = decode(df, *arguments, **options, on_error="keep").orderBy("offset").collect()
+    return [
+        (_plain(row.value), row.value_error, None if row.value_raw is None else bytes(row.value_raw)) for row in rows
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return value.asDict(recursive=True) if hasattr(value, "asDict") else value
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+NOT_OF_ITS_SCHEMA = [
+    b"",
+    b"  ",
+    b"118.50",
+    b'"text"',
+    b'{"price": "high"}',
+    b'{"price": 1.5',
+    b'{"price": 1.5} and more',
+    b'{"price": 1.5}{"price": 2.5}',
+    b'{"price": 1.5},{"price": 2.5}',
+    b'{"price": 1.5}}',
+    b'{"price": 1.5}, "read": true',
+    b'{"price": 1.5, "currency": "\xff"}',
+    b"\x00\x01",
+]
+
+
+def test_json_becomes_what_its_schema_says(spark: SparkSession, make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    with queue.producer() as producer:
+        producer.put("IBM", b'{"price": 118.5, "currency": "USD", "more": [1]}')
+        producer.put("SAP", b' {"price": 90} ')
+    rows = decode(snapshot(spark, queue), "json", "price double, currency string").collect()
+    assert {bytes(row.key): tuple(row.value) for row in rows} == {b"IBM": (118.5, "USD"), b"SAP": (90.0, None)}
+
+
+def test_whatever_is_not_json_of_its_schema_is_kept_with_its_bytes_and_nothing_else_is(frame: Frame) -> None:
+    good = [b'{"price": 1.5, "currency": "EUR"}', b"{}", None, b"null"]
+    rows = kept(frame(*NOT_OF_ITS_SCHEMA, *good), "json", "price double, currency string")
+    bad, rest = rows[: len(NOT_OF_ITS_SCHEMA)], rows[len(NOT_OF_ITS_SCHEMA) :]
+    assert bad == [(None, "is not JSON of its schema", raw) for raw in NOT_OF_ITS_SCHEMA]
+    values = [{"price": 1.5, "currency": "EUR"}, {"price": None, "currency": None}, None, None]
+    assert rest == [(value, None, None) for value in values]
+
+
+def test_a_row_that_cannot_be_decoded_fails_the_job_and_is_named(frame: Frame) -> None:
+    from pyspark.errors import PySparkException
+
+    decoded = decode(frame(b'{"price": 1.5}', b"{"), "json", "price double")
+    with pytest.raises(
+        PySparkException, match=r"topic prices, partition 3, offset 101, value: is not JSON of its schema\."
+    ):
+        decoded.collect()
+    with pytest.raises(PySparkException, match=r'on_error="keep" shows all'):
+        decoded.where("value.price > 1").collect()
+    assert decode(frame(b'{"price": 1.5}', None), "json", "price double").collect()[1].value is None
+
+
+def test_bad_rows_become_null_or_are_dropped_when_that_is_asked_for(frame: Frame) -> None:
+    df = frame(b"1", b"x", None)
+    nulled, dropped = (decode(df, "json", "int", on_error=policy) for policy in ("null", "drop"))
+    assert nulled.columns == dropped.columns == df.columns
+    assert [(row.offset, row.value) for row in nulled.collect()] == [(100, 1), (101, None), (102, None)]
+    assert [(row.offset, row.value) for row in dropped.collect()] == [(100, 1), (102, None)]
+
+
+def test_a_field_that_must_be_there_makes_its_row_a_bad_one(frame: Frame) -> None:
+    rows = kept(frame(b'{"a": 1}', b'{"b": 1}', b'{"a": null}'), "json", "a int not null, b int")
+    assert [error is None for _, error, _ in rows] == [True, False, False]
+
+
+def test_json_need_not_be_an_object_and_without_a_schema_it_is_a_variant(frame: Frame) -> None:
+    rows = kept(frame(b"[1, 2]", b'["x"]', b"[1] 2"), "json", "array<int>")
+    assert [value for value, _, _ in rows] == [[1, 2], None, None]
+    df = frame(b'{"a": [1, "x"]}', b"null", b"1 2", b"", b'{"a": 1, "a": 2}', b"1,2", None)
+    decoded = decode(df, "json", on_error="keep").selectExpr("cast(value as string) as text", "value_error").collect()
+    assert [row.text for row in decoded] == ['{"a":[1,"x"]}', *[None] * 6]
+    assert [row.value_error is None for row in decoded] == [True, True, False, False, False, False, True]
+
+
+# -- Avro --------------------------------------------------------------------------------------------------------------
+
+
+def test_avro_becomes_what_its_schema_says_and_what_is_too_short_is_kept(frame: Frame) -> None:
+    rows = kept(frame(price(1.5), price(1.5)[:-1], b"", None), "avro", PRICE)
+    wanted = "is not Avro of its schema"
+    assert rows == [
+        ({"price": 1.5}, None, None),
+        (None, wanted, price(1.5)[:-1]),
+        (None, wanted, b""),
+        (None, None, None),
+    ]
+
+
+def test_a_null_that_avro_wrote_is_not_a_bad_value(frame: Frame) -> None:
+    rows = kept(frame(b"\x00", b"\x02\x04hi", b"\x04hi"), "avro", '["null", "string"]')
+    assert [(value, error is None) for value, error, _ in rows] == [(None, True), ("hi", True), (None, False)]
+
+
+def test_values_of_all_versions_of_a_subject_become_the_newest(spark: SparkSession, make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    with queue.producer() as producer:
+        producer.put("old", framed(7, price(1.5)))
+        producer.put("new", framed(0x01020304, price(2.5, "USD")))
+    schemas = SubjectSchemas("prices-value", {7: PRICE, 0x01020304: PRICE_2}, PRICE_2)
+    rows = decode(snapshot(spark, queue), "avro", schemas).collect()
+    assert {bytes(row.key): tuple(row.value) for row in rows} == {b"old": (1.5, "EUR"), b"new": (2.5, "USD")}
+
+
+def test_a_value_of_an_unknown_schema_or_without_its_number_is_a_bad_one(frame: Frame) -> None:
+    schemas = SubjectSchemas("prices-value", {7: PRICE}, PRICE)
+    values = [
+        framed(8, price(1.5)),
+        b"\1" + framed(7, price(1.5))[1:],
+        framed(7, b""),
+        b"",
+        b"\0\0",
+        None,
+        framed(7, price(2)),
+    ]
+    unframed = "does not start as a registry's values do"
+    assert [(value, error) for value, error, _ in kept(frame(*values), "avro", schemas)] == [
+        (None, "names the schema 8, which is none of prices-value"),
+        (None, unframed),
+        (None, "is not Avro of its schema"),
+        (None, unframed),
+        (None, unframed),
+        (None, None),
+        ({"price": 2.0}, None),
+    ]
+
+
+def test_streams_can_be_decoded(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    decoded = decode(stream.selectExpr("cast('1' as binary) as value"), "json", "int")
+    assert decoded.isStreaming
+    assert decoded.schema["value"].dataType.simpleString() == "int"
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_options_are_named(frame: Frame) -> None:
+    df = frame()
+    with pytest.raises(ConfigError, match=r"the form 'jsno'\. Did you mean json\?"):
+        decode(df, "jsno")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="from_protobuf"):
+        decode(df, "protobuf")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="on_error='skip' is none of fail, null, drop, keep"):
+        decode(df, "json", on_error="skip")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"column='vlaue' names no column .* Did you mean value\?"):
+        decode(df, "json", column="vlaue")
+    with pytest.raises(ConfigError, match=r"column topic is string.* cast it to binary first"):
+        decode(df, "json", column="topic")
+    with pytest.raises(ConfigError, match="is no Spark type"):
+        decode(df, "json", "a b c")
+    with pytest.raises(ConfigError, match="Avro needs the schema"):
+        decode(df, "avro")
+    with pytest.raises(ConfigError, match="The Avro schema is no JSON"):
+        decode(df, "avro", "price double")
+    with pytest.raises(ConfigError, match=r"Spark cannot use the Avro schema: .*nonsense"):
+        decode(df, "avro", '{"type": "nonsense"}')
+    with pytest.raises(ConfigError, match="has a column value_error already"):
+        decode(
+            decode(df, "json", "int", on_error="keep").selectExpr("value_raw as value", "value_error"),
+            "json",
+            on_error="keep",
+        )
+
+
+def test_a_session_without_the_avro_functions_is_told_what_to_bring(
+    frame: Frame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:
+        raise TypeError("'JavaPackage' object is not callable")
+
+    monkeypatch.setattr("pyspark.sql.avro.functions.from_avro", missing)
+    with pytest.raises(ConfigError, match=r"lacks spark-avro\. .*org\.apache\.spark:spark-avro_2\.13:\d"):
+        decode(frame(), "avro", PRICE)
+
+
+# -- the registry ------------------------------------------------------------------------------------------------------
+
+
+class FakeRegistry(BaseHTTPRequestHandler):
+    """A schema registry with two versions of one subject, the first of them deleted. It wants a password."""
+
+    answers: ClassVar = {
+        "/subjects/prices-value/versions?deleted=true": [1, 2],
+        "/subjects/prices-value/versions/1?deleted=true": {"version": 1, "id": 7, "schema": PRICE},
+        "/subjects/prices-value/versions/2?deleted=true": {"version": 2, "id": 9, "schema": PRICE_2},
+        "/subjects/prices-value/versions/latest": {"version": 2, "id": 9, "schema": PRICE_2},
+        "/subjects/other%2Fvalue/versions?deleted=true": [1],
+        "/subjects/other%2Fvalue/versions/1?deleted=true": {"version": 1, "id": 1, "schemaType": "PROTOBUF"},
+        "/subjects/nested/versions?deleted=true": [1],
+        "/subjects/nested/versions/1?deleted=true": {"version": 1, "id": 1, "schema": "{}", "references": [{}]},
+    }
+    allowed = ("Basic " + base64.b64encode(b"me:s3cret").decode(), "Bearer t0ken")
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/elsewhere"):
+            self.send_response(302)
+            self.send_header("Location", "/subjects/prices-value/versions?deleted=true")
+            self.end_headers()
+            return
+        answer = self.answers.get(self.path)
+        known = self.headers["Authorization"] in self.allowed
+        self.send_response(401 if not known else 404 if answer is None else 200)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode() if "strange" not in self.path else b"<html>")
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing on stderr."""
+
+
+@pytest.fixture
+def registry_url() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeRegistry)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("login", [{"username": "me", "password": "s3cret"}, {"token": "t0ken"}])
+def test_a_registry_gives_all_versions_of_a_subject_to_who_may_ask(registry_url: str, login: dict[str, str]) -> None:
+    schemas = SchemaRegistry(registry_url, **login).subject("prices-value")  # type: ignore[arg-type]
+    assert schemas == SubjectSchemas("prices-value", {7: PRICE, 9: PRICE_2}, PRICE_2)
+    from_env = SchemaRegistry.from_env(
+        {"LVQ_REGISTRY_URL": registry_url, **{f"LVQ_REGISTRY_{name.upper()}": text for name, text in login.items()}}
+    )
+    assert from_env.subject("prices-value", reader=PRICE).reader == PRICE
+
+
+def test_a_registry_that_does_not_help_says_why(registry_url: str) -> None:
+    registry = SchemaRegistry(registry_url, "me", "s3cret")
+    with pytest.raises(ConfigError, match="has no missing-value"):
+        registry.subject("missing-value")
+    with pytest.raises(ConfigError, match="Version 1 of other/value is PROTOBUF, not Avro"):
+        registry.subject("other/value")
+    with pytest.raises(ConfigError, match="Version 1 of nested refers to other subjects"):
+        registry.subject("nested")
+    with pytest.raises(AuthenticationFailed, match="refuses with 401"):
+        SchemaRegistry(registry_url, "me", "wrong").subject("prices-value")
+    with pytest.raises(TransportError, match="refuses with 302"):
+        SchemaRegistry(f"{registry_url}/elsewhere", "me", "s3cret").subject("prices-value")
+    with pytest.raises(TransportError, match=r"cannot be reached: .*refused") as error:
+        SchemaRegistry("http://127.0.0.1:1").subject("prices-value")
+    assert error.value.retriable
+
+
+def test_a_registry_hides_its_secrets_and_refuses_what_would_show_them() -> None:
+    assert "hunter2" not in repr(SchemaRegistry("http://there", "me", "hunter2"))
+    assert "hunter2" not in repr(SchemaRegistry("http://there", token="hunter2"))
+    with pytest.raises(ConfigError, match="holds a password") as error:
+        SchemaRegistry("http://me:hunter2@there")
+    assert "hunter2" not in str(error.value)
+    with pytest.raises(ConfigError, match="no http:// or https:// address"):
+        SchemaRegistry("file:///etc/passwd")
+    with pytest.raises(ConfigError, match="username and token"):
+        SchemaRegistry("http://there", "me", "x", "y")
+    with pytest.raises(ConfigError, match="LVQ_REGISTRY_URL is not set"):
+        SchemaRegistry.from_env({})

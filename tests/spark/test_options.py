@@ -1,0 +1,300 @@
+"""Options of the format ``lvq``: the connector's names, one typed object, and errors that name the culprits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.errors import ConfigError, DataLoss
+from lvq_kafka.testing import MemoryLog
+from lvq_spark.points import Offsets, Times
+from lvq_spark.source.option_names import OPTIONS
+from lvq_spark.source.options import SourceOptions
+from lvq_spark.source.planning import plan, ranges
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
+
+
+def parse(**options: str) -> SourceOptions:
+    """With a topic, unless the options say what is read."""
+    subject = {} if options.keys() & {"subscribe", "assign", "queue", "lvq.queue"} else {"subscribe": "t"}
+    return SourceOptions.parse({**SERVERS, **subject, **options})
+
+
+# -- what they mean ----------------------------------------------------------------------------------------------------
+
+
+def test_little_has_to_be_said() -> None:
+    options = parse()
+    assert (options.topic, options.queue, options.partitions) == ("t", None, None)
+    assert (options.start, options.end, options.conflate, options.consistency) == (None, None, True, "pinned")
+    assert (options.key_header, options.key_mismatch, options.keyless, options.deletes) == (
+        None,
+        "record",
+        "pass",
+        None,
+    )
+    assert (options.fail_on_data_loss, options.patience, options.strays) == (True, 120.0, "fail")
+    assert options.config.bootstrap_servers == "localhost:1"
+
+
+def test_names_and_words_do_not_tell_capitals_apart() -> None:
+    options = parse(STARTINGOFFSETS="Earliest", faiLONdataloss="FALSE", **{"LVQ.Consistency": "AtLeast"})
+    assert options.start == Offsets("startingOffsets", everywhere=-2)
+    assert not options.fail_on_data_loss
+    assert options.consistency == "atleast"
+
+
+def test_client_properties_go_to_the_client_and_secrets_are_in_no_repr() -> None:
+    options = parse(**{"kafka.sasl.password": "hunter2", "kafka.client.id": "spark", "lvq.keys": '["aHVudGVyMg=="]'})
+    assert options.config.properties["sasl.password"] == "hunter2"
+    assert options.config.properties["client.id"] == "spark"
+    assert "hunter2" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("option", "field", "value"),
+    [
+        ({"assign": '{"t": [2, 0]}'}, "partitions", (0, 2)),
+        ({"queue": "prices"}, "queue", "prices"),
+        ({"lvq.queue": "prices"}, "queue", "prices"),
+        (
+            {"startingOffsets": '{"t": {"0": 7, "1": -2}}'},
+            "start",
+            Offsets("startingOffsets", None, "t", {0: 7, 1: -2}),
+        ),
+        ({"endingOffsets": "latest"}, "end", Offsets("endingOffsets", -1)),
+        ({"endingTimestamp": "1767225600000"}, "end", Times("endingTimestamp", 1767225600000)),
+        (
+            {"startingOffsetsByTimestamp": '{"t": {"0": 5}}'},
+            "start",
+            Times("startingOffsetsByTimestamp", None, "t", {0: 5}),
+        ),
+        ({"startingOffsetsByTimestampStrategy": "latest"}, "or_latest", True),
+        ({"kafkaConsumer.pollTimeoutMs": "1500"}, "patience", 1.5),
+        ({"lvq.dedupe": "none", "minPartitions": "9"}, "min_partitions", 9),
+        ({"maxOffsetsPerTrigger": "10"}, "max_offsets", 10),
+        ({"lvq.key": "header:ticker"}, "key_header", "ticker"),
+        ({"lvq.key": "header:ticker"}, "key_mismatch", "header"),
+        ({"lvq.key": "header:ticker", "lvq.keyMismatch": "fail"}, "key_mismatch", "fail"),
+        ({"lvq.tombstones": "keep"}, "deletes", True),
+        ({"lvq.keys": '["SUJN", ""]'}, "keys", frozenset({b"IBM", b""})),
+        ({"lvq.group": "lvq.prices"}, "group", "lvq.prices"),
+        ({"lvq.onForeignCommits": "ignore"}, "on_foreign_commits", "ignore"),
+        ({"lvq.batchBytes": "4m"}, "bytes", 4 << 20),
+        ({"lvq.memoryBytes": "1GiB"}, "memory", 1 << 30),
+        ({"lvq.batchRows": "50"}, "rows", 50),
+        ({"lvq.extraColumns": "deleted"}, "extra_columns", ("deleted",)),
+    ],
+)
+def test_an_option_sets_what_it_says(option: dict[str, str], field: str, value: object) -> None:
+    assert getattr(parse(**option), field) == value
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_name_that_is_nearly_right_is_told(name: str) -> None:
+    wrong = name[:-2] + name[-1]
+    with pytest.raises(ConfigError) as error:
+        parse(**{wrong: "1"})
+    assert error.value.options == (wrong.lower(),)
+    assert error.value.hint == f"Is it {name}?"
+
+
+def test_a_client_property_without_its_prefix_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"no option sasl\.username\. .*it is kafka\.sasl\.username"):
+        parse(**{"sasl.username": "me"})
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "culprits"),
+    [
+        ({"subscribe": "a,b"}, "a read is of one topic", ["subscribe"]),
+        ({"subscribe": "t", "assign": '{"t": [0]}'}, "both given", ["subscribe", "assign"]),
+        ({"subscribe": "t", "queue": "q"}, "both given", ["subscribe", "queue"]),
+        ({"subscribePattern": "t.*"}, "cannot be set: a read is of one topic", ["subscribePattern"]),
+        ({"subscribe": " "}, "is empty", ["subscribe"]),
+        ({"assign": "t"}, "not JSON like", ["assign"]),
+        ({"assign": '{"t": [0], "u": [1]}'}, "not JSON like", ["assign"]),
+        ({"assign": '{"t": []}'}, "not JSON like", ["assign"]),
+        ({"startingOffsets": "soon"}, "not earliest, latest or JSON", ["startingOffsets"]),
+        ({"startingOffsets": '{"t": {"0": "1"}}'}, "not earliest, latest or JSON", ["startingOffsets"]),
+        ({"startingOffsets": '{"t": {"0": 1}, "u": {"0": 1}}'}, "names 2 topics: t, u", ["startingOffsets"]),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "an offset is 0 or more", ["startingOffsets"]),
+        ({"endingOffsets": "earliest"}, "would leave nothing to read", ["endingOffsets"]),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "would leave nothing to read", ["endingOffsets"]),
+        ({"endingTimestamp": "yesterday"}, "not a time in milliseconds", ["endingTimestamp"]),
+        (
+            {"endingTimestamp": "1", "endingOffsets": "latest"},
+            "both given",
+            ["endingTimestamp", "endingOffsets"],
+        ),
+        ({"includeHeaders": "yes"}, "none of true, false", ["includeHeaders"]),
+        ({"lvq.dedupe": "global"}, "none of partition, none", ["lvq.dedupe"]),
+        ({"minPartitions": "9"}, "one task must see all records of a key", ["minPartitions", "lvq.dedupe"]),
+        ({"maxRecordsPerPartition": "9"}, "all records of a key", ["maxRecordsPerPartition", "lvq.dedupe"]),
+        ({"lvq.batchRows": "0"}, "not a whole number above 0", ["lvq.batchRows"]),
+        ({"lvq.batchBytes": "much"}, "not a number of bytes", ["lvq.batchBytes"]),
+        ({"lvq.key": "ticker"}, "neither record nor header:NAME", ["lvq.key"]),
+        ({"lvq.keyMismatch": "fail"}, "needs a key header", ["lvq.keyMismatch", "lvq.key"]),
+        ({"queue": "q", "lvq.key": "record"}, "both given", ["queue", "lvq.key"]),
+        ({"queue": "q", "lvq.queue": "q"}, "both given", ["queue", "lvq.queue"]),
+        ({"lvq.queue": "q", "lvq.key": "record"}, "both given", ["lvq.queue", "lvq.key"]),
+        ({"lvq.hideConsumed": "true"}, "needs a queue", ["lvq.hideConsumed", "queue"]),
+        ({"queue": "q", "lvq.hideConsumed": "true", "lvq.group": "g"}, "both", ["lvq.group", "lvq.hideConsumed"]),
+        ({"lvq.group": "g", "startingOffsets": "earliest"}, "both given", ["lvq.group", "startingOffsets"]),
+        (
+            {"queue": "q", "lvq.hideConsumed": "true", "startingOffsets": "earliest"},
+            "both",
+            ["lvq.hideConsumed", "startingOffsets"],
+        ),
+        ({"lvq.keys": '["?"]'}, "JSON list of keys in base64", ["lvq.keys"]),
+        ({"lvq.keys": '{"a": 1}'}, "JSON list of keys in base64", ["lvq.keys"]),
+        ({"lvq.extraColumns": "colour"}, "names 'colour'", ["lvq.extraColumns"]),
+        ({"path": "t"}, "a topic is not a path", ["path"]),
+        ({"kafka.group.id": "g"}, "no consumer group is joined", ["kafka.group.id"]),
+        ({"minOffsetsPerTrigger": "9"}, "no Python data source", ["minOffsetsPerTrigger"]),
+    ],
+)
+def test_what_is_malformed_or_clashes_is_an_error_that_names_it(
+    options: dict[str, str], message: str, culprits: list[str]
+) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        parse(**options)
+    assert list(error.value.options) == culprits
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("enable.auto.commit", "cannot be set"),
+        ("auto.offset.reset", "a position that is gone is an error"),
+        ("enable.partition.eof", "cannot be set"),
+        ("isolation.level", "every reader shows committed records only"),
+        ("sasl.jaas.config", r"belongs to the Java client.* Use sasl\.username and sasl\.password"),
+        ("key.deserializer", "belongs to the Java client"),
+    ],
+)
+def test_client_properties_that_are_the_sources_own_or_javas_are_refused(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        parse(**{f"kafka.{name}": "x"})
+    assert error.value.options == (f"kafka.{name}",)
+
+
+def test_servers_and_something_to_read_must_be_given() -> None:
+    with pytest.raises(ConfigError, match=r"No kafka\.bootstrap\.servers"):
+        SourceOptions.parse({"subscribe": "t"})
+    with pytest.raises(ConfigError, match="Nothing says what to read"):
+        SourceOptions.parse(SERVERS)
+
+
+# -- from options to a cut ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(memory_log: MemoryLog) -> MemoryLog:
+    memory_log.create_topic("t", partitions=2, config={"cleanup.policy": "compact,delete"})
+    for partition, count in ((0, 4), (1, 6)):
+        for n in range(count):
+            memory_log.write("t", b"k%d" % n, b"v", partition=partition)
+    return memory_log
+
+
+def at(**offsets: Any) -> str:
+    return json.dumps({"t": {str(partition)[1:]: offset for partition, offset in offsets.items()}})
+
+
+@pytest.mark.parametrize(
+    ("options", "start", "end"),
+    [
+        ({}, {0: 0, 1: 0}, {0: 4, 1: 6}),
+        ({"startingOffsets": at(p0=1, p1=-2), "endingOffsets": at(p0=-1, p1=5)}, {0: 1, 1: 0}, {0: 4, 1: 5}),
+        ({"assign": '{"t": [1]}', "startingOffsets": at(p1=2)}, {0: 4, 1: 2}, {0: 4, 1: 6}),
+        ({"startingOffsets": "latest"}, {0: 4, 1: 6}, {0: 4, 1: 6}),
+        ({"startingTimestamp": "5"}, {0: 0, 1: 0}, {0: 4, 1: 6}),
+        (
+            {"startingTimestamp": "99999999999999", "startingOffsetsByTimestampStrategy": "latest"},
+            {0: 4, 1: 6},
+            {0: 4, 1: 6},
+        ),
+        ({"endingTimestamp": "5", "lvq.asOfPolicy": "warn"}, {0: 0, 1: 0}, {0: 0, 1: 0}),
+        ({"endingTimestamp": "99999999999999"}, {0: 0, 1: 0}, {0: 4, 1: 6}),
+        (
+            {"endingOffsetsByTimestamp": at(p0=5, p1=99999999999999), "lvq.asOfPolicy": "warn"},
+            {0: 0, 1: 0},
+            {0: 0, 1: 6},
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The cut through t is of")
+def test_a_cut_is_what_the_options_say(
+    log: MemoryLog, options: dict[str, str], start: dict[int, int], end: dict[int, int]
+) -> None:
+    spec = plan(parse(**options), log)
+    assert (spec.start, spec.end) == (start, end)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": at(p0=1)}, "lacks partition 1"),
+        ({"startingOffsets": at(p0=1, p1=1, p7=1)}, "names partition 7, which is not read"),
+        ({"startingOffsets": '{"u": {"0": 1}}'}, "is of the topic u, and t is read"),
+        ({"assign": '{"t": [5]}'}, "assign names partition 5 of t, which has 2"),
+        ({"startingTimestamp": "99999999999999"}, "Partition 0, 1 of t has no record as young"),
+        ({"endingTimestamp": "5"}, r"keeps superseded records for 0 s .*lvq\.asOfPolicy"),
+    ],
+)
+def test_options_that_do_not_fit_the_topic_are_an_error(log: MemoryLog, options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        plan(parse(**options), log)
+
+
+def test_an_error_about_a_cut_names_the_options_that_said_it(log: MemoryLog) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^endingTimestamp cannot be followed\. The cut through t is of 1970"
+    ) as error:
+        plan(parse(endingTimestamp="5"), log)
+    assert error.value.options == ("endingTimestamp",)
+    with pytest.raises(ConfigError, match="start 9 is behind end 6") as error:
+        plan(parse(startingOffsets=at(p0=0, p1=9), endingOffsets="latest"), log)
+    assert error.value.options == ("startingOffsets", "endingOffsets")
+
+
+def test_offsets_that_are_gone_are_an_error_unless_they_may_be(log: MemoryLog) -> None:
+    log.delete_records("t", 1, 3)
+    options = {"startingOffsets": at(p0=0, p1=1), "endingOffsets": at(p0=9, p1=5)}
+    with pytest.raises(DataLoss):
+        plan(parse(**options), log)
+    spec = plan(parse(**options, failOnDataLoss="false"), log)
+    assert (spec.start, spec.end) == ({0: 0, 1: 3}, {0: 4, 1: 5})
+
+
+def test_a_queues_definition_says_what_its_key_is(memory_log: MemoryLog) -> None:
+    LastValueQueue.declare("q", topic="t", key_header="ticker", key_mismatch="header", log=memory_log)
+    spec = plan(parse(queue="q"), memory_log)
+    assert (spec.topic, spec.key_header, spec.key_mismatch, spec.done) == ("t", "ticker", "header", None)
+    assert plan(parse(queue="q", **{"lvq.hideConsumed": "true"}), memory_log).done is not None
+    LastValueQueue.declare("free", topic="t", key_header="ticker", non_destructive=True, log=memory_log)
+    with pytest.raises(ConfigError, match="non_destructive"):
+        plan(parse(queue="free", **{"lvq.hideConsumed": "true"}), memory_log)
+
+
+def test_each_partition_with_anything_to_read_is_a_task_of_its_own(log: MemoryLog) -> None:
+    options = parse(endingOffsets=at(p0=0, p1=6))
+    [(spec, partition)] = ranges(options, plan(options, log))
+    assert (partition, spec.start, spec.end[1], spec.partitions) == (1, {1: 0}, 6, 2)
+
+
+@pytest.mark.parametrize("splits", [{"minPartitions": "5"}, {"maxRecordsPerPartition": "2"}])
+def test_splits_share_out_every_offset_once(log: MemoryLog, splits: dict[str, str]) -> None:
+    options = parse(**{"lvq.dedupe": "none"}, **splits)
+    shares = [(p, spec.start[p], spec.end[p]) for spec, p in ranges(options, plan(options, log))]
+    assert len(shares) == 5
+    assert [offset for p, first, after in shares if p == 1 for offset in range(first, after)] == list(range(6))
+    assert [offset for p, first, after in shares if p == 0 for offset in range(first, after)] == list(range(4))

@@ -1,0 +1,253 @@
+"""G8 over everything that shows a queue: view, ``lvq export``, both Spark engines and a fold by hand agree row by row.
+
+The histories are random, on a real broker: values, empty values and deletes, headers that repeat or have no value, keys
+in several partitions, transactions that were committed, aborted or are still open, and compaction.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.records import Record
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.testing.brokers import ProvidedBroker
+from lvq_kafka.testing.compaction import force_compaction
+from lvq_spark import pin, snapshot
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lvq_spark.snapshots import Engine
+
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+
+PARTITIONS = 3
+HEADER = "ticker"
+QUIET = {"segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.99", "delete.retention.ms": "86400000"}
+
+Rows = dict[bytes, Record]
+Collect = Callable[["DataFrame"], Rows]
+MakeQueue = Callable[..., LastValueQueue[bytes]]
+
+
+class History:
+    """Writes to a topic at random, as several programs do that know nothing of each other."""
+
+    def __init__(self, servers: str, topic: str, seed: int, *, clock: bool) -> None:
+        self._servers, self._topic = servers, topic
+        self._random = random.Random(seed)
+        self._clock = clock  # whether producers tell the time, and wrongly
+        self._away = [b"away %d" % number for number in range(10)]  # never where they belong
+        self._transactions = 0
+
+    def write(self, count: int, producer: Producer | None = None) -> None:
+        """Some records; by a producer that places keys as it likes, or by the one of a transaction."""
+        choose = self._random
+        own = producer is None
+        producer = producer or Producer({"bootstrap.servers": self._servers, "linger.ms": 2})
+        for number in range(count):
+            key = choose.choice([b"", b"\xff\x00", *(b"key %d" % n for n in range(30)), *self._away])
+            value = choose.choice([None, b"", b"%d" % number, b"%d" % number, choose.randbytes(choose.randrange(50))])
+            home = home_partition(key, PARTITIONS)
+            away = (home + choose.randrange(1, PARTITIONS)) % PARTITIONS
+            partition = away if key in self._away or choose.random() < 0.2 else home
+            stamp = {"timestamp": int(time.time() * 1000) + choose.randrange(-60_000, 1)} if self._clock else {}
+            producer.produce(self._topic, value, key, partition, headers=self._headers(key), **stamp)
+        if own:
+            assert producer.flush(30) == 0
+
+    def _headers(self, key: bytes) -> list[tuple[str, bytes | None]]:
+        choose = self._random
+        said = choose.choice([key, key, key, None, b"key %d" % choose.randrange(40)])
+        pairs: list[tuple[str, bytes | None]] = [("n", b"1"), ("n", None), ("empty", b""), (HEADER, said)]
+        return [choose.choice(pairs) for _ in range(choose.randrange(5))]
+
+    @contextmanager
+    def transaction(self, ending: str) -> Iterator[None]:
+        """Some records in a transaction, which ends at once, or after what is done in the meantime if it is open."""
+        self._transactions += 1
+        name = f"{self._topic}-{self._transactions}"
+        producer = Producer({"bootstrap.servers": self._servers, "transactional.id": name})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        self.write(30, producer)
+        producer.flush(30)
+        if ending == "open":
+            yield
+        if ending == "commit":
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+        if ending != "open":
+            yield
+
+
+def read_raw(servers: str, topic: str, below: Mapping[int, int]) -> list[Record]:
+    """All committed records below these offsets, by a plain client."""
+    found: list[Record] = []
+    ended: set[int | None] = set()
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "raw", "enable.partition.eof": True})
+    with closing(consumer):
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in below])
+
+        def at_the_end() -> bool:
+            for message in consumer.consume(10_000, 0.1):
+                error = message.error()
+                if error is None:
+                    partition, offset = message.partition(), message.offset()
+                    assert partition is not None
+                    assert offset is not None
+                    if offset < below[partition]:
+                        pairs: Any = tuple(message.headers() or ())
+                        stamp = message.timestamp()[1]
+                        found.append(Record(partition, offset, stamp, message.key(), message.value(), pairs))  # type: ignore[arg-type]
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ended.add(message.partition())
+            return len(ended) == len(below)
+
+        eventually(at_the_end, 60)
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def fold_by_hand(records: list[Record], *, by_header: bool = False) -> Rows:
+    """The current record of each key: of its home partition, else the latest in time of those of each partition."""
+    newest: dict[bytes, dict[int, Record]] = {}
+    for record in records:
+        key = record.key
+        if by_header:
+            said = [value for name, value in record.headers if name == HEADER]
+            key = said[-1] if said and said[-1] is not None else key
+        assert key is not None
+        newest.setdefault(key, {})[record.partition] = record._replace(key=key)
+    current = {}
+    for key, rivals in newest.items():
+        late = max(rivals.values(), key=lambda record: (record.timestamp, record.partition))
+        winner = rivals.get(home_partition(key, PARTITIONS), late)
+        if winner.value is not None:
+            current[key] = winner
+    return current
+
+
+def of_view(queue: LastValueQueue[bytes]) -> tuple[Rows, dict[int, int]]:
+    with queue.view() as view:
+        cut = view.snapshot()
+        entries = cut.entries()
+    rows = {}
+    for entry in entries:
+        key, position = entry.key.encode("utf-8", "surrogateescape"), entry.position
+        stamp = round(entry.timestamp * 1000)
+        rows[key] = Record(position.partition, position.offset, stamp, key, entry.value, entry.headers)
+    return rows, cut.offsets
+
+
+def of_export(servers: str, topic: str) -> tuple[Rows, dict[int, int]]:
+    command = [sys.executable, "-m", "lvq_kafka", "-b", servers, "export", topic, "--bare", "--key-header", HEADER]
+    run = subprocess.run(command, check=True, capture_output=True, timeout=90)
+    head, *lines = map(json.loads, run.stdout.splitlines())
+    rows = {}
+    for line in lines:
+        _, partition, offset = line["position"].rsplit("/", 2)
+        pairs = line.get("all_headers", list(line["headers"].items()))
+        headers = tuple((name, None if value is None else plain(value)) for name, value in pairs)
+        key, stamp = plain(line["key"]), round(line["timestamp"] * 1000)
+        rows[key] = Record(int(partition), int(offset), stamp, key, plain(line["value"]), headers)
+    return rows, {int(partition): offset for partition, offset in head["offsets"].items()}
+
+
+def plain(cell: str | dict[str, str]) -> bytes:
+    return base64.b64decode(cell["base64"]) if isinstance(cell, dict) else cell.encode()
+
+
+@pytest.mark.parametrize("engine", ["python", "connector"])
+def test_both_engines_give_the_schema_that_is_announced(
+    spark: SparkSession, make_queue: MakeQueue, engine: Engine
+) -> None:
+    from lvq_spark import SCHEMA
+
+    expected = spark.createDataFrame([], SCHEMA).schema
+    queue = make_queue(2)
+    assert snapshot(spark, queue, engine=engine).schema == expected
+    with queue.producer() as producer:
+        producer.put("a", b"1")
+    frame = snapshot(spark, queue, engine=engine)
+    assert frame.schema == expected
+    assert frame.count() == 1
+
+
+@pytest.mark.parametrize(("seed", "clock"), [(1, False), (2, True)])
+def test_g8_all_that_shows_a_queue_shows_the_same_rows(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_broker: ProvidedBroker,
+    lvq_log: KafkaLog,
+    lvq_topic: str,
+    seed: int,
+    clock: bool,
+) -> None:
+    """Once with a clock of the broker's and compaction, once with producers' clocks, which go wrong (R5)."""
+    servers = lvq_broker.bootstrap_servers
+    times = {"message.timestamp.type": "CreateTime" if clock else "LogAppendTime"}
+    queue = make_queue(PARTITIONS, key_header=HEADER, config=times)
+    history = History(servers, lvq_topic, seed, clock=clock)
+    history.write(200)
+    for ending in ("commit", "abort"):
+        with history.transaction(ending):
+            history.write(40)
+    if not clock:
+        force_compaction(lvq_log, lvq_topic)
+        lvq_log.alter_topic_config(lvq_topic, QUIET)
+    history.write(100)
+    with history.transaction("abort"):
+        pass
+    rows, offsets = of_view(queue)
+    records = read_raw(servers, lvq_topic, offsets)
+    assert rows == fold_by_hand(records)
+    assert of_export(servers, lvq_topic) == (rows, offsets)
+    with history.transaction("open"):
+        with pytest.warns(UserWarning, match="a transaction that is open"):
+            spec = pin(queue)
+        assert spec.end == offsets, "a snapshot of now ends before it"
+        assert collect(snapshot(spark, queue, spec=spec, engine="python")) == rows
+        assert collect(snapshot(spark, queue, spec=spec, engine="connector")) == rows
+    # That the history is what it is said to be.
+    assert len(rows) > 20
+    assert {b"", b"\xff\x00"} & rows.keys()
+    assert any(row.value == b"" for row in rows.values())
+    assert any(row.partition != home_partition(key, PARTITIONS) for key, row in rows.items())
+    assert any(len({name for name, _ in row.headers}) < len(row.headers) for row in rows.values())
+    assert sum(offsets.values()) > len(records), "compaction and transactions have left holes"
+
+
+@pytest.mark.parametrize("engine", ["python", "connector"])
+def test_g8_where_headers_name_the_keys_both_engines_show_the_rows_of_a_view(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_broker: ProvidedBroker,
+    lvq_log: KafkaLog,
+    lvq_topic: str,
+    engine: Engine,
+) -> None:
+    """The last header of the name counts, and one without a value says nothing (R16)."""
+    make_queue(PARTITIONS)
+    queue = LastValueQueue(lvq_topic, key_header=HEADER, key_mismatch="header", log=lvq_log)
+    History(lvq_broker.bootstrap_servers, lvq_topic, 3, clock=False).write(200)
+    rows, offsets = of_view(queue)
+    assert rows == fold_by_hand(read_raw(lvq_broker.bootstrap_servers, lvq_topic, offsets), by_header=True)
+    assert collect(snapshot(spark, queue, end=offsets, engine=engine)) == rows

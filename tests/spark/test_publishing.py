@@ -1,0 +1,274 @@
+"""Publishing DataFrames into queues on a real broker."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lvq_kafka import LastValueQueue, Message
+from lvq_kafka.core.keys import home_partition
+from lvq_kafka.errors import ConfigError, MissingKey, TopicNotFound
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_spark import snapshot
+from lvq_spark.publishing import Published, publish
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+
+MakeQueue = Callable[..., LastValueQueue[bytes]]
+Frame = Callable[..., "DataFrame"]
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> Frame:
+    """A DataFrame of text keys and values, unless a schema says otherwise."""
+    return lambda *rows, schema="key string, value string": spark.createDataFrame(list(rows), schema)
+
+
+def held(queue: LastValueQueue[bytes]) -> dict[str, bytes]:
+    with queue.view() as view:
+        return dict(view)
+
+
+def written(queue: LastValueQueue[bytes]) -> int:
+    """How many records its topic has had."""
+    return sum(queue.log.end_offsets(queue.topic).values())
+
+
+def test_g15_a_frame_becomes_the_values_of_its_keys_where_every_other_writer_puts_them(
+    frame: Frame, make_queue: MakeQueue
+) -> None:
+    queue = make_queue(partitions=3, key_header="ticker")
+    with queue.producer() as producer:
+        producer.put("k1", b"old")
+        producer.put("gone", b"old")
+        producer.put("other", b"old")
+    rows: list[tuple[str, str | None]] = [(f"k{n}", f"new {n}") for n in range(50)]
+
+    done = publish(frame(*rows, ("gone", None), ("", "of the empty key"), ("empty", "")), queue)
+
+    assert (done.written, done.deleted, done.vanished) == (52, 1, 0)
+    assert done.ends == queue.log.end_offsets(queue.topic)
+    expected = {key: str(value).encode() for key, value in rows}
+    with queue.view() as view:
+        assert dict(view) == expected | {"": b"of the empty key", "empty": b"", "other": b"old"}
+        for key in expected:
+            entry = view.entry(key)
+            assert entry.headers == (("ticker", key.encode()),)
+            assert entry.position.partition == home_partition(key.encode(), 3)
+        assert not view.split_keys
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "on_the_wire"),
+    [
+        ("bigint", [1, -2], ["1", "-2"]),
+        ("boolean", [True, False], ["true", "false"]),
+        ("binary", [b"\xff", b"a"], ["\udcff", "a"]),
+    ],
+)
+def test_r2_keys_have_the_bytes_that_the_producer_gives_them(
+    frame: Frame, make_queue: MakeQueue, kind: str, keys: list[Any], on_the_wire: list[str]
+) -> None:
+    queue = make_queue()
+    publish(frame(*[(key, b"1") for key in keys], schema=f"name {kind}, data binary"), queue, key="name", value="data")
+    assert set(held(queue)) == set(on_the_wire)
+
+
+def test_a_snapshot_published_again_is_the_same_queue_headers_included(
+    spark: SparkSession, make_queue: MakeQueue
+) -> None:
+    queue = make_queue(partitions=2, key_header="ticker")
+    with queue.producer() as producer:
+        producer.send(Message(b"1", headers=[("ticker", "a"), ("from", b"x"), ("from", None)]))
+        producer.put("b", b"2")
+    with queue.view() as view:
+        before = {key: (view.entry(key).value, view.entry(key).headers) for key in view}
+    assert publish(snapshot(spark, queue), queue, headers="headers").written == 2
+    with queue.view() as view:
+        assert {key: (view.entry(key).value, view.entry(key).headers) for key in view} == before
+    assert written(queue) == 4
+
+
+def test_keys_that_the_frame_lacks_are_deleted_when_asked_for_and_messages_without_a_key_stay(
+    frame: Frame, make_queue: MakeQueue
+) -> None:
+    queue = make_queue(partitions=2, key_header="ticker")
+    with queue.producer() as producer:
+        for key in ("stays", "goes", "goes too", "was gone"):
+            producer.put(key, b"old")
+        producer.delete("was gone")
+        producer.send(Message(b"an ordinary message"))
+    before = written(queue)
+
+    done = publish(frame(("stays", "new"), ("comes", "new")), queue, vanished="delete")
+
+    assert (done.written, done.deleted, done.vanished) == (2, 0, 2)
+    assert written(queue) == before + 4
+    now = held(queue)
+    assert {key: now[key] for key in now if not key.startswith("lvq-unkeyed")} == {"stays": b"new", "comes": b"new"}
+    assert b"an ordinary message" in now.values()
+
+
+def test_an_empty_frame_deletes_nothing(frame: Frame, make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    with queue.producer() as producer:
+        producer.put("a", b"1")
+    with pytest.raises(ConfigError, match="would delete all that"):
+        publish(frame(), queue, vanished="delete")
+    assert publish(frame(), queue) == Published()
+    assert held(queue) == {"a": b"1"}
+
+
+def test_random_frames_one_after_the_other_leave_what_a_dict_would_hold(frame: Frame, make_queue: MakeQueue) -> None:
+    queue = make_queue(partitions=3, key_header="k")
+    choose = random.Random(11)
+    model: dict[str, bytes] = {}
+    for turn in range(3):
+        keys = choose.sample([f"key {n}" for n in range(40)], 25)
+        rows = [(key, None if choose.random() < 0.3 else f"{key} in {turn}") for key in keys]
+        given = {key: value.encode() for key, value in rows if value is not None}
+        if vanish := turn == 1:
+            model.clear()
+        model = {key: value for key, value in model.items() if key not in dict(rows)} | given
+        publish(frame(*rows), queue, vanished="delete" if vanish else "keep")
+        assert held(queue) == model
+
+
+def test_several_rows_of_a_key_are_an_error_that_names_one_and_nothing_is_written(
+    frame: Frame, make_queue: MakeQueue
+) -> None:
+    queue = make_queue()
+    with pytest.raises(ConfigError, match=r"1 key has several rows, among them b'a' with 3\. newest=\.\.\. names"):
+        publish(frame(("a", "1"), ("b", "1"), ("a", "2"), ("a", "1")), queue)
+    assert written(queue) == 0
+
+
+def test_of_several_rows_the_newest_is_written_and_two_newest_are_an_error(frame: Frame, make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    schema = "key string, value string, at bigint"
+    rows = [
+        ("a", "old", 1),
+        ("a", "new", 3),
+        ("a", "older", None),
+        ("b", "only", None),
+        ("c", "was", 1),
+        ("c", None, 2),
+    ]
+    done = publish(frame(*rows, schema=schema), queue, newest="at")
+    assert (done.written, done.deleted) == (2, 1)
+    assert held(queue) == {"a": b"new", "b": b"only"}
+    with pytest.raises(ConfigError, match="several rows that are the newest by at, among them b'a' with 2"):
+        publish(frame(*rows, ("a", "as new", 3), schema=schema), queue, newest="at")
+    assert written(queue) == 3
+
+
+def test_a_row_without_a_key_is_an_error_and_nothing_is_written(frame: Frame, make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    with pytest.raises(MissingKey, match="2 rows have no key"):
+        publish(frame(("a", "1"), (None, "2"), (None, "3")), queue)
+    assert written(queue) == 0
+
+
+def test_r16_a_key_header_that_disagrees_with_the_key_is_an_error_and_nothing_is_written(
+    frame: Frame, make_queue: MakeQueue
+) -> None:
+    queue = make_queue(key_header="ticker")
+    schema = "key string, value string, headers array<struct<key: string, value: string>>"
+    rows = [("a", "1", [("ticker", "a"), ("x", "y")]), ("b", "1", [("ticker", "c")]), ("d", "1", None)]
+    with pytest.raises(ConfigError, match=r"1 row has a header 'ticker' that disagrees .* among them the one of b'b'"):
+        publish(frame(*rows, schema=schema), queue, headers="headers")
+    assert written(queue) == 0
+    publish(frame(rows[0], rows[2], schema=schema), queue, headers="headers")
+    with queue.view() as view:
+        assert view.entry("a").headers == (("ticker", b"a"), ("x", b"y"))
+        assert view.entry("d").headers == (("ticker", b"d"),)
+
+
+def test_wrong_columns_and_options_are_named(frame: Frame, make_queue: MakeQueue, lvq_log: KafkaLog) -> None:
+    queue = make_queue()
+    with pytest.raises(ConfigError, match=r"value='vlaue' names no column .* Did you mean value\?"):
+        publish(frame(), queue, value="vlaue")
+    with pytest.raises(ConfigError, match=r"The column price is double\. Make it text or bytes first, with to_json"):
+        publish(frame(schema="key string, price double"), queue, value="price")
+    with pytest.raises(ConfigError, match=r"The column key is double\. Keys are text, bytes"):
+        publish(frame(schema="key double, value string"), queue)
+    with pytest.raises(ConfigError, match="vanished='drop' is none of keep, delete"):
+        publish(frame(), queue, vanished="drop")  # type: ignore[arg-type]
+    with pytest.raises(TopicNotFound):
+        publish(frame(("a", "1")), LastValueQueue("no-such-topic", key_header=None, log=lvq_log))
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_the_frame_that_was_checked_is_the_one_that_is_written_and_it_is_evaluated_once(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
+) -> None:
+    def counted(batches: Iterable[Any]) -> Iterator[Any]:
+        import os
+        import uuid
+
+        for batch in batches:
+            (tmp_path / f"{os.getpid()}-{uuid.uuid4().hex}").touch()
+            yield batch
+
+    queue = make_queue()
+    rows = spark.range(0, 20, 1, 2).selectExpr("cast(id as string) as key", "uuid() as value")
+    rows = rows.mapInArrow(counted, "key string, value string")
+    assert publish(rows, queue, vanished="delete").written == 20
+    assert len(list(tmp_path.iterdir())) == 2, "one batch in each of two tasks"
+    assert not spark.catalog.listTables()
+    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty(), "what was kept for it is let go"  # type: ignore[attr-defined]
+
+
+def test_a_write_that_is_tried_again_counts_once_and_leaves_the_same_values(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lvq_spark import publishing
+    from lvq_spark.shipping import Step, map_in_arrow
+
+    tried = tmp_path / "tried"
+
+    def failing_once(rows: DataFrame, step: Step, schema: str) -> DataFrame:
+        def write_and_fail(batches: Iterable[Any]) -> Iterator[Any]:
+            counts = list(step(batches))
+            if not tried.exists():
+                tried.touch()
+                raise OSError("this attempt fails after it has written")
+            yield from counts
+
+        return map_in_arrow(rows, write_and_fail, schema)
+
+    queue = make_queue()
+    monkeypatch.setattr(publishing, "map_in_arrow", failing_once)
+    rows = spark.createDataFrame([(f"k{n}", f"{n}") for n in range(10)], "key string, value string").coalesce(1)
+    assert publish(rows, queue).written == 10
+    assert tried.exists()
+    assert written(queue) == 20, "at least once"
+    assert held(queue) == {f"k{n}": str(n).encode() for n in range(10)}
+
+
+def test_no_secret_is_in_a_plan(frame: Frame, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lvq_spark import publishing
+    from lvq_spark.shipping import map_in_arrow
+
+    queue = make_queue()
+    log = KafkaLog(ClientConfig(queue.log.config.bootstrap_servers, {"sasl.password": "hunter2"}))  # type: ignore[attr-defined]
+    plans: list[str] = []
+
+    def seen(rows: DataFrame, step: Any, schema: str) -> DataFrame:
+        assert "hunter2" not in repr(step)
+        mapped = map_in_arrow(rows, step, schema)
+        plans.append(mapped._jdf.queryExecution().toString())
+        return mapped
+
+    monkeypatch.setattr(publishing, "map_in_arrow", seen)
+    publish(frame(("a", "1")), LastValueQueue(queue.topic, key_header=None, log=log))
+    log.close()
+    assert len(plans) == 1
+    assert "hunter2" not in plans[0]

@@ -1,0 +1,365 @@
+"""What rules out that a version is built upon (R18), and that it is then rebuilt or refused, with the reason said."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.core.records import Record
+from lvq_kafka.errors import (
+    DataLoss,
+    LVQError,
+    OutcomeUnknown,
+    QueueMismatch,
+    TopicMismatch,
+    TopicRecreated,
+    Unauthorized,
+)
+from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing.brokers import ProvidedBroker
+from lvq_kafka.testing.compaction import force_compaction
+from lvq_spark import snapshot
+from lvq_spark.store import read_version, refresh, versions
+from lvq_spark.store.guards import aged, look, pinned_at, unfit
+from lvq_spark.store.manifest import Version
+from lvq_spark.store.storage import LocalStorage
+from lvq_spark.store.tables import STORED
+from lvq_spark.store.versions import Store
+from tests.spark.test_store_refresh import DAY, append, values
+from tests.spark.test_store_versions import VERSION
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+MakeQueue = Callable[..., LastValueQueue[bytes]]
+Collect = Callable[["DataFrame"], dict[bytes, Record]]
+
+
+# -- judging a version, without a broker -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def queue(memory_log: MemoryLog) -> LastValueQueue[Any]:
+    memory_log.create_topic("t", partitions=2, config={"cleanup.policy": "compact", "delete.retention.ms": "60000"})
+    for partition, count in ((0, 3), (1, 5)):
+        for n in range(count):
+            memory_log.write("t", b"k%d" % n, b"v", partition=partition)
+    return LastValueQueue("t", key_header=None, log=memory_log)
+
+
+def base(queue: LastValueQueue[Any], **changes: Any) -> Version:
+    """A version of the queue as it is now."""
+    log = look(queue, 10.0)
+    facts = {"topic": "t", "topic_id": log.topic_id, "key_header": None, "key_mismatch": "record", "schema": STORED}
+    return replace(VERSION, **{**facts, "start": log.start, "end": log.end, "pinned": log.at, **changes})
+
+
+def judged(queue: LastValueQueue[Any], version: Version) -> LVQError | None:
+    return unfit(version, queue.definition, look(queue, 10.0))
+
+
+def test_a_version_of_this_log_can_be_built_upon(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
+    version = base(queue)
+    memory_log.write("t", b"new", b"v", partition=1)
+    assert judged(queue, version) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"topic_id": "another"}, TopicRecreated, "created again"),
+        ({"end": {0: 3}}, TopicMismatch, "has 2 partitions; when version 7 was made, 1"),
+        ({"end": {0: 3, 1: 6}}, DataLoss, "partition 1 of t ends at offset 5, before offset 6.* cut short"),
+        ({"key_header": "ticker"}, QueueMismatch, "made with key_header 'ticker', not None"),
+        ({"key_mismatch": "fail"}, QueueMismatch, "key_mismatch 'fail', not 'record'"),
+        ({"topic": "elsewhere"}, QueueMismatch, "topic 'elsewhere', not 't'"),
+        ({"schema": "key binary"}, QueueMismatch, "columns 'key binary'"),
+    ],
+)
+def test_a_version_of_another_log_or_queue_is_not_built_upon(
+    queue: LastValueQueue[Any], changes: dict[str, Any], error: type[LVQError], said: str
+) -> None:
+    found = judged(queue, base(queue, **changes))
+    assert type(found) is error
+    assert re.search(said, str(found))
+
+
+def test_a_log_that_begins_behind_the_version_is_told(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
+    version = base(queue, end={0: 1, 1: 5})
+    memory_log.delete_records("t", 0, 1)
+    assert judged(queue, version) is None
+    memory_log.delete_records("t", 0, 2)
+    assert isinstance(judged(queue, version), DataLoss)
+
+
+def test_a_version_older_than_deletes_are_kept_is_told_unless_nothing_was_written_since(
+    queue: LastValueQueue[Any], memory_log: MemoryLog
+) -> None:
+    old = base(queue, pinned=datetime.now(UTC) - timedelta(seconds=100))
+    assert judged(queue, old) is None
+    memory_log.write("t", b"k", None, partition=1)
+    found = judged(queue, old)
+    assert isinstance(found, DataLoss)
+    assert re.search(r"1\d\d s old, and t keeps deletes for 60 s", str(found))
+    young = replace(old, pinned=datetime.now(UTC) - timedelta(seconds=20))
+    assert judged(queue, young) is None
+    log = look(queue, 10.0)
+    assert aged(young, log, log.at + timedelta(seconds=41)) is not None, "it is judged again when all is read"
+
+
+def test_settings_that_may_not_be_read_are_taken_for_kafka_s_own(
+    queue: LastValueQueue[Any], memory_log: MemoryLog
+) -> None:
+    memory_log.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    assert look(queue, 10.0).retention == 86_400.0
+
+
+def test_a_cut_is_as_old_as_what_was_written_behind_it(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
+    log = look(queue, 10.0)
+    assert pinned_at(queue, log, log.end) == log.at
+    late = replace(log, at=datetime.now(UTC) + timedelta(seconds=650))  # seen from then, all was written long before
+    assert pinned_at(queue, late, {0: 2, 1: 5}) == late.at - timedelta(seconds=3600)
+    ages = replace(log, at=datetime.now(UTC) + timedelta(days=30))
+    assert pinned_at(queue, ages, {0: 3, 1: 4}) == datetime.fromtimestamp(0, UTC)
+
+
+# -- what a refresh does about it --------------------------------------------------------------------------------------
+
+
+def recreate(queue: LastValueQueue[bytes], partitions: int, config: Mapping[str, str]) -> None:
+    queue.log.delete_topic(queue.topic)
+
+    def created() -> bool:
+        return queue.log.create_topic(queue.topic, partitions=partitions, config=config)
+
+    eventually(created, 20)
+
+
+def test_a_topic_that_was_created_again_is_read_anew_or_refused(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"), ("b", "1"))
+    refresh(spark, queue, path)
+    recreate(queue, 1, {"cleanup.policy": "compact"})
+    append(queue, ("c", "1"), ("d", "1"), ("e", "1"))
+    with pytest.raises(TopicRecreated, match=r"created again\. Refresh with on_stale='rebuild'"):
+        refresh(spark, queue, path, on_stale="fail")
+    assert len(versions(spark, path)) == 1
+    version = refresh(spark, queue, path)
+    (reason,) = version.reasons
+    assert (version.kind, version.number) == ("full", 2)
+    assert reason.endswith("it was created again.")
+    assert reason in caplog.text
+    assert set(values(collect(read_version(spark, path)))) == {"c", "d", "e"}
+    assert versions(spark, path)[-1].reasons == (reason,)
+
+
+def test_added_partitions_and_damaged_files_are_reasons_to_read_anew(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path
+) -> None:
+    queue, path = make_queue(2), str(tmp_path)
+    append(queue, *[(f"k{n}", "1") for n in range(20)])
+    first = refresh(spark, queue, path)
+    (tmp_path / first.files[0].name).unlink()
+    with pytest.raises(DataLoss, match="missing or damaged"):
+        refresh(spark, queue, path, on_stale="fail")
+    assert refresh(spark, queue, path).reasons == ("Files of version 1 are missing or damaged.",)
+    queue.log.add_partitions(queue.topic, 5)
+    append(queue, *[(f"k{n}", "2") for n in range(20)])
+    version = refresh(spark, queue, path)
+    assert (version.kind, version.partitions) == ("full", 5)
+    assert collect(read_version(spark, path)) == collect(snapshot(spark, queue))
+
+
+def test_a_delete_that_the_log_has_dropped_is_not_missed(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_broker: ProvidedBroker,
+    tmp_path: Path,
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"), ("b", "1"))
+    refresh(spark, queue, path)
+    append(queue, ("a", None))
+    force_compaction(lvq_broker.bootstrap_servers, queue.topic, drop_tombstones=True)
+    with pytest.raises(DataLoss, match="keeps deletes for 0 s"):
+        refresh(spark, queue, path, on_stale="fail")
+    with pytest.raises(DataLoss, match=r"Reading .* took .* keeps deletes for 0 s"):
+        refresh(spark, queue, path)
+    queue.log.alter_topic_config(queue.topic, DAY)
+    manifest = tmp_path / "versions" / "0000000001.json"
+    long_ago = (datetime.now(UTC) - timedelta(days=2)).isoformat()
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "pinned": long_ago}))
+    version = refresh(spark, queue, path)
+    assert (version.kind, len(version.reasons)) == ("full", 1)
+    assert values(collect(read_version(spark, path))) == {"b": "1"}
+
+
+def test_a_version_that_grows_too_old_while_the_delta_is_read_is_given_up(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, path = make_queue(config=DAY), str(tmp_path)
+    append(queue, ("a", "1"))
+    refresh(spark, queue, path)
+    append(queue, ("a", "2"))
+    times = [datetime.now(UTC), datetime.now(UTC) + timedelta(days=2)]
+    monkeypatch.setattr("lvq_spark.store.refreshing.now", lambda: times.pop(0) if times else datetime.now(UTC))
+    with pytest.raises(DataLoss, match="Version 1 is 172"):
+        refresh(spark, queue, path, on_stale="fail")
+    assert Store(LocalStorage(path)).numbers() == [1]
+    assert len([name for name in LocalStorage(path).names("") if name.startswith("v2-")]) == 0
+
+
+def test_a_record_that_compaction_has_taken_out_of_the_delta_is_a_reason(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, tmp_path: Path
+) -> None:
+    """The record of the delta is gone in favour of one behind the cut: its older value in the base must not stand."""
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"), ("b", "1"))
+    refresh(spark, queue, path)
+    append(queue, ("b", "2"), ("a", "2"), ("b", "3"))
+    force_compaction(lvq_broker.bootstrap_servers, queue.topic)
+    queue.log.alter_topic_config(queue.topic, DAY)
+    with pytest.raises(DataLoss, match="compaction has removed the record"):
+        refresh(spark, queue, path, end={0: 4}, on_stale="fail")
+    with pytest.raises(DataLoss, match="compaction has removed the record"):
+        refresh(spark, queue, path, end={0: 4})
+    version = refresh(spark, queue, path, end={0: 4}, consistency="atleast")
+    assert version.kind == "delta"
+    assert values(collect(read_version(spark, path))) == {"a": "2", "b": "3"}
+    assert refresh(spark, queue, path).kind == "delta"
+    assert values(collect(read_version(spark, path))) == {"a": "2", "b": "3"}
+
+
+# -- crashes and races -------------------------------------------------------------------------------------------------
+
+
+class Crash(BaseException):
+    """The driver is killed here."""
+
+
+@pytest.mark.parametrize(
+    ("step", "there_before"), [("files", False), ("create", False), ("created", True), ("delete", True)]
+)
+def test_a_refresh_that_is_killed_leaves_the_old_version_or_the_whole_new_one(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    there_before: bool,
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"), ("b", "1"))
+    refresh(spark, queue, path)
+    append(queue, ("a", "2"), ("b", None), ("c", "1"))
+    old, new = {"a": "1", "b": "1"}, {"a": "2", "c": "1"}
+    real = getattr(LocalStorage, step.removesuffix("d") if step == "created" else step)
+
+    def killed(storage: LocalStorage, *args: Any) -> None:
+        if step == "files" and not args[0].startswith("v2-"):
+            return real(storage, *args)  # type: ignore[no-any-return]
+        if step == "created":
+            assert real(storage, *args)
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStorage, real.__name__, killed)
+        with pytest.raises(Crash):
+            refresh(spark, queue, path, keep=1, grace=0.0)
+    assert values(collect(read_version(spark, path))) == (new if there_before else old)
+    version = refresh(spark, queue, path, keep=1, grace=0.0)
+    assert version.number == 2
+    assert values(collect(read_version(spark, path))) == new
+    assert set(LocalStorage(path).names("")) == {"versions", version.data}, "nothing is left behind"
+
+
+def test_of_two_refreshes_at_once_one_writes_and_the_other_finds_it_written(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"))
+    both_have_written, commit = threading.Barrier(2, timeout=120), Store.commit
+
+    def together(store: Store, version: Version) -> bool:
+        both_have_written.wait()
+        return commit(store, version)
+
+    monkeypatch.setattr(Store, "commit", together)
+    results: list[Version] = []
+    threads = [threading.Thread(target=lambda: results.append(refresh(spark, queue, path))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results[0] == results[1]
+    assert versions(spark, path) == results[:1]
+    assert set(LocalStorage(path).names("")) == {"versions", results[0].data}, "the other's files are gone"
+
+
+def test_a_refresh_that_was_overtaken_goes_on_from_the_winner_and_loses_nothing(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"))
+    refresh(spark, queue, path)
+    append(queue, ("a", "2"))
+    commit, others = Store.commit, []
+
+    def overtaken(store: Store, version: Version) -> bool:
+        monkeypatch.setattr(Store, "commit", commit)
+        append(queue, ("b", "1"))
+        others.append(refresh(spark, queue, path, end={0: 2}))
+        append(queue, ("a", None))
+        return commit(store, version)
+
+    monkeypatch.setattr(Store, "commit", overtaken)
+    mine = refresh(spark, queue, path)
+    assert [other.number for other in others] == [2]
+    assert (mine.number, mine.base, mine.read_from, mine.end) == (3, 2, {0: 2}, {0: 4})
+    assert values(collect(read_version(spark, path))) == {"b": "1"}
+
+
+def test_a_refresh_that_is_always_overtaken_gives_up(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_queue()
+    monkeypatch.setattr("lvq_spark.store.refreshing.ATTEMPTS", 1)
+    monkeypatch.setattr(Store, "commit", lambda *_: False)
+    with pytest.raises(OutcomeUnknown, match="1 times in a row"):
+        refresh(spark, queue, str(tmp_path))
+
+
+def test_that_old_versions_cannot_be_deleted_does_not_undo_the_new_one(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def denied(*_: object) -> None:
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(Store, "clean", denied)
+    assert refresh(spark, make_queue(), str(tmp_path)).number == 1
+    assert "could not be deleted: not yours" in caplog.text
+
+
+def test_a_queue_in_memory_is_refused(spark: SparkSession, queue: LastValueQueue[Any], tmp_path: Path) -> None:
+    with pytest.raises(LVQError, match="lies on a MemoryLog"):
+        refresh(spark, queue, str(tmp_path))

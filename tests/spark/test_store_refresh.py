@@ -1,0 +1,269 @@
+"""A store is brought up to date from the log, and its rows are those of a full snapshot at the same cut."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.core.records import Record
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.testing.brokers import ProvidedBroker
+from lvq_kafka.testing.compaction import force_compaction
+from lvq_spark import pin, snapshot
+from lvq_spark.store import Version, read_version, refresh, versions
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+MakeQueue = Callable[..., LastValueQueue[bytes]]
+Collect = Callable[["DataFrame"], dict[bytes, Record]]
+DAY = {"delete.retention.ms": "86400000"}
+
+
+def append(queue: LastValueQueue[bytes], *pairs: tuple[str, str | None]) -> None:
+    writer = queue.log.writer()
+    for receipt in [writer.append(queue.topic, k.encode(), None if v is None else v.encode()) for k, v in pairs]:
+        receipt.result(20)
+    writer.close()
+
+
+def values(rows: dict[bytes, Record]) -> dict[str, str]:
+    return {key.decode(): (row.value or b"").decode() for key, row in rows.items()}
+
+
+def test_the_first_version_is_read_from_the_whole_log_and_later_ones_from_what_is_new(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path
+) -> None:
+    queue, path = make_queue(), str(tmp_path / "a store, 100%")
+    append(queue, *[(f"k{n:02}", "1") for n in range(50)])
+    first = refresh(spark, queue, path)
+    assert (first.number, first.kind, first.reasons, first.rows, first.end) == (1, "full", (), 50, {0: 50})
+    append(queue, ("k07", "2"), ("k08", None), ("new", "1"), ("k07", "3"), ("gone", None))
+    second = refresh(spark, queue, path)
+    assert (second.number, second.kind, second.base, second.rows) == (2, "delta", 1, 50)
+    assert (second.read_from, second.end, second.records_read) == ({0: 50}, {0: 55}, 5)
+    assert (second.upserts, second.deletes) == (4, 2)
+    rows = collect(read_version(spark, path))
+    assert rows == collect(snapshot(spark, queue))
+    assert {key: value for key, value in values(rows).items() if value != "1"} == {"k07": "3"}
+    assert "k08" not in values(rows)
+    assert "new" in values(rows)
+    assert read_version(spark, path).schema == snapshot(spark, queue).schema
+    assert versions(spark, path) == [first, second]
+
+
+def test_a_refresh_with_nothing_new_to_read_gives_the_version_that_is_there(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
+) -> None:
+    queue = make_queue(3)
+    append(queue, ("a", "1"))
+    spec = pin(queue)
+    first = refresh(spark, queue, str(tmp_path))
+    assert refresh(spark, queue, str(tmp_path)) == first
+    append(queue, ("a", "2"))
+    second = refresh(spark, queue, str(tmp_path))
+    assert second.number == 2
+    assert refresh(spark, queue, str(tmp_path), end=spec.end) == first, "a job that is run again finds its version"
+    assert refresh(spark, queue, str(tmp_path), end=second.end) == second
+    assert len(versions(spark, str(tmp_path))) == 2
+
+
+def test_a_cut_can_be_given_and_a_store_only_goes_on(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path
+) -> None:
+    queue = make_queue()
+    append(queue, ("a", "1"), ("b", "1"), ("a", "2"), ("b", None))
+    assert refresh(spark, queue, str(tmp_path), end={0: 2}).end == {0: 2}
+    assert values(collect(read_version(spark, str(tmp_path)))) == {"a": "1", "b": "1"}
+    assert refresh(spark, queue, str(tmp_path), end={0: 3}).kind == "delta"
+    assert values(collect(read_version(spark, str(tmp_path)))) == {"a": "2", "b": "1"}
+    with pytest.raises(ConfigError, match="lies before that of version 2") as error:
+        refresh(spark, queue, str(tmp_path), end={0: 1})
+    assert error.value.options == ("end",)
+
+
+def test_offsets_without_records_move_the_cut_and_copy_no_files(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path
+) -> None:
+    queue = make_queue()
+    append(queue, ("a", "1"))
+    first = refresh(spark, queue, str(tmp_path))
+    writer = queue.log.writer(transactional_id=queue.topic)
+    writer.begin_transaction()
+    writer.append(queue.topic, b"a", b"never")
+    writer.flush(20)
+    writer.abort_transaction(20)
+    writer.close()
+    eventually(lambda: queue.log.end_offsets(queue.topic) == queue.log.end_offsets(queue.topic, stable=True))
+    second = refresh(spark, queue, str(tmp_path))
+    assert (second.number, second.upserts, second.files) == (2, 0, first.files)
+    assert second.end[0] > first.end[0]
+    append(queue, ("a", "2"))
+    refresh(spark, queue, str(tmp_path), keep=1, grace=0.0)
+    assert values(collect(read_version(spark, str(tmp_path)))) == {"a": "2"}
+
+
+def test_an_empty_queue_has_a_version_without_rows(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path
+) -> None:
+    queue = make_queue(2)
+    assert refresh(spark, queue, str(tmp_path)).rows == 0
+    assert collect(read_version(spark, str(tmp_path))) == {}
+    append(queue, ("a", "1"), ("b", "1"))
+    assert refresh(spark, queue, str(tmp_path)).kind == "delta"
+    assert values(collect(read_version(spark, str(tmp_path)))) == {"a": "1", "b": "1"}
+    append(queue, ("a", None), ("b", None))
+    assert refresh(spark, queue, str(tmp_path)).rows == 0
+    assert collect(read_version(spark, str(tmp_path))) == {}
+
+
+def test_a_small_delta_reads_the_delta_only(spark: SparkSession, make_queue: MakeQueue, tmp_path: Path) -> None:
+    queue = make_queue(4)
+    append(queue, *[(f"k{n}", "1") for n in range(3000)])
+    refresh(spark, queue, str(tmp_path))
+    append(queue, *[(f"k{n * 97}", "2") for n in range(30)])
+    version = refresh(spark, queue, str(tmp_path))
+    assert (version.records_read, version.upserts, version.rows) == (30, 30, 3000)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_random_histories_give_the_rows_of_a_full_snapshot(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_broker: ProvidedBroker,
+    tmp_path: Path,
+    partitions: int,
+) -> None:
+    """Two partitioners write the same keys, so with several partitions most keys lie in some of them (R14)."""
+    from confluent_kafka import Producer
+
+    queue, path = make_queue(partitions), str(tmp_path)
+    choose = random.Random(partitions)
+    foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers, "partitioner": "consistent"})
+    for turn in range(3):
+        for n in range(70):
+            key, value = b"k%d" % choose.randrange(30), None if choose.random() < 0.4 else b"%d.%d" % (turn, n)
+            if choose.random() < 0.5:
+                foreign.produce(queue.topic, key=key, value=value, headers=[("n", b"%d" % n), ("n", None)])
+                assert foreign.flush(20) == 0
+            else:
+                append(queue, (key.decode(), None if value is None else value.decode()))
+        version = refresh(spark, queue, path)
+        assert version.kind == ("full" if turn == 0 else "delta")
+        rows = collect(read_version(spark, path))
+        assert rows == collect(snapshot(spark, queue, end=version.end)), turn
+        assert version.rows == len(rows)
+    assert version.kept > 0 or partitions == 1
+
+
+def test_a_delete_at_home_counts_against_a_later_record_in_another_partition(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, tmp_path: Path
+) -> None:
+    from confluent_kafka import Producer
+
+    from lvq_kafka.core.keys import home_partition
+
+    queue, stray = make_queue(2), 1 - home_partition(b"k", 2)
+    append(queue, ("k", "1"))
+    refresh(spark, queue, str(tmp_path))
+    append(queue, ("k", None))
+    refresh(spark, queue, str(tmp_path))
+    foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
+    foreign.produce(queue.topic, key=b"k", value=b"stray", partition=stray)
+    assert foreign.flush(20) == 0
+    assert refresh(spark, queue, str(tmp_path)).kind == "delta"
+    assert collect(read_version(spark, str(tmp_path))) == collect(snapshot(spark, queue)) == {}
+    append(queue, ("k", "2"))
+    refresh(spark, queue, str(tmp_path))
+    assert values(collect(read_version(spark, str(tmp_path)))) == {"k": "2"}
+
+
+def test_a_compacted_log_is_followed(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, tmp_path: Path
+) -> None:
+    queue = make_queue()
+    append(queue, ("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"))
+    refresh(spark, queue, str(tmp_path))
+    append(queue, ("b", None), ("c", "2"), ("c", "3"))
+    force_compaction(lvq_broker.bootstrap_servers, queue.topic)
+    queue.log.alter_topic_config(queue.topic, DAY)
+    version = refresh(spark, queue, str(tmp_path))
+    assert version.kind == "delta"
+    assert version.records_read > version.upserts
+    assert values(collect(read_version(spark, str(tmp_path)))) == {"a": "2", "c": "3"}
+
+
+def test_what_was_deleted_from_the_log_s_start_leaves_the_store_as_it_leaves_a_snapshot(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path
+) -> None:
+    queue = make_queue(config={"cleanup.policy": "compact,delete"})
+    append(queue, ("a", "1"), ("b", "1"), ("c", "1"))
+    refresh(spark, queue, str(tmp_path))
+    queue.log.delete_before(queue.topic, {0: 2})
+    version = refresh(spark, queue, str(tmp_path))
+    assert (version.number, version.kind, version.start) == (2, "delta", {0: 2})
+    assert collect(read_version(spark, str(tmp_path))) == collect(snapshot(spark, queue))
+    assert version.rows == 1
+
+
+def test_a_version_is_read_by_its_number_and_by_time(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    before = datetime.now(UTC)
+    made: list[Version] = []
+    for n in range(2):
+        append(queue, ("a", str(n)))
+        made.append(refresh(spark, queue, path))
+    for n, version in enumerate(made):
+        assert values(collect(read_version(spark, path, version.number))) == {"a": str(n)}
+        assert values(collect(read_version(spark, path, as_of=version.pinned))) == {"a": str(n)}
+    assert values(collect(read_version(spark, path, as_of=datetime.now(UTC)))) == {"a": "1"}
+    for wrong, options in (
+        ({"version": 9}, ("version",)),
+        ({"as_of": before}, ("as_of",)),
+        ({"as_of": datetime(2020, 1, 1)}, ("as_of",)),
+        ({"version": 1, "as_of": before}, ("version", "as_of")),
+    ):
+        with pytest.raises(ConfigError) as error:
+            read_version(spark, path, **wrong)  # type: ignore[arg-type]
+        assert error.value.options == options
+    with pytest.raises(ConfigError, match="it has none"):
+        read_version(spark, str(tmp_path / "elsewhere"))
+    assert versions(spark, str(tmp_path / "elsewhere")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"on_stale": "ignore"}, "on_stale='ignore' is none of rebuild, fail"),
+        ({"consistency": "exact"}, "consistency='exact' is none of"),
+        ({"keep": 0}, "keep=0"),
+        ({"grace": -1.0}, "grace"),
+    ],
+)
+def test_bad_options_are_refused(
+    spark: SparkSession, lvq_log: KafkaLog, tmp_path: Path, options: dict[str, Any], said: str
+) -> None:
+    queue = LastValueQueue("t", key_header=None, log=lvq_log)
+    with pytest.raises(ConfigError, match=said) as error:
+        refresh(spark, queue, str(tmp_path), **options)
+    assert error.value.options == tuple(options)
+
+
+@pytest.mark.parametrize(("path", "said"), [("/data/{a}", "has a { in it"), ("nosuch://x/y", "no file system")])
+def test_bad_paths_are_refused(spark: SparkSession, path: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as error:
+        versions(spark, path)
+    assert error.value.options == ("path",)

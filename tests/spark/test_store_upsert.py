@@ -1,0 +1,317 @@
+"""A stream keeps a store up to date: one row for each key, whatever comes again, comes late or does not come."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.core.records import Record
+from lvq_kafka.errors import ConfigError, OutcomeUnknown, TopicMismatch
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.testing.brokers import ProvidedBroker
+from lvq_spark import pin, snapshot
+from lvq_spark.schema import SCHEMA
+from lvq_spark.source.registering import register
+from lvq_spark.store import read_version, refresh, upsert, versions
+from lvq_spark.store.storage import LocalStorage
+from lvq_spark.store.versions import Store
+from tests.spark.test_store_refresh import append, values
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+MakeQueue = Callable[..., LastValueQueue[bytes]]
+Collect = Callable[["DataFrame"], dict[bytes, Record]]
+Batch = Callable[..., "DataFrame"]
+
+
+@pytest.fixture
+def batch(spark: SparkSession) -> Batch:
+    """All records of a queue's topic in a range of offsets, as a source gives them to a stream."""
+    from lvq_spark.scan.columns import SNAPSHOT_COLUMNS
+    from lvq_spark.scan.scanning import Scan
+    from lvq_spark.scan.tasks import Read
+    from lvq_spark.shipping import map_in_arrow
+
+    def batch(
+        queue: LastValueQueue[bytes], start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None
+    ) -> DataFrame:
+        assert isinstance(queue.log, KafkaLog)
+        spec = pin(queue, start=start, end=end)
+        tasks = len(spec.ranges)
+        scan = Scan(spec, queue.log.config, SNAPSHOT_COLUMNS, deletes=True, conflate=False)
+        return map_in_arrow(spark.range(0, tasks, 1, max(1, tasks)), Read(scan), SCHEMA)
+
+    return batch
+
+
+@pytest.fixture
+def query(spark: SparkSession) -> Iterator[str]:
+    """A streaming query, as far as what it calls can tell."""
+    spark.sparkContext.setLocalProperty("sql.streaming.queryId", "the query")
+    yield "the query"
+    spark.sparkContext.setLocalProperty("sql.streaming.queryId", None)  # type: ignore[arg-type]
+
+
+def test_each_batch_becomes_a_version_with_one_row_for_each_key(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"), ("b", "1"))
+    run = upsert(queue, path)
+    run(batch(queue), 0)
+    assert (versions(spark, path)[0].kind, versions(spark, path)[0].end) == ("full", {0: 2})
+    append(queue, ("a", "2"), ("c", "1"), ("a", "3"), ("b", None), ("c", None), ("c", "2"))
+    run(batch(queue, {0: 2}), 1)
+    version = versions(spark, path)[-1]
+    assert (version.number, version.kind, version.read_from, version.end) == (2, "delta", {0: 2}, {0: 8})
+    assert version.stream == (query, 1)
+    assert collect(read_version(spark, path)) == collect(snapshot(spark, queue))
+    assert values(collect(read_version(spark, path))) == {"a": "3", "c": "2"}
+
+
+def test_a_batch_that_comes_again_or_too_late_changes_nothing(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"), ("b", "1"))
+    refresh(spark, queue, path)
+    append(queue, ("a", "2"), ("b", None), ("a", "3"))
+    run = upsert(queue, path)
+    run(batch(queue, {0: 2}, {0: 4}), 5)
+    run(batch(queue, {0: 2}, {0: 4}), 5)
+    run(batch(queue, {0: 0}, {0: 3}), 3)
+    assert len(versions(spark, path)) == 2
+    run(batch(queue, {0: 4}), 6)
+    spark.sparkContext.setLocalProperty("sql.streaming.queryId", "one that starts over")
+    run(batch(queue), 0)
+    assert len(versions(spark, path)) == 3
+    assert values(collect(read_version(spark, path))) == {"a": "3"}
+    append(queue, ("b", "4"))
+    run(batch(queue, {0: 1}), 1)
+    assert values(collect(read_version(spark, path))) == {"a": "3", "b": "4"}
+    assert versions(spark, path)[-1].upserts == 1, "the part of a batch that the store has is left out"
+
+
+class Crash(BaseException):
+    """The driver is killed here."""
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_batch_that_was_cut_off_is_worked_in_once_when_it_comes_again(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    batch: Batch,
+    query: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    after: bool,
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"), ("b", "1"))
+    refresh(spark, queue, path)
+    append(queue, ("a", "2"), ("b", None))
+    run, create = upsert(queue, path, keep=1, grace=0.0), LocalStorage.create
+
+    def killed(storage: LocalStorage, name: str, content: bytes) -> bool:
+        if after:
+            create(storage, name, content)
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStorage, "create", killed)
+        with pytest.raises(Crash):
+            run(batch(queue, {0: 2}), 1)
+    assert values(collect(read_version(spark, path))) == ({"a": "2"} if after else {"a": "1", "b": "1"})
+    run(batch(queue, {0: 2}), 1)
+    append(queue, ("c", "1"))
+    run(batch(queue, {0: 4}), 2)
+    latest = versions(spark, path)[-1]
+    assert latest.number == 3
+    assert values(collect(read_version(spark, path))) == {"a": "2", "c": "1"}
+    assert set(LocalStorage(path).names("")) == {"versions", latest.data}
+
+
+def test_what_a_stream_does_not_bring_is_read_from_the_log(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"), ("b", "1"), ("c", "1"))
+    upsert(queue, path)(batch(queue, {0: 2}), 0)
+    assert values(collect(read_version(spark, path))) == {"a": "1", "b": "1", "c": "1"}
+    append(queue, ("a", None), ("d", "1"), ("d", "2"))
+    upsert(queue, path)(batch(queue, {0: 5}), 9)
+    assert versions(spark, path)[-1].read_from == {0: 3}
+    assert values(collect(read_version(spark, path))) == {"b": "1", "c": "1", "d": "2"}
+
+
+def test_a_refresh_meanwhile_does_no_harm(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    batch: Batch,
+    query: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue, path, commit = make_queue(), str(tmp_path), Store.commit
+    append(queue, ("a", "1"))
+    refresh(spark, queue, path)
+    append(queue, ("a", "2"), ("b", "1"))
+
+    def overtaken(store: Store, version: object) -> bool:
+        monkeypatch.setattr(Store, "commit", commit)
+        refresh(spark, queue, path, end={0: 2})
+        return commit(store, version)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Store, "commit", overtaken)
+    upsert(queue, path)(batch(queue, {0: 1}), 0)
+    assert [version.end for version in versions(spark, path)] == [{0: 1}, {0: 2}, {0: 3}]
+    assert values(collect(read_version(spark, path))) == {"a": "2", "b": "1"}
+
+
+def test_random_batches_of_keys_in_several_partitions_give_the_rows_of_a_snapshot(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
+) -> None:
+    from confluent_kafka import Producer
+
+    queue, path, choose = make_queue(3), str(tmp_path), random.Random(4)
+    assert isinstance(queue.log, KafkaLog)
+    foreign = Producer({"bootstrap.servers": queue.log.config.bootstrap_servers})
+    run, start = upsert(queue, path), {0: 0, 1: 0, 2: 0}
+    for number in range(3):
+        for n in range(60):
+            value = None if choose.random() < 0.4 else b"%d.%d" % (number, n)
+            foreign.produce(queue.topic, key=b"k%d" % choose.randrange(15), value=value, partition=choose.randrange(3))
+            assert foreign.flush(20) == 0
+        end = pin(queue).end
+        for _ in range(1 + number % 2):
+            run(batch(queue, start, end), number)
+        start = dict(end)
+        assert collect(read_version(spark, path)) == collect(snapshot(spark, queue, end=end)), number
+    assert [version.kind for version in versions(spark, path)] == ["full", "delta", "delta"]
+
+
+def test_the_key_is_the_header_s_where_the_queue_says_so(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
+) -> None:
+    plain = make_queue(key_header="ticker")
+    writer = plain.log.writer()
+    for key, header, value in ((b"x", b"a", b"1"), (b"y", b"a", b"2"), (b"z", None, b"3")):
+        headers = [("ticker", b"an earlier one"), ("other", b"q"), ("ticker", header)] if header else None
+        writer.append(plain.topic, key, value, headers).result(20)
+    writer.close()
+    everything = batch(plain)
+    for policy, keys in (("header", {"a": "2", "z": "3"}), ("fail", None)):
+        queue = LastValueQueue(plain.topic, key_header="ticker", key_mismatch=policy, log=plain.log)  # type: ignore[arg-type]
+        path = str(tmp_path / policy)
+        refresh(spark, queue, path, end={0: 0})
+        if keys is None:
+            with pytest.raises(Exception, match="KeyMismatch"):
+                upsert(queue, path)(everything, 0)
+            continue
+        upsert(queue, path)(everything, 0)
+        assert values(collect(read_version(spark, path))) == keys
+        assert versions(spark, path)[-1].kind == "delta"
+        assert collect(read_version(spark, path)) == collect(snapshot(spark, queue))
+    with pytest.raises(ConfigError, match="lacks the column headers"):
+        upsert(queue, str(tmp_path))(everything.drop("headers"), 0)
+
+
+def test_a_stream_of_something_else_is_refused(
+    spark: SparkSession, make_queue: MakeQueue, batch: Batch, query: str, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"))
+    good, run = batch(queue), upsert(queue, path)
+    for wrong, said in (
+        (good.drop("offset", "value"), "lacks the column value, offset"),
+        (good.withColumn("topic", F.lit("other")), "of the topic other, not of"),
+        (good.withColumn("key", F.lit(None).cast("binary")), "without a key"),
+        (good.withColumn("offset", F.lit(7).cast("bigint")), "offset 7 .* no transaction has committed"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            run(wrong, 0)
+    run(good.limit(0), 0)
+    assert [version.rows for version in versions(spark, path)] in ([], [1])
+
+
+def test_what_rules_out_a_version_does_so_for_a_stream(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"))
+    refresh(spark, queue, path)
+    queue.log.add_partitions(queue.topic, 3)
+    append(queue, ("b", "1"), ("c", "1"))
+    with pytest.raises(TopicMismatch):
+        upsert(queue, path, on_stale="fail")(batch(queue), 1)
+    upsert(queue, path)(batch(queue), 1)
+    assert versions(spark, path)[-1].kind == "full"
+    assert collect(read_version(spark, path)) == collect(snapshot(spark, queue))
+
+
+def test_a_stream_that_is_always_overtaken_gives_up(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    batch: Batch,
+    query: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = make_queue()
+    append(queue, ("a", "1"))
+    refresh(spark, queue, str(tmp_path))
+    append(queue, ("a", "2"))
+    monkeypatch.setattr("lvq_spark.store.upserting.ATTEMPTS", 1)
+    monkeypatch.setattr(Store, "commit", lambda *_: False)
+    with pytest.raises(OutcomeUnknown, match="1 times in a row"):
+        upsert(queue, str(tmp_path))(batch(queue, {0: 1}), 0)
+
+
+def test_a_query_that_dies_after_any_batch_goes_on_without_a_row_too_many_or_too_few(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, tmp_path: Path
+) -> None:
+    """A real query: it fails after its version is there and before Spark notes the batch as done, and starts again."""
+    from pyspark.errors import StreamingQueryException
+
+    register(spark)
+    queue, path = make_queue(2), str(tmp_path / "store")
+    run, died = upsert(queue, path), []
+
+    def die_once(batch: DataFrame, batch_id: int) -> None:
+        run(batch, batch_id)
+        if batch_id not in died:
+            died.append(batch_id)
+            raise OSError("the driver goes down")
+
+    def stream() -> None:
+        reader = spark.readStream.format("lvq").option("kafka.bootstrap.servers", lvq_broker.bootstrap_servers)
+        rows = reader.option("subscribe", queue.topic).load()
+        writer = rows.writeStream.foreachBatch(die_once).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(200)
+
+    append(queue, ("a", "1"), ("b", "1"), ("c", "1"), ("c", None))
+    for number in range(2):
+        with pytest.raises(StreamingQueryException, match="the driver goes down"):
+            stream()
+        stream()
+        assert collect(read_version(spark, path)) == collect(snapshot(spark, queue))
+        assert len(versions(spark, path)) == number + 1
+        append(queue, ("a", None), ("b", "2"), ("d", "1"), ("b", "3"))
+    assert died == [0, 1]
+    latest = versions(spark, path)[-1]
+    assert latest.stream is not None
+    assert latest.stream[1] == 1
+    assert len(latest.stream[0]) == 36, "Spark's name of the query, which it keeps over restarts"

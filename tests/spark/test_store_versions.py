@@ -1,0 +1,240 @@
+"""What makes a version: one manifest, created whole by one writer; and how versions end."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lvq_kafka.errors import ConfigError
+from lvq_spark.store.manifest import DataFile, Version, decode, encode
+from lvq_spark.store.storage import HadoopStorage, LocalStorage, Storage
+from lvq_spark.store.versions import Store, versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
+
+VERSION = Version(
+    number=7,
+    kind="delta",
+    queue="prices",
+    topic="prices",
+    topic_id="abc",
+    key_header="ticker",
+    key_mismatch="header",
+    start={0: 0, 1: 3},
+    end={0: 10, 1: 12},
+    read_from={0: 9, 1: 11},
+    pinned=NOW,
+    committed=NOW + timedelta(seconds=5),
+    rows=4,
+    kept=1,
+    upserts=2,
+    deletes=1,
+    cut="00ff",
+    schema="key binary",
+    data="v7-0123456789ab",
+    files=(DataFile("v7-0123456789ab/part-0.parquet", 11),),
+    reasons=("it was time",),
+    base=6,
+    stream=("query", 3),
+)
+
+
+@pytest.fixture(params=["local", "renaming", "object store"])
+def make_storage(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Callable[[], Storage]:
+    """The same directory by all ways there are; Hadoop's own local file system stands for the others of Hadoop."""
+
+    def make() -> Storage:
+        if request.param == "local":
+            return LocalStorage(str(tmp_path / "store"))
+        jvm: Any = spark._jvm
+        storage = HadoopStorage(jvm, spark._jsc.hadoopConfiguration(), f"file:{tmp_path}/store")
+        storage._renames = request.param == "renaming"
+        return storage
+
+    return make
+
+
+# -- storage -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_created_once_and_read_as_it_was_written(make_storage: Callable[[], Storage]) -> None:
+    storage = make_storage()
+    assert storage.read("a/b.json") is None
+    assert (storage.names("a"), storage.files("a"), storage.touched("a")) == ([], [], 0.0)
+    assert storage.create("a/b.json", b"one \x00\xff")
+    assert not storage.create("a/b.json", b"two")
+    assert storage.read("a/b.json") == b"one \x00\xff"
+    assert [name for name in storage.names("a") if not name.endswith(".crc")] == ["b.json"]
+    assert [tuple(entry) for entry in storage.files("a") if entry.name.endswith("json")] == [("a/b.json", 6)]
+    assert abs(storage.touched("a") - time.time()) < 60
+    storage.delete("a")
+    storage.delete("a")
+    assert storage.names("") == []
+
+
+def test_of_many_that_create_a_file_at_once_one_does(tmp_path: Path) -> None:
+    storages = [LocalStorage(str(tmp_path)) for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for turn in range(30):
+            won = list(pool.map(lambda n, at=turn: storages[n].create(f"f/{at}", b"%d" % n * 5000), range(8)))
+            assert sum(won) == 1
+            assert storages[0].read(f"f/{turn}") == b"%d" % won.index(True) * 5000
+    assert len(os.listdir(tmp_path / "f")) == 30
+
+
+def test_a_folder_is_as_young_as_the_youngest_in_it(make_storage: Callable[[], Storage], tmp_path: Path) -> None:
+    storage = make_storage()
+    storage.create("v1/deep/file", b"")
+    for path in (tmp_path / "store" / "v1", *(tmp_path / "store" / "v1").rglob("*")):
+        os.utime(path, (1000, 1000))
+    assert storage.touched("v1") == 1000
+    os.utime(tmp_path / "store" / "v1" / "deep" / "file", (2000, 2000))
+    assert storage.touched("v1") == 2000
+
+
+# -- manifests ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_manifest_says_all_there_is_to_say_of_a_version() -> None:
+    content = encode(VERSION)
+    assert decode(content, "m") == VERSION
+    document = json.loads(content)
+    assert (document["format"], document["end"], document["pinned"]) == (
+        1,
+        {"0": 10, "1": 12},
+        "2026-05-04T03:02:01.123456+00:00",
+    )
+    bare = replace(VERSION, stream=None, base=None, key_header=None, reasons=(), files=())
+    assert decode(encode(bare), "m") == bare
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"format": 2}, "the format 2, and this library knows 1.* upgrade"),
+        ({"format": 2, "end": None}, "the format 2"),
+        ({"colour": "blue"}, "unknown fields: colour.* upgrade"),
+        ({"format": None}, "no manifest"),
+        ({"end": 5}, "no manifest"),
+        ({"pinned": "yesterday"}, "no manifest"),
+    ],
+)
+def test_a_manifest_of_a_newer_library_or_a_damaged_one_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^/data/m .*{said}") as error:
+        decode(json.dumps({**json.loads(encode(VERSION)), **changes}).encode(), "/data/m")
+    assert error.value.options == ("path",)
+    with pytest.raises(ConfigError, match="no manifest"):
+        decode(encode(VERSION)[:-20], "m")
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+def put(store: Store, number: int, age: float, *, data: str | None = None) -> Version:
+    """A version with one file that was committed so long ago."""
+    data = data or store.new_folder(number)
+    committed = datetime.now(UTC) - timedelta(seconds=age)
+    store.storage.create(f"{data}/part-0.parquet", b"0123")
+    version = replace(
+        VERSION, number=number, data=data, files=(DataFile(f"{data}/part-0.parquet", 4),), committed=committed
+    )
+    assert store.commit(version)
+    return version
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(LocalStorage(str(tmp_path)))
+
+
+def folders(store: Store) -> set[str]:
+    return set(store.storage.names("")) - {"versions"}
+
+
+def test_a_number_is_given_once_even_if_its_version_was_pruned(store: Store) -> None:
+    made = [put(store, number, 0) for number in (1, 2, 3)]
+    assert not store.commit(made[1])
+    assert (store.latest(), store.all(), store.get(2)) == (made[2], made, made[1])
+    store.clean(1, 0.0)
+    assert store.numbers() == [3]
+    assert not store.commit(made[0])
+    assert store.numbers() == [3]
+
+
+def test_old_versions_go_when_they_are_too_many_and_nobody_can_have_just_begun_to_read_them(store: Store) -> None:
+    made = [put(store, number, 100 - 10 * number) for number in range(1, 7)]  # committed 90, 80, 70, 60, 50, 40 s ago
+    store.clean(6, 0.0)
+    assert store.all() == made
+    store.clean(2, 65.0)
+    assert store.numbers() == [3, 4, 5, 6], "3 has been the newest until 60 s ago"
+    for version in made[:2]:
+        assert version.data not in folders(store) or store.storage.touched(version.data) > time.time() - 65
+    store.clean(2, 0.0)
+    assert store.numbers() == [5, 6]
+    assert folders(store) == {made[4].data, made[5].data}
+
+
+def test_files_that_a_later_version_shares_stay(store: Store) -> None:
+    first = put(store, 1, 100)
+    store.commit(replace(first, number=2, committed=datetime.now(UTC)))
+    store.clean(1, 0.0)
+    assert store.numbers() == [2]
+    assert folders(store) == {first.data}
+    assert store.whole(replace(first, number=2))
+    store.discard(replace(first, number=2))
+    assert folders(store) == {first.data}, "what belongs to version 1 is not discarded with an attempt at 2"
+
+
+def test_what_attempts_have_left_goes_when_it_is_old_and_nothing_else_does(store: Store, tmp_path: Path) -> None:
+    kept = put(store, 1, 0)
+    store.storage.create("v2-00000000beef/_temporary/0/part", b"")
+    store.storage.create("somebody else's/file", b"")
+    (tmp_path / "versions" / ".0000000002.json.dead").touch()
+    store.clean(1, 3600.0)
+    assert folders(store) == {kept.data, "v2-00000000beef", "somebody else's"}
+    store.clean(1, 0.0)
+    assert folders(store) == {kept.data, "somebody else's"}
+    assert store.storage.names("versions") == ["0000000001.json"]
+
+
+def test_damaged_files_are_told(store: Store, tmp_path: Path) -> None:
+    version = put(store, 1, 0)
+    assert store.whole(version)
+    (tmp_path / version.files[0].name).write_bytes(b"012")
+    assert not store.whole(version)
+    (tmp_path / version.files[0].name).unlink()
+    assert not store.whole(version)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("_delta_log/0.json", "holds a Delta table"), ("metadata/v1", "an Iceberg table"), ("f", "something else: f")],
+)
+def test_a_store_does_not_begin_where_something_else_lies(store: Store, name: str, said: str) -> None:
+    store.storage.create("v1-0123456789ab/part-0", b"")
+    store.check_vacant()
+    store.storage.create(name, b"")
+    with pytest.raises(ConfigError, match=said) as error:
+        store.check_vacant()
+    assert error.value.options == ("path",)
+
+
+def test_a_store_of_a_newer_library_is_refused(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    put(store, 1, 0)
+    store.storage.create("versions/0000000002.json", b'{"format": 99}')
+    with pytest.raises(ConfigError, match="upgrade"):
+        store.latest()
+    with pytest.raises(ConfigError, match="upgrade"):
+        versions(spark, str(tmp_path))
