@@ -1,10 +1,11 @@
-"""Shipping steps to the executors, so that one that cannot run them says why."""
+"""Shipping to the executors what they run, so that one that cannot says why."""
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lvq_kafka import __version__
 from lvq_kafka.errors import ConfigError
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["NEEDS", "Step", "map_in_arrow", "portable"]
+__all__ = ["NEEDS", "Step", "carried", "map_in_arrow", "portable"]
 
 NEEDS = "Install lvq-kafka[spark]: it brings pyspark, pyarrow and pandas."
 
@@ -37,10 +38,10 @@ def map_in_arrow(rows: DataFrame, step: Step, schema: str) -> DataFrame:
 
 
 def portable(step: Step) -> Step:
-    """A function that carries a step to an executor, and explains itself where the step cannot be unpacked.
+    """A function that carries a step to an executor.
 
-    Spark pickles it by value, since it is local; a function of this package would be looked up on arrival, and an
-    executor without the package would fail before it could say why.
+    Raises:
+        ConfigError: the step cannot be pickled.
     """
     from pyspark import cloudpickle
 
@@ -51,9 +52,33 @@ def portable(step: Step) -> Step:
             f"The client's properties cannot be sent to the executors: {error}",
             hint="Callbacks (oauth_cb, stats_cb, throttle_cb) must be functions that can be pickled.",
         ) from error
-    version = __version__
+    arrive, version = _arrival(), __version__
 
     def lvq_step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from arrive(packed, version)(batches)
+
+    return lvq_step
+
+
+def carried(make: Callable[..., Any], *arguments: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """What ``__reduce__`` returns for something that ``make(*arguments)`` makes again where it arrives."""
+    arrive = _arrival()
+
+    def lvq_part(packed: bytes, version: str) -> Any:
+        make, arguments = arrive(packed, version)
+        return make(*arguments)
+
+    return lvq_part, (pickle.dumps((make, arguments)), __version__)
+
+
+def _arrival() -> Callable[[bytes, str], Any]:
+    """A function that unpacks what this version has packed, or says why it cannot.
+
+    Spark pickles it by value, since it is local. What is of this package would be looked up on arrival, and an executor
+    without the package would fail before it could say why.
+    """
+
+    def lvq_arrival(packed: bytes, version: str) -> Any:
         import pickle
         import sys
 
@@ -65,12 +90,11 @@ def portable(step: Step) -> Step:
                 raise RuntimeError(
                     f"The driver has lvq-kafka {version}, this executor {there}. Install the same version on both."
                 )
-            unpacked: Step = pickle.loads(packed)
+            return pickle.loads(packed)
         except ImportError as missing:
             raise ImportError(
                 f"The Python of this executor, {sys.executable}, lacks a package: {missing}. "
                 f"Install lvq-kafka[spark]=={version} there, or set PYSPARK_PYTHON to a Python that has it."
             ) from missing
-        yield from unpacked(batches)
 
-    return lvq_step
+    return lvq_arrival

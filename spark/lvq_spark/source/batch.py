@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import KafkaLog
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.source.carrying import carried
+from lvq_spark.shipping import carried
 from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.planning import plan, ranges
 

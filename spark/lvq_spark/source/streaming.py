@@ -16,8 +16,8 @@ from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import Settings
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.points import EARLIEST, Offsets, resolve
+from lvq_spark.shipping import carried
 from lvq_spark.source.batch import scan, still_there
-from lvq_spark.source.carrying import carried
 from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.planning import assigned, open_queue, ranges
 from lvq_spark.source.stream_offsets import StreamOffset, limited
