@@ -17,7 +17,8 @@ from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
-from lvq_spark import connector, local_session, pin, snapshot
+from lvq_spark import local_session, pin, snapshot
+from lvq_spark.connector import reading
 from lvq_spark.connector.jars import CONNECTOR, connector_jars
 from lvq_spark.connector.java_properties import java_properties
 from lvq_spark.snapshots import choose_engine
@@ -210,7 +211,7 @@ def test_without_the_connector_auto_still_reads_and_who_asks_for_it_is_told_how_
     spark: SparkSession, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = pin(make_queue())
-    assert connector.has_connector(spark)
+    assert reading.has_connector(spark)
     monkeypatch.setattr("lvq_spark.connector.reading.has_connector", lambda spark: False)
     monkeypatch.setattr("lvq_spark.snapshots.has_connector", lambda spark: False)
     choice = choose_engine(spark, replace(spec, end={0: 10**9}))
@@ -218,7 +219,7 @@ def test_without_the_connector_auto_still_reads_and_who_asks_for_it_is_told_how_
     assert "the connector is not in this session" in choice.reason
     wanted = rf"--packages org\.apache\.spark:spark-sql-kafka-0-10_2\.13:{spark.version}, or .*connector=True"
     with pytest.raises(ConfigError, match=wanted):
-        connector.read_with_connector(spark, spec, ClientConfig("localhost:9092"))
+        reading.read_with_connector(spark, spec, ClientConfig("localhost:9092"))
 
 
 def test_a_session_without_the_connector_is_told_from_one_with_it() -> None:
@@ -239,7 +240,7 @@ def test_a_session_without_the_connector_is_told_from_one_with_it() -> None:
             raise AnalysisException(errorClass="KAFKA_DATA_SOURCE_NOT_ENABLED", messageParameters={"message": "kafka"})
 
     with pytest.raises(ConfigError, match=r"_2\.13:4\.0\.1,"):
-        connector.require_connector(Session())  # type: ignore[arg-type]
+        reading.require_connector(Session())  # type: ignore[arg-type]
 
 
 def test_options_of_the_connector_and_the_python_engine_exclude_each_other(

@@ -217,12 +217,12 @@ def test_the_frame_that_was_checked_is_the_one_that_is_written_and_it_is_evaluat
             (tmp_path / f"{os.getpid()}-{uuid.uuid4().hex}").touch()
             yield batch
 
-    queue = make_queue()
+    queue, views = make_queue(), spark.catalog.listTables()
     rows = spark.range(0, 20, 1, 2).selectExpr("cast(id as string) as key", "uuid() as value")
     rows = rows.mapInArrow(counted, "key string, value string")
     assert publish(rows, queue, vanished="delete").written == 20
     assert len(list(tmp_path.iterdir())) == 2, "one batch in each of two tasks"
-    assert not spark.catalog.listTables()
+    assert spark.catalog.listTables() == views
     assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty(), "what was kept for it is let go"  # type: ignore[attr-defined]
 
 
