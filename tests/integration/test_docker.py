@@ -310,9 +310,13 @@ def compose(docker_engine: None) -> Iterator[Compose]:
 
 
 def test_the_compose_file_is_valid(compose: Compose) -> None:
-    services = compose("--profile", "cluster", "--profile", "lvq", "config", "--services").split()
+    every = [word for name in ("cluster", "lvq", "spark", "spark-submit") for word in ("--profile", name)]
+    services = compose(*every, "config", "--services").split()
 
-    assert sorted(services) == ["kafka", "kafka-1", "kafka-2", "kafka-3", "lvq"]
+    assert sorted(services) == [
+        *("kafka", "kafka-1", "kafka-2", "kafka-3", "lvq"),
+        *("spark-master", "spark-submit", "spark-worker-1", "spark-worker-2"),
+    ]
 
 
 def test_the_compose_file_starts_one_node_for_clients_outside_and_inside(compose: Compose) -> None:
