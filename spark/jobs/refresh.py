@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lvq_spark.store import refresh
-from lvq_spark.submitting import job_parser, main
+from lvq_spark.submitting import add_store_options, job_parser, main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,27 +49,12 @@ def parser() -> argparse.ArgumentParser:
         "refresh.py prices -b broker:9092 --store s3a://lake/prices",
         "refresh.py prices --config client.properties --store /data/prices --on-stale fail --keep 24",
     )
-    options.add_argument("--store", metavar="PATH", required=True, help="a directory for this store alone")
-    options.add_argument(
-        "--on-stale",
-        choices=["rebuild", "fail"],
-        default="rebuild",
-        help="what to do where nothing can be built on the newest version: read the whole log, or fail "
-        "(default: rebuild)",
-    )
+    add_store_options(options)
     options.add_argument(
         "--consistency",
         choices=["pinned", "atleast"],
         default="pinned",
         help="what to do about keys whose record of the cut was compacted away: fail, or take the newer one",
-    )
-    options.add_argument("--keep", metavar="N", type=int, default=3, help="versions to keep at least (default: 3)")
-    options.add_argument(
-        "--grace",
-        metavar="SECONDS",
-        type=float,
-        default=3600.0,
-        help="how long a version stays after the next one is there: longer than any job reads it (default: 3600)",
     )
     return options
 

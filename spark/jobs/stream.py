@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lvq_kafka.kafka import KafkaLog
 from lvq_spark.source.registering import register
 from lvq_spark.store import refresh, upsert, versions
-from lvq_spark.submitting import job_parser, main
+from lvq_spark.submitting import add_store_options, job_parser, main
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,21 +64,11 @@ def parser() -> argparse.ArgumentParser:
         "stream.py prices -b broker:9092 --store /data/prices --checkpoint /data/prices.checkpoint",
         "stream.py prices --config client.properties --store /data/prices --checkpoint /data/cp --once",
     )
-    options.add_argument("--store", metavar="PATH", required=True, help="a directory for this store alone")
+    add_store_options(options)
     options.add_argument("--checkpoint", metavar="PATH", required=True, help="where Spark notes how far the stream is")
     options.add_argument("--every", metavar="TIME", default="5 minutes", help="a batch this often (default: 5 minutes)")
     options.add_argument("--once", action="store_true", help="work in what there is now, and end")
     options.add_argument("--max-offsets", metavar="N", type=int, help="of a batch at most")
-    options.add_argument(
-        "--on-stale",
-        choices=["rebuild", "fail"],
-        default="rebuild",
-        help="what to do where nothing can be built on the newest version (default: rebuild)",
-    )
-    options.add_argument("--keep", metavar="N", type=int, default=3, help="versions to keep at least (default: 3)")
-    options.add_argument(
-        "--grace", metavar="SECONDS", type=float, default=3600.0, help="how long others stay besides (default: 3600)"
-    )
     return options
 
 

@@ -21,7 +21,7 @@ from lvq_kafka.queue import LastValueQueue
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["EXIT_CODES", "Work", "job_parser", "main", "open_queue"]
+__all__ = ["EXIT_CODES", "Work", "add_store_options", "job_parser", "main", "open_queue"]
 
 USAGE, CLUSTER, QUEUE, DATA, TASK, FAULT = 2, 3, 4, 5, 6, 70
 
@@ -73,6 +73,26 @@ def job_parser(description: str, *examples: str) -> argparse.ArgumentParser:
         "LVQ_SASL_PASSWORD_FILE, ...]",
     )
     return parser
+
+
+def add_store_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of what keeps a store up to date."""
+    parser.add_argument("--store", metavar="PATH", required=True, help="a directory for this store alone")
+    parser.add_argument(
+        "--on-stale",
+        choices=["rebuild", "fail"],
+        default="rebuild",
+        help="what to do where nothing can be built on the newest version: read the whole log, or fail "
+        "(default: rebuild)",
+    )
+    parser.add_argument("--keep", metavar="N", type=int, default=3, help="versions to keep at least (default: 3)")
+    parser.add_argument(
+        "--grace",
+        metavar="SECONDS",
+        type=float,
+        default=3600.0,
+        help="how long a version stays after the next one is there: longer than any job reads it (default: 3600)",
+    )
 
 
 def main(parser: argparse.ArgumentParser, work: Work, arguments: Sequence[str] | None = None) -> NoReturn:

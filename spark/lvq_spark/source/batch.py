@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lvq_spark.scan.scanning import Scan
 
-__all__ = ["LvqDataSource", "LvqReader", "check_schema", "scan", "still_there"]
+__all__ = ["LvqDataSource", "LvqReader", "check_schema", "rows"]
 
 _TYPES = {
     "key": "binary",
@@ -142,25 +142,34 @@ class LvqReader(DataSourceReader):
         return [InputPartition(share) for share in ranges(self._options, spec)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task. Of no partition at all Spark makes one of None."""
-        if partition.value is None:
-            return
-        spec, number = partition.value
-        options = self._options
-        if not options.fail_on_data_loss:
-            spec = still_there(options, spec, number)
-        yield from scan(options, spec, self._columns, deletes=bool(options.deletes or not options.conflate)).read(
-            number
-        )
+        """The rows of one task."""
+        deletes = bool(self._options.deletes or not self._options.conflate)
+        return rows(self._options, partition, self._columns, deletes=deletes)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return carried(LvqReader, self._options, self._columns)
 
 
-def scan(
-    options: SourceOptions, spec: SnapshotSpec, columns: tuple[str, ...], *, deletes: bool, changes: bool = False
+def rows(
+    options: SourceOptions,
+    partition: InputPartition,
+    columns: tuple[str, ...],
+    *,
+    deletes: bool,
+    changes: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task. Of no partition at all Spark makes one of None. Arguments as for `Scan`."""
+    if partition.value is None:
+        return
+    spec, number = partition.value
+    if not options.fail_on_data_loss:
+        spec = _still_there(options, spec, number)
+    yield from _scan(options, spec, columns, deletes=deletes, changes=changes).read(number)
+
+
+def _scan(
+    options: SourceOptions, spec: SnapshotSpec, columns: tuple[str, ...], *, deletes: bool, changes: bool
 ) -> Scan:
-    """What a task runs; arguments as for `Scan`."""
     from lvq_spark.scan.scanning import Scan
 
     return Scan(
@@ -181,7 +190,7 @@ def scan(
     )
 
 
-def still_there(options: SourceOptions, spec: SnapshotSpec, partition: int) -> SnapshotSpec:
+def _still_there(options: SourceOptions, spec: SnapshotSpec, partition: int) -> SnapshotSpec:
     """The cut without offsets that the log has lost since it was pinned."""
     with closing(KafkaLog(options.config)) as log:
         lowest = log.start_offsets(spec.topic)[partition]

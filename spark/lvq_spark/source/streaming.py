@@ -17,7 +17,7 @@ from lvq_spark.bounds import Settings
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.points import EARLIEST, Offsets, resolve
 from lvq_spark.shipping import carried
-from lvq_spark.source.batch import scan, still_there
+from lvq_spark.source.batch import rows
 from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.planning import assigned, open_queue, ranges
 from lvq_spark.source.stream_offsets import StreamOffset, limited
@@ -206,14 +206,8 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        if partition.value is None:
-            return
-        spec, number = partition.value
-        options = self._options
-        if not options.fail_on_data_loss:
-            spec = still_there(options, spec, number)
-        deletes = options.deletes is not False
-        yield from scan(options, spec, self._columns, deletes=deletes, changes=True).read(number)
+        deletes = self._options.deletes is not False
+        return rows(self._options, partition, self._columns, deletes=deletes, changes=True)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return carried(LvqStreamReader, self._options, self._columns)
