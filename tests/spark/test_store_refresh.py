@@ -136,6 +136,36 @@ def test_a_small_delta_reads_the_delta_only(spark: SparkSession, make_queue: Mak
     assert (version.records_read, version.upserts, version.rows) == (30, 30, 3000)
 
 
+def folders(version: Version, *, overlay: bool) -> set[str]:
+    return {file.name.partition("/")[0] for file in version.files if file.overlay == overlay}
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_delta_lies_over_the_files_that_are_there_until_it_is_a_quarter_of_them(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path, partitions: int
+) -> None:
+    queue, path = make_queue(partitions), str(tmp_path)
+    append(queue, *[(f"k{n:02}", "1") for n in range(80)])
+    made = [refresh(spark, queue, path)]
+    for first, many in ((0, 5), (5, 5), (8, 20)):
+        append(queue, *[(f"k{n:02}", "2") for n in range(first, first + many)], (f"k{first + 60}", None), ("new", "1"))
+        made.append(refresh(spark, queue, path, keep=1))
+        rows = collect(read_version(spark, path))
+        assert rows == collect(snapshot(spark, queue)), first
+        assert made[-1].rows == len(rows)
+    full, small, larger, anew = made
+    assert folders(full, overlay=False) == folders(small, overlay=False) == folders(larger, overlay=False)
+    assert folders(full, overlay=True) == folders(anew, overlay=True) == set()
+    assert folders(small, overlay=True).isdisjoint(folders(larger, overlay=True))
+    assert [version.overlaid for version in made] == [0, 7, 13, 0]
+    assert folders(anew, overlay=False) == {anew.data}
+    assert {row.value.decode() for row in read_version(spark, path, 2).collect()} == {"1", "2"}
+    refresh(spark, queue, path, keep=1, grace=0.0)
+    assert [version.number for version in versions(spark, path)] == [4]
+    assert {one.name for one in tmp_path.iterdir()} == {"versions", anew.data}
+
+
+@pytest.mark.parametrize("overlay", [0.0, 1000.0])
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_random_histories_give_the_rows_of_a_full_snapshot(
     spark: SparkSession,
@@ -143,13 +173,17 @@ def test_random_histories_give_the_rows_of_a_full_snapshot(
     collect: Collect,
     lvq_broker: ProvidedBroker,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     partitions: int,
+    overlay: float,
 ) -> None:
     """Two partitioners write the same keys, so with several partitions most keys lie in some of them (R14)."""
     from confluent_kafka import Producer
 
+    monkeypatch.setattr("lvq_spark.store.refreshing.OVERLAY", overlay)
     queue, path = make_queue(partitions), str(tmp_path)
     choose = random.Random(partitions)
+    ours = queue.log.writer()
     foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers, "partitioner": "consistent"})
     for turn in range(3):
         for n in range(70):
@@ -158,13 +192,15 @@ def test_random_histories_give_the_rows_of_a_full_snapshot(
                 foreign.produce(queue.topic, key=key, value=value, headers=[("n", b"%d" % n), ("n", None)])
                 assert foreign.flush(20) == 0
             else:
-                append(queue, (key.decode(), None if value is None else value.decode()))
+                ours.append(queue.topic, key, value).result(20)
         version = refresh(spark, queue, path)
         assert version.kind == ("full" if turn == 0 else "delta")
         rows = collect(read_version(spark, path))
         assert rows == collect(snapshot(spark, queue, end=version.end)), turn
         assert version.rows == len(rows)
+    ours.close()
     assert version.kept > 0 or partitions == 1
+    assert (version.overlaid > 0) == (overlay > 0)
 
 
 def test_a_delete_at_home_counts_against_a_later_record_in_another_partition(
@@ -215,6 +251,38 @@ def test_what_was_deleted_from_the_log_s_start_leaves_the_store_as_it_leaves_a_s
     assert (version.number, version.kind, version.start) == (2, "delta", {0: 2})
     assert collect(read_version(spark, str(tmp_path))) == collect(snapshot(spark, queue))
     assert version.rows == 1
+
+
+@pytest.mark.parametrize("overlay", [0.0, 1000.0])
+def test_who_has_lost_a_contest_wins_it_when_the_other_is_deleted_from_the_log_s_start(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_broker: ProvidedBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    overlay: float,
+) -> None:
+    from confluent_kafka import Producer
+
+    from lvq_kafka.core.keys import home_partition
+
+    monkeypatch.setattr("lvq_spark.store.refreshing.OVERLAY", overlay)
+    queue, home = make_queue(2, config={"cleanup.policy": "compact,delete"}), home_partition(b"k", 2)
+    append(queue, ("other", "1"))
+    refresh(spark, queue, str(tmp_path))
+    append(queue, ("k", "at home"))
+    foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
+    foreign.produce(queue.topic, key=b"k", value=b"stray", partition=1 - home)
+    assert foreign.flush(20) == 0
+    refresh(spark, queue, str(tmp_path))
+    assert values(collect(read_version(spark, str(tmp_path))))["k"] == "at home"
+    queue.log.delete_before(queue.topic, {home: queue.log.end_offsets(queue.topic)[home]})
+    version = refresh(spark, queue, str(tmp_path))
+    assert version.kind == "delta"
+    rows = collect(read_version(spark, str(tmp_path)))
+    assert values(rows)["k"] == "stray"
+    assert rows == collect(snapshot(spark, queue))
 
 
 def test_a_version_is_read_by_its_number_and_by_time(

@@ -10,8 +10,8 @@ from typing import Any
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import DataLoss, LVQError, QueueMismatch, TopicMismatch, TopicRecreated, Unauthorized
 from lvq_kafka.queue import LastValueQueue
+from lvq_spark.store.layers import STORED
 from lvq_spark.store.manifest import Version
-from lvq_spark.store.tables import STORED
 
 __all__ = ["LogState", "aged", "look", "now", "pinned_at", "unfit"]
 

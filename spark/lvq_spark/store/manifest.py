@@ -20,10 +20,14 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of a version. ``name`` is relative to the store."""
+    """A Parquet file of a version. ``name`` is relative to the store.
+
+    ``overlay``: its keys hide what the version's other files hold of them.
+    """
 
     name: str
     bytes: int
+    overlay: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +45,14 @@ class Version:
         read_from: where the reading for this version began. ``end - read_from`` is how many offsets it has taken.
         pinned: a moment at which the log did not reach beyond the cut. Deletes are known up to then.
         committed: when the version came to be there for readers.
-        rows: the keys it holds. ``kept`` are further records in its files that no reader sees: deletes, and records of
-            keys in other partitions than the one that counts (R14).
+        rows: the keys it holds. ``kept`` are further records of it that no reader sees: deletes, and records of keys in
+            other partitions than the one that counts (R14).
+        overlaid: the records in its overlay: what has changed since its other files were written.
         upserts, deletes: what was read for it: the newest records of keys by partition, and how many of them deletes.
         cut: tells this cut through this log from all others.
         stream: the streaming query and its batch that brought it, if one did.
         schema: the columns of the files, in Spark's words.
-        data: the folder of the files.
+        data: the folder of the files that were written last; the others lie where earlier versions have put them.
     """
 
     number: int
@@ -64,6 +69,7 @@ class Version:
     committed: datetime
     rows: int
     kept: int
+    overlaid: int
     upserts: int
     deletes: int
     cut: str
@@ -111,7 +117,7 @@ def encode(version: Version) -> bytes:
         elif name in _MOMENTS:
             value = value.astimezone(UTC).isoformat()
         elif name == "files":
-            value = [{"name": file.name, "bytes": file.bytes} for file in value]
+            value = [{"name": file.name, "bytes": file.bytes, "overlay": file.overlay} for file in value]
         document[name] = value
     return json.dumps(document, indent=1).encode()
 
@@ -138,7 +144,7 @@ def decode(content: bytes, where: str) -> Version:
             document[name] = {int(partition): int(offset) for partition, offset in document[name].items()}
         for name in _MOMENTS:
             document[name] = datetime.fromisoformat(document[name])
-        document["files"] = tuple(DataFile(file["name"], file["bytes"]) for file in document["files"])
+        document["files"] = tuple(DataFile(file["name"], file["bytes"], file["overlay"]) for file in document["files"])
         document["reasons"] = tuple(document["reasons"])
         document["stream"] = tuple(document["stream"]) if document["stream"] else None
         return Version(**document)

@@ -13,7 +13,7 @@ from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import SnapshotSpec, pin
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.snapshots import client_config
-from lvq_spark.store import tables
+from lvq_spark.store import layers, tables
 from lvq_spark.store.guards import LogState, aged, look, now, pinned_at, unfit
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.storage import open_storage
@@ -31,6 +31,9 @@ logger = logging.getLogger("lvq_spark.store")
 
 ATTEMPTS = 10  # to be the one that writes the next version
 
+OVERLAY = 0.25
+"""Up to this share of a version's records may lie in an overlay. Readers look up each row of the files below in it."""
+
 
 def refresh(
     spark: SparkSession,
@@ -47,8 +50,9 @@ def refresh(
     """Bring a store up to date: a snapshot of a queue in Parquet files, in numbered versions that readers choose from.
 
     The first version is read from the whole log. Every further one is made of the one before and what the log has had
-    since, so it costs what has changed and a copy of the files. Its rows are those of a snapshot at the same cut. Where
-    nothing has changed there is no new version, so a refresh can be repeated at will. `read_version` reads one.
+    since: what has changed is written to an overlay over the files that are there, and once that has grown to a quarter
+    of them, all is written anew. Its rows are those of a snapshot at the same cut. Where nothing has changed there is
+    no new version, so a refresh can be repeated at will. `read_version` reads one.
 
     A version is there for readers when its manifest is, which comes last and in one step: a refresh that dies leaves
     the store as it was, and what it has left behind is deleted by a later one. Several may run at once, anywhere: one
@@ -245,7 +249,7 @@ class Refresher:
         beyond = replace(plan.spec, start=plan.base.end)
         rows = tables.log_rows(self.spark, beyond, self.config, self.consistency, deletes=True)
         draft = self.draft(plan.number, plan.spec, plan.log)
-        with tables.task_errors(), tables.held(rows, conflated=True) as delta:
+        with tables.task_errors(), tables.held(rows) as delta:
             version = self.built_upon(plan.base, delta, draft, plan.log)
         problem = aged(plan.base, plan.log, now())
         if problem is not None:
@@ -274,10 +278,11 @@ class Refresher:
             committed=pinned,
             rows=0,
             kept=0,
+            overlaid=0,
             upserts=0,
             deletes=0,
             cut=cut_id(spec),
-            schema=tables.STORED,
+            schema=layers.STORED,
             data="",
             files=(),
         )
@@ -287,11 +292,33 @@ class Refresher:
         draft = replace(
             draft, base=base.number, read_from=base.end, upserts=delta.upserts, deletes=delta.deletes, kind="delta"
         )
-        if delta.upserts == 0 and dict(draft.start) == dict(base.start):
-            # Only the offsets have moved, past what is no record: the files are the same.
-            return replace(draft, rows=base.rows, kept=base.kept, data=base.data, files=base.files, committed=now())
-        rows = tables.merged(self.spark, self.store, base, delta, draft.start, horizon(log))
-        return self.written(draft, rows)
+        moved = dict(draft.start) != dict(base.start)
+        contested = moved and base.partitions > 1 and base.kept > 0  # who has lost to a record that is gone may win now
+        if delta.upserts == 0 and not contested:  # only offsets have moved
+            draft = replace(draft, data=base.data, files=base.files, overlaid=base.overlaid)
+            return self._counted(draft) if moved else replace(draft, rows=base.rows, kept=base.kept, committed=now())
+        if contested or base.overlaid + delta.upserts > OVERLAY * (base.rows + base.kept):
+            return self.written(draft, tables.merged(self.spark, self.store, base, delta, draft.start, horizon(log)))
+        return self._overlaid(base, delta, draft, moved=moved)
+
+    def _overlaid(self, base: Version, delta: tables.Delta, draft: Version, *, moved: bool) -> Version:
+        """A version of the files that are there, and an overlay."""
+        met = tables.meet(self.spark, self.store, base, delta) if delta.distinct else None
+        contested = met is None or met.elsewhere > 0
+        rows = tables.overlaid(self.spark, self.store, base, delta, contested=contested)
+        folder = self.store.new_folder(draft.number)
+        above = tables.write(self.spark, self.store, folder, rows, overlay=True)
+        files = (*(file for file in base.files if not file.overlay), *above.files)
+        draft = replace(draft, data=folder, files=files, overlaid=above.rows + above.kept)
+        if met is None or contested or moved:
+            return self._counted(draft)
+        rows_now = base.rows - met.current + delta.upserts - delta.deletes
+        return replace(draft, rows=rows_now, kept=base.kept - met.others + delta.deletes, committed=now())
+
+    def _counted(self, draft: Version) -> Version:
+        """With what is hidden by an overlay, or lies below the log's start, its files hold more than it does."""
+        rows, kept = layers.count(layers.stored(self.spark, self.store, draft))
+        return replace(draft, rows=rows, kept=kept, committed=now())
 
     def written(self, draft: Version, rows: DataFrame) -> Version:
         """Write the files of a version."""

@@ -1,4 +1,4 @@
-"""The tables of a store: what lies in its files, what readers see of it, and how a delta is worked in."""
+"""The tables of a store: what its versions are written from, and how a delta is worked in."""
 
 from __future__ import annotations
 
@@ -15,47 +15,17 @@ from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.schema import SCHEMA
 from lvq_spark.shipping import map_in_arrow
+from lvq_spark.store.layers import STORED, beside, hinted, overlay, reached, read, stored
 from lvq_spark.store.manifest import DataFile, Version
 from lvq_spark.store.versions import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "STORED",
-    "Delta",
-    "Written",
-    "full",
-    "held",
-    "log_rows",
-    "merged",
-    "task_errors",
-    "visible",
-    "write",
-]
+__all__ = ["Delta", "Met", "Written", "full", "held", "log_rows", "meet", "merged", "overlaid", "task_errors", "write"]
 
-STORED = f"{SCHEMA}, lvq_role string"
-"""The columns of a store's files; see `lvq_spark.store.contest.ROLE` for the last."""
-
-_BROADCAST = 500_000
-"""Up to so many keys of a delta are sent to every executor, so that the base is not shuffled."""
-
-# Whatever the session says: a base with a hole in it must not pass for a base.
-_STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-
-
-def visible(spark: SparkSession, store: Store, version: Version) -> DataFrame:
-    """The rows of a version that readers see."""
-    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
-
-    rows = _stored(spark, store, version)
-    return rows.where(F.col("lvq_role") == "current").drop("lvq_role")
-
-
-def _stored(spark: SparkSession, store: Store, version: Version) -> DataFrame:
-    if not version.files:
-        return spark.createDataFrame([], version.schema)
-    return spark.read.schema(version.schema).options(**_STRICT).parquet(*store.paths(version))
+_ALL, _NONE = sys.maxsize, -sys.maxsize
+"""Horizons: all deletes are forgotten, or none."""
 
 
 def log_rows(
@@ -82,87 +52,128 @@ def full(
 
 def _current(rows: DataFrame) -> DataFrame:
     """Rows that have nothing to be compared with: one for each key, of one partition."""
-    from pyspark.sql import functions as F  # noqa: N812
+    return _told_apart(rows.where("value is not null"))
 
-    return rows.where(F.col("value").isNotNull()).withColumn("lvq_role", F.lit("current"))
+
+def _told_apart(rows: DataFrame) -> DataFrame:
+    """The same, deletes included."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    return rows.withColumn("lvq_role", F.when(F.col("value").isNull(), "delete").otherwise("current"))
 
 
 def _settled(rows: DataFrame, topic: str, partitions: int, horizon: int) -> DataFrame:
     from lvq_spark.store.contest import Settle
 
-    # With one partition no other can bring a record that a delete would count against.
-    settle = Settle(topic, partitions, horizon if partitions > 1 else sys.maxsize)
-    return map_in_arrow(rows.repartition("key"), settle, STORED)
+    return map_in_arrow(rows.repartition("key"), Settle(topic, partitions, horizon), STORED)
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Records that are held for a merge, and how many they and the deletes among them are.
-
-    ``conflated``: no partition has two of a key.
-    """
+    """Records that are held for a merge: how many they are, of how many keys, and how many of them are deletes."""
 
     rows: DataFrame
     upserts: int
+    keys: int
     deletes: int
-    conflated: bool
+
+    @property
+    def distinct(self) -> bool:
+        """Whether no two are of the same key."""
+        return self.upserts == self.keys
 
 
 @contextmanager
-def held(rows: DataFrame, *, conflated: bool) -> Iterator[Delta]:
+def held(rows: DataFrame) -> Iterator[Delta]:
     """Compute rows once and hold them, on disk where memory does not take them. This is where a delta is read."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.storagelevel import StorageLevel
 
     rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        counted = rows.select(F.count("*"), F.count_if(F.col("value").isNull())).first()
+        counts = (F.count("*"), F.count_distinct("key"), F.count_if(F.col("value").isNull()))
+        counted = rows.select(*counts).first()
         assert counted is not None
-        yield Delta(rows, int(counted[0]), int(counted[1]), conflated)
+        yield Delta(rows, *counted)
     finally:
         rows.unpersist()
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What a version has of a delta's keys: records that readers see, others, and ones in another partition."""
+
+    current: int
+    others: int
+    elsewhere: int
+
+
+def meet(spark: SparkSession, store: Store, base: Version, delta: Delta) -> Met:
+    """Look up a delta's keys, which are distinct. Values are not read."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    places = delta.rows.select("key", F.col("partition").alias("place"))
+    found = stored(spark, store, base).join(hinted(places, delta.upserts), "key")
+    is_current = F.col("lvq_role") == "current"
+    elsewhere = F.count_if(F.col("partition") != F.col("place"))
+    counted = found.select(F.count_if(is_current), F.count_if(~is_current), elsewhere).first()
+    assert counted is not None
+    return Met(*counted)
 
 
 def merged(
     spark: SparkSession, store: Store, base: Version, delta: Delta, start: Mapping[int, int], horizon: int
 ) -> DataFrame:
-    """What a version stores that is a base and a delta.
+    """All that a version stores that is a base and a delta.
 
     Only what the base has of the delta's keys is looked at again; all its other rows pass. They leave out what lies
     below the log's start by now, as a full version would.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    stored = _stored(spark, store, base)
+    known = stored(spark, store, base)
     if dict(start) != dict(base.start):
-        stored = reached(stored, start)
+        known = reached(known, start)
+        if base.partitions > 1 and base.kept:
+            # Who has lost a contest to a record that is gone may win it now.
+            rows = delta.rows.unionByName(known.drop("lvq_role"))
+            return _settled(rows, base.topic, base.partitions, horizon)
     keys = delta.rows.select("key")
-    if delta.upserts <= _BROADCAST:
-        keys = F.broadcast(keys)
-    others = stored.join(keys, "key", "left_anti")
-    if base.partitions == 1 and delta.conflated:
-        return others.unionByName(_current(delta.rows))
-    news = delta.rows
-    if base.partitions > 1:
+    others = beside(known, keys, delta.upserts)
+    if base.partitions == 1:
+        # No other partition can bring a record that a delete would count against.
+        others = others.where(F.col("lvq_role") == "current")
+        news = _current(delta.rows) if delta.distinct else _settled(delta.rows, base.topic, 1, _ALL)
+    else:
         forgotten = (F.col("lvq_role") == "delete") & (F.unix_millis("timestamp") < horizon)
         others = others.where(~forgotten)
-        news = news.unionByName(stored.join(keys, "key", "left_semi").drop("lvq_role"))
-    return others.unionByName(_settled(news, base.topic, base.partitions, horizon))
+        of_same_keys = known.join(hinted(keys, delta.upserts), "key", "left_semi").drop("lvq_role")
+        news = _settled(delta.rows.unionByName(of_same_keys), base.topic, base.partitions, horizon)
+    return others.unionByName(news)
 
 
-def reached(rows: DataFrame, end: Mapping[int, int]) -> DataFrame:
-    """The rows at these offsets and beyond."""
+def overlaid(spark: SparkSession, store: Store, base: Version, delta: Delta, *, contested: bool) -> DataFrame:
+    """What a version stores above the files of its base: the overlay that there was, and the delta.
+
+    Deletes are kept, whatever their age: they hide what lies below.
+
+    Args:
+        contested: whether one key may have several records in the delta, or others in other partitions of the base.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
-    return rows.where(F.col("offset") >= _by_partition(end))
-
-
-def _by_partition(offsets: Mapping[int, int]) -> Column:
-    """The offset of a row's partition."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    cells = [F.lit(number) for pair in sorted(offsets.items()) for number in pair]
-    return F.create_map(*cells)[F.col("partition")]
+    rows = delta.rows
+    if contested:
+        places = rows.select(F.col("key").alias("new"), F.col("partition").alias("place"))
+        rival = (F.col("key") == F.col("new")) & (F.col("partition") != F.col("place"))
+        known = stored(spark, store, base).drop("lvq_role")
+        rivals = known.join(hinted(places, delta.upserts), rival, "left_semi")
+        rows = _settled(rows.unionByName(rivals), base.topic, base.partitions, _NONE)
+    else:
+        rows = _told_apart(rows)
+    if not base.overlaid:
+        return rows
+    return beside(overlay(spark, store, base), delta.rows.select("key"), delta.upserts).unionByName(rows)
 
 
 @contextmanager
@@ -198,7 +209,7 @@ class Written:
     kept: int
 
 
-def write(spark: SparkSession, store: Store, folder: str, rows: DataFrame) -> Written:
+def write(spark: SparkSession, store: Store, folder: str, rows: DataFrame, *, overlay: bool = False) -> Written:
     """Write what a version stores into a folder of its own.
 
     Raises:
@@ -212,9 +223,8 @@ def write(spark: SparkSession, store: Store, folder: str, rows: DataFrame) -> Wr
     rows.observe(seen, F.count("*").alias("all"), current).write.parquet(f"{store.storage.root}/{folder}")
     counts = seen.get
     there = [entry for entry in store.storage.files(folder) if entry.name.endswith(".parquet")]
-    files = tuple(DataFile(entry.name, entry.bytes) for entry in there)
-    paths = [f"{store.storage.root}/{file.name}" for file in files]
-    found = spark.read.schema(STORED).options(**_STRICT).parquet(*paths).count() if paths else 0
+    files = tuple(DataFile(entry.name, entry.bytes, overlay) for entry in there)
+    found = read(spark, store, files).count()
     if found != counts["all"]:
         raise StateError(
             f"{counts['all']} records were written to {store.storage.root}/{folder}, and {found} are there.",

@@ -15,6 +15,7 @@ from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store import tables
 from lvq_spark.store.guards import LogState, look
+from lvq_spark.store.layers import reached
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.refreshing import ATTEMPTS, OnStale, Refresher
 
@@ -51,7 +52,8 @@ def upsert(
     bring is read from the log: all of it where there is no store yet, and where the stream begins beyond the store's
     cut. What rules out that a version is built upon does so here, too; see `refresh`.
 
-    A version is a copy of the store: with a large one let batches come every few minutes.
+    Every batch costs some Spark jobs, and now and then a copy of the store, as with `refresh`: let batches come every
+    minute or so, not every second.
 
     Args:
         queue: the queue, on a Kafka cluster. The driver asks it how the topic is, and the executors read what is
@@ -113,7 +115,7 @@ class _Upsert:
 
     def apply(self, batch: DataFrame) -> None:
         """Work the batch in, once."""
-        with tables.held(batch, conflated=False) as whole:
+        with tables.held(batch) as whole:
             if not whole.upserts:
                 return
             ends = self._ends(whole.rows)
@@ -156,7 +158,7 @@ class _Upsert:
         if end == dict(base.end):
             return True
         known = any(first < base.end[partition] for partition, (first, _) in ends.items())
-        rest = tables.held(tables.reached(whole.rows, base.end), conflated=False) if known else nullcontext(whole)
+        rest = tables.held(reached(whole.rows, base.end)) if known else nullcontext(whole)
         with rest as delta:
             draft = replace(
                 refresher.draft(base.number + 1, self._spec(base, log, end), log), stream=(self.query, self.batch_id)

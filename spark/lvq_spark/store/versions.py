@@ -6,11 +6,12 @@ import logging
 import re
 import time
 import uuid
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lvq_kafka.errors import ConfigError
-from lvq_spark.store.manifest import Version, decode, encode
+from lvq_spark.store.manifest import DataFile, Version, decode, encode
 from lvq_spark.store.storage import Storage, open_storage
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Store:
     """A directory with versions::
 
         versions/0000000007.json    the manifest: what makes it version 7; written last, and never changed
-        v7-3f2a9c01b7de/*.parquet   its files
+        v7-3f2a9c01b7de/*.parquet   files that were written for it; it may share others with versions before it
 
     The number of a version belongs to whoever creates its manifest, in one step that only one can take. Data lies in a
     folder of its own for each attempt, so whatever lies there without a manifest is nobody's version.
@@ -124,9 +125,9 @@ class Store:
             if time.time() - self.storage.touched(name) >= grace:
                 self.storage.delete(name)
 
-    def paths(self, version: Version) -> list[str]:
-        """Its files, as Spark takes them."""
-        return [f"{self.storage.root}/{file.name}" for file in version.files]
+    def paths(self, files: Iterable[DataFile]) -> list[str]:
+        """Files, as Spark takes them."""
+        return [f"{self.storage.root}/{file.name}" for file in files]
 
 
 def _name(number: int) -> str:
@@ -159,7 +160,7 @@ def read_version(
     Raises:
         ConfigError: there is no such version, or its manifest is newer than this library; both are given.
     """
-    from lvq_spark.store.tables import visible
+    from lvq_spark.store.layers import visible
 
     store = Store(open_storage(spark, path))
     if version is not None and as_of is not None:
