@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.benchmarks.report import Target, table
-from tests.benchmarks.spark import ENGINES, RECIPES
+from tests.benchmarks.spark import ENGINES, RECIPES, REFRESHES
 
 __all__ = ["growth_table", "progress", "spark_table", "spark_targets"]
 
@@ -26,7 +26,7 @@ def spark_table(results: Sequence[Result]) -> str:
     head = ["topic", "contestant", "seconds", "CPU s", "CPU us/record", "JVM peak MB", "Python peak MB", "CPU / ours"]
     rows = []
     for topic in ("plain", "headers"):
-        for contestant in (*ENGINES, *RECIPES):
+        for contestant in (*ENGINES, *RECIPES, *REFRESHES):
             mine = _of(results, topic, contestant)
             if mine:
                 figures = [
@@ -56,6 +56,8 @@ def spark_targets(results: Sequence[Result]) -> list[Target]:
         best = min(RECIPES, key=lambda recipe: _median(_of(results, topic, recipe), "cpu"))
         share = 1 / _ratio(results, topic, best, ours)
         found.append(Target.at_most(f"Spark, {topic}: CPU in times {best}", 0.5, share))
+    share = _ratio(results, "plain", REFRESHES[1], ours)
+    found.append(Target.at_most("Spark: CPU of a refresh from the last 1 %, in times a snapshot", 0.1, share))
     for engine in ENGINES:
         costs = [_per_record(results, topic, engine) for topic in GROWTH]
         what = f"{engine}: CPU per record of larger topics, in times that of the smallest"

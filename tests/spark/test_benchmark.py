@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,20 +26,22 @@ def test_every_contestant_gives_the_newest_value_of_every_key(
     """All in this session, one after the other; the benchmark starts a process for each."""
 
     def here(_: str, contestant: str, servers: str, topics: str) -> object:
-        return part.read(spark, contestant, servers, part.json.loads(topics))
+        measure = part.refreshed if contestant == "refresh" else partial(part.read, contestant=contestant)
+        return measure(spark, servers=servers, topics=part.json.loads(topics))
 
     monkeypatch.setattr(part, "start", here)
+    monkeypatch.setattr(part, "STEPS", 1)
     monkeypatch.setattr(part, "result", lambda measured, timeout: {"topics": measured})
     servers = lvq_broker.bootstrap_servers
     with part.loaded(servers, 2000) as topics:
         results = list(part.run(servers, topics, 1))
-        assert len(results) == 2 * 5 + 4 * 2
+        assert len(results) == 2 * 5 + 4 * 2 + 2
         assert all(result["cpu"] > 0 < result["wall"] for result in results)
         table = spark_table(results)
-        assert all(contestant in table for contestant in (*part.ENGINES, *part.RECIPES))
+        assert all(contestant in table for contestant in (*part.ENGINES, *part.RECIPES, *part.REFRESHES))
         assert "4,000" in growth_table(results)
         assert progress(results[0]).startswith("  round 1, plain, snapshot, python: ")
-        assert len(spark_targets(results)) == 4
+        assert len(spark_targets(results)) == 5
         topic, headers, count = topics[0]
         wrong = replace(topic, content=Content(200, topic.content.checksum + 1))
         with pytest.raises(RuntimeError, match="snapshot, python does not give the newest value of every key of plain"):
