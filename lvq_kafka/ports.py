@@ -288,10 +288,14 @@ class Log(Protocol):
     def member_count(self, group: str, *, timeout: float = 10.0) -> int:
         """How many members a group has now; 0 where there is no such group. One that died counts for its session."""
 
-    def reader(self, topic: str, positions: Mapping[int, int], *, headers: bool = True) -> LogReader:
+    def reader(
+        self, topic: str, positions: Mapping[int, int], *, headers: bool = True, late: bool = False
+    ) -> LogReader:
         """A reader that starts at these positions, one for each partition to read.
 
-        Without ``headers`` every record comes as if it had none; where they have, that halves the work.
+        Without ``headers`` every record comes as if it had none; where they have, that halves the work. With ``late``
+        a batch may make its columns, and read headers, when they are first asked for: it pays where few records of many
+        are kept, by their `RecordBatch.entries`.
         """
 
     def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import marshal
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from operator import itemgetter
 from typing import Literal, Self
@@ -128,10 +128,6 @@ class ColumnTable:
                 list(map(self._values.__getitem__, slots)),
                 [None] * len(keys) if plain else list(map(self._headers, keys, slots)),
             )
-
-    def convert_values(self, convert: Callable[[bytes], bytes]) -> None:
-        """Put something else in the place of every value, in no certain order."""
-        self._values = [None if value is None else convert(value) for value in self._values]
 
     def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
         """The keys from ``start`` up to but without ``stop``, in byte order."""

@@ -99,6 +99,14 @@ class RecordBatch:
         """Some rows, in the order given."""
         return RecordBatch(*([column[row] for row in rows] for column in self._columns))
 
+    def entries(self) -> Sequence[Any]:
+        """One object for each record, of which `gather` makes a batch again."""
+        return list(self)
+
+    def gather(self, entries: Sequence[Any]) -> RecordBatch:
+        """A batch of `entries` of this batch and of others of its kind."""
+        return RecordBatch.of(entries)
+
     @property
     def _columns(self) -> tuple[list[Any], ...]:
         return (self.partitions, self.offsets, self.timestamps, self.keys, self.values, self.headers)

@@ -126,10 +126,12 @@ class KafkaLog:
         """See `lvq_kafka.ports.Log.member_count`."""
         return self._groups.member_count(group, timeout)
 
-    def reader(self, topic: str, positions: Mapping[int, int], *, headers: bool = True) -> LogReader:
+    def reader(
+        self, topic: str, positions: Mapping[int, int], *, headers: bool = True, late: bool = False
+    ) -> LogReader:
         """See `lvq_kafka.ports.Log.reader`."""
         self._questions.check_open()
-        return KafkaReader(self.config, topic, positions, headers=headers)
+        return KafkaReader(self.config, topic, positions, headers=headers, late=late)
 
     def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
         """See `lvq_kafka.ports.Log.member`."""

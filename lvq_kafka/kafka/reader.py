@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -12,7 +13,7 @@ from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.errors import kafka_error
 
-__all__ = ["FETCH_DEFAULTS", "READ_RULES", "KafkaReader", "MessagePump", "to_fetch"]
+__all__ = ["FETCH_DEFAULTS", "READ_RULES", "KafkaReader", "MessageBatch", "MessagePump", "to_fetch"]
 
 DRAIN = 500
 """Messages taken from the client at once, at most. More at once would not be faster."""
@@ -48,13 +49,67 @@ _TOLERATED = frozenset({KafkaError._MAX_POLL_EXCEEDED})  # the loss of the parti
 _TOLERATED_WITHOUT_GROUP = _TOLERATED | {KafkaError.GROUP_AUTHORIZATION_FAILED}  # it is asked for nevertheless
 
 
+_LATE: Mapping[str, Callable[[Message], Any]] = {
+    "partitions": Message.partition,
+    "offsets": Message.offset,
+    "timestamps": lambda message: message.timestamp()[1],
+    "keys": Message.key,
+    "values": Message.value,
+    "headers": Message.headers,
+}
+
+
+class MessageBatch(RecordBatch):
+    """Messages that become columns when these are asked for, and only then.
+
+    A message reads its headers from the client's memory at the first look, which takes longer than all else. So who
+    keeps the newest message of each key has to pay for the headers of these only.
+    """
+
+    __slots__ = ("_messages", "_with_headers")
+
+    def __init__(self, messages: Sequence[Message], *, with_headers: bool = True) -> None:
+        self._messages = messages
+        self._with_headers = with_headers
+
+    def __getattr__(self, name: str) -> Any:
+        """A column that nobody has looked at before."""
+        read = _LATE.get(name)
+        if read is None:
+            raise AttributeError(name)
+        without = name == "headers" and not self._with_headers
+        column = [None] * len(self) if without else list(map(read, self._messages))
+        setattr(self, name, column)
+        return column
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def rows(self, start: int, end: int) -> RecordBatch:
+        """See `RecordBatch.rows`."""
+        return self.gather(self._messages[start:end])
+
+    def pick(self, rows: Sequence[int]) -> RecordBatch:
+        """See `RecordBatch.pick`."""
+        return self.gather([self._messages[row] for row in rows])
+
+    def entries(self) -> Sequence[Message]:
+        """See `RecordBatch.entries`."""
+        return self._messages
+
+    def gather(self, entries: Sequence[Any]) -> RecordBatch:
+        """See `RecordBatch.gather`."""
+        return MessageBatch(entries, with_headers=self._with_headers)
+
+
 def to_fetch(
-    messages: Sequence[Message], sole: int | None = None, *, with_headers: bool = True
+    messages: Sequence[Message], sole: int | None = None, *, with_headers: bool = True, late: bool = False
 ) -> tuple[Fetch, list[Message]]:
     """Turn messages into columns and positions; returns the messages that are neither records nor ends, too.
 
     An end of partition carries the offset that the reader has reached, past markers and holes, so it is a position.
     ``sole`` is the partition that all messages are of, where there is only one; it saves a tenth of the reading time.
+    The columns are made at once, unless they are to be ``late``.
     """
     ends: dict[int, int] = {}
     errors: list[Message] = []
@@ -72,6 +127,8 @@ def to_fetch(
     for partition, end in ends.items():
         if end > positions.get(partition, -1):
             positions[partition] = end
+    if late:
+        return Fetch(MessageBatch(messages, with_headers=with_headers), positions), errors
     batch = RecordBatch(
         partitions=partitions,
         offsets=offsets,
@@ -111,13 +168,21 @@ class MessagePump:
     """
 
     def __init__(
-        self, consumer: Consumer, topic: str, health: Health, *, groupless: bool = False, headers: bool = True
+        self,
+        consumer: Consumer,
+        topic: str,
+        health: Health,
+        *,
+        groupless: bool = False,
+        headers: bool = True,
+        late: bool = False,
     ) -> None:
         self._tolerated = _TOLERATED_WITHOUT_GROUP if groupless else _TOLERATED
         self._consumer = consumer
         self._topic = topic
         self._health = health
         self._headers = headers
+        self._late = late
         self._broken: dict[int | None, LVQError] = {}
         self._drain = DRAIN
         self.sole: int | None = None
@@ -138,8 +203,8 @@ class MessagePump:
             if error is None:
                 raise
             raise self._explain(error) from exception
-        fetch, events = to_fetch(messages, self.sole, with_headers=self._headers)
-        if messages:
+        fetch, events = to_fetch(messages, self.sole, with_headers=self._headers, late=self._late)
+        if messages and not self._late:
             self._drain = _next_drain(fetch.batch)
         if fetch.positions:
             self._health.recovered()
@@ -173,12 +238,20 @@ class MessagePump:
 class KafkaReader:
     """Reads partitions of one topic by assignment. See `lvq_kafka.ports.LogReader`."""
 
-    def __init__(self, config: ClientConfig, topic: str, positions: Mapping[int, int], *, headers: bool = True) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        topic: str,
+        positions: Mapping[int, int],
+        *,
+        headers: bool = True,
+        late: bool = False,
+    ) -> None:
         health = Health(config.bootstrap_servers)
         rules = {**READ_RULES, "group.id": _GROUP}
         self._topic = topic
         self._consumer: Consumer | None = open_consumer(config, health, rules, FETCH_DEFAULTS)
-        self._pump = MessagePump(self._consumer, topic, health, groupless=True, headers=headers)
+        self._pump = MessagePump(self._consumer, topic, health, groupless=True, headers=headers, late=late)
         self._assigned: set[int] = set()
         self.assign(positions)
 

@@ -191,7 +191,9 @@ class MemoryLog(Controls):
             found = self._cluster.groups.get(group)
             return 0 if found is None else len(found.seats)
 
-    def reader(self, topic: str, positions: Mapping[int, int], *, headers: bool = True) -> LogReader:
+    def reader(
+        self, topic: str, positions: Mapping[int, int], *, headers: bool = True, late: bool = False
+    ) -> LogReader:
         """See `Log.reader`."""
         self._check_open()
         return MemoryReader(self._cluster, topic, positions, headers=headers)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.connector.reading import has_connector, read_with_connector, spread
+from lvq_spark.connector.reading import has_connector, read_with_connector
 from lvq_spark.pinning import Moment, SnapshotSpec, pin
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.schema import SCHEMA
 from lvq_spark.session import require_spark
+from lvq_spark.settling import CLAIM_COLUMNS, CLAIMS, settled
 from lvq_spark.shipping import NEEDS, map_in_arrow
 
 if TYPE_CHECKING:
@@ -151,22 +151,17 @@ def _read_with_python(
     spark: SparkSession, spec: SnapshotSpec, config: ClientConfig, consistency: Consistency
 ) -> DataFrame:
     try:
-        from lvq_spark.connector.guarding import Settle
         from lvq_spark.scan.columns import SNAPSHOT_COLUMNS
         from lvq_spark.scan.scanning import Scan
-        from lvq_spark.scan.tasks import Read
+        from lvq_spark.scan.tasks import Read, ReadClaims
     except ImportError as missing:
         raise ConfigError(f"Spark snapshots need the package {missing.name}.", hint=NEEDS) from missing
     tasks = len(spec.ranges)
     places = spark.range(0, tasks, 1, max(1, tasks))
-    scan = Scan(spec, config, SNAPSHOT_COLUMNS, consistency)
     if tasks < 2:
-        return map_in_arrow(places, Read(scan), SCHEMA)
-    # Deletes, and what a group has done, take part in what counts for a key in several partitions (R14).
-    all_of_it = replace(scan, spec=replace(spec, done=None), deletes=True)
-    return map_in_arrow(
-        map_in_arrow(places, Read(all_of_it), SCHEMA).repartition(spread()), Settle(spec, consistency), SCHEMA
-    )
+        return map_in_arrow(places, Read(Scan(spec, config, SNAPSHOT_COLUMNS, consistency)), SCHEMA)
+    claims = map_in_arrow(places, ReadClaims(Scan(spec, config, CLAIM_COLUMNS, consistency)), CLAIMS)
+    return settled(claims, spec)
 
 
 def client_config(queue: LastValueQueue[Any]) -> ClientConfig:

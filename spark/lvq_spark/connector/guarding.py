@@ -75,9 +75,7 @@ class Settle:
         received = list(rows)
         if not received:
             return
-        table = pa.Table.from_batches(received)
-        if "records" in table.column_names:
-            table = self._complete(table)
+        table = self._complete(pa.Table.from_batches(received))
         for batch in merge_partitions(table.to_batches(), self.spec.topic, self.spec.partitions):
             yield self._not_done(batch)
 

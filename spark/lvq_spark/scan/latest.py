@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import mmap
+import pickle
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
-from heapq import merge
-from itertools import islice
-from operator import attrgetter
+from operator import itemgetter
 from typing import IO, Any
 
-from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
 from lvq_kafka.core.records import Record, RecordBatch
 
-__all__ = ["Latest"]
+__all__ = ["RECORD", "Latest"]
 
-# Stands for the null value of a delete, so that the fold keeps deletes like values. Told by identity, never by content.
-_DELETE = bytes(bytearray(b"deleted"))
+RECORD = 300
+"""Bytes that a record takes in memory beside its value, as measured: the client's message, the key, the place here."""
 
 
 class Latest:
-    """Folds one partition's records: the newest of each key, deletes included, and all that have no key.
+    """Keeps of one partition's records the newest of each key, deletes included, and all that have no key.
 
-    Keys and positions stay in memory. When values take more than ``memory`` bytes of it, those there are go to a
-    temporary file, and a place in that file takes the place of each.
+    They are kept as they come from the reader, so that of the many that are replaced nothing but the key is looked at.
+    When they take more than ``memory`` bytes, the records there are go to a temporary file, and a place in that file
+    takes the place of each. Keys stay in memory, with half of `RECORD` for each.
 
     Use it as a context manager: the file is gone afterwards.
     """
@@ -33,11 +32,12 @@ class Latest:
     def __init__(
         self, topic: str, *, key_header: str | None, key_mismatch: KeyMismatchPolicy, memory: int, keyless: bool
     ) -> None:
-        self._table = LatestValues(1, key_header=key_header, key_mismatch=key_mismatch, topic=topic)
         self._topic, self._key_header, self._key_mismatch = topic, key_header, key_mismatch
-        self._keyless: list[Record] | None = [] if keyless else None
+        self._newest: dict[bytes | None, Any] = {}  # entries of the batches, or places in the file
+        self._keyless: list[Any] | None = [] if keyless else None
+        self._gather = RecordBatch().gather
         self._memory = memory
-        self._held = 0  # an upper bound of the bytes of values in memory
+        self._held = 0  # an upper bound of the bytes in memory
         self._spilled: _Spilled | None = None
 
     def __enter__(self) -> Latest:
@@ -48,101 +48,116 @@ class Latest:
             self._spilled.close()
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._table
+        return key in self._newest
 
     @property
     def spilled(self) -> int:
         """Bytes of values that were written to the file."""
-        return 0 if self._spilled is None else self._spilled.size
+        return 0 if self._spilled is None else self._spilled.values
 
     def apply(self, batch: RecordBatch) -> None:
-        """Fold a batch in.
+        """Take a batch in; all are of one kind, and each lies behind the one before.
 
         Raises:
             KeyMismatch: a record's header and key disagree and the policy is ``"fail"``.
             OSError: there is no room for the file.
         """
-        if self._keyless is not None and None in batch.keys:
-            keys, _ = choose_keys(batch, self._topic, self._key_header, self._key_mismatch)
-            self._keyless += batch.pick([row for row, key in enumerate(keys) if key is None])
-        values = batch.values
-        if not all(values) and None in values:
-            batch.values = values = [_DELETE if value is None else value for value in values]
-        self._table.apply(batch)
-        self._held += sum(map(len, values))  # type: ignore[arg-type]
+        keys, _ = choose_keys(batch, self._topic, self._key_header, self._key_mismatch)
+        entries, self._gather = batch.entries(), batch.gather
+        self._newest.update(zip(keys, entries))
+        if not all(keys) and None in keys:
+            del self._newest[None]
+            if self._keyless is not None:
+                self._keyless += [entry for key, entry in zip(keys, entries) if key is None]
+        self._held += _weight(batch)
         if self._held > self._memory:
             self._spill()
 
     def batches(self, rows: int) -> Iterator[RecordBatch]:
-        """The records in offset order, so many at a time; a delete's value is None."""
-        if not self._keyless:
-            for batch in self._table.batches(rows):
-                batch.values = list(map(self._value, batch.values))
-                yield batch
-            return
-        offset = attrgetter("offset")
-        records = merge(self._table.records(), self._keyless, key=offset)
-        while taken := [record._replace(value=self._value(record.value)) for record in islice(records, rows)]:
-            yield RecordBatch.of(taken)
+        """The records in offset order, at most so many at a time; a delete's value is None.
 
-    def _value(self, stored: Any) -> bytes | None:
-        if stored is _DELETE:
-            return None
-        if type(stored) is int:
-            assert self._spilled is not None
-            return self._spilled.read(stored)
-        return stored  # type: ignore[no-any-return]
+        What comes is let go, so it comes once.
+        """
+        # What went to the file lies before what is in memory, and the file is in the order of offsets itself.
+        places = sorted((item for item in self._items() if type(item[1]) is int), key=itemgetter(1))
+        for start in range(0, len(places), rows):
+            yield RecordBatch.of(map(self._read, places[start : start + rows]))
+        held = self._in_memory()
+        self._newest.clear()
+        for start in range(0, len(held), rows):
+            keys, entries = zip(*held[start : start + rows])
+            held[start : start + rows] = [(None, None)] * len(keys)  # with headers, which are read now, it would grow
+            found = self._gather(entries)
+            yield RecordBatch(
+                found.partitions, found.offsets, found.timestamps, list(keys), found.values, found.headers
+            )
+
+    def _items(self) -> Iterator[tuple[bytes | None, Any]]:
+        yield from self._newest.items()
+        for stored in self._keyless or ():
+            yield None, stored
+
+    def _in_memory(self) -> list[tuple[bytes | None, Any]]:
+        """Keys and entries in offset order."""
+        held = [item for item in self._items() if type(item[1]) is not int]
+        offsets = self._gather([entry for _, entry in held]).offsets
+        return [held[row] for row in sorted(range(len(held)), key=offsets.__getitem__)]
+
+    def _read(self, item: tuple[bytes | None, int]) -> Record:
+        assert self._spilled is not None
+        return self._spilled.read(item[1])._replace(key=item[0])
 
     def _spill(self) -> None:
-        """Write the values in memory to the file, unless most of what was held is gone: replaced by newer ones."""
-        self._held = 0
-        self._table.convert_values(self._weigh)
-        for record in self._keyless or ():
-            self._weigh(record.value)
+        """Write the records in memory to the file, unless most of what was held is gone: replaced by newer ones."""
+        held = self._in_memory()
+        batch = self._gather([entry for _, entry in held])
+        self._held = _weight(batch)
         if 2 * self._held <= self._memory:
             return
         self._held = 0
         if self._spilled is None:
             self._spilled = _Spilled()
-        self._table.convert_values(self._write)
-        if self._keyless:
-            self._keyless = [record._replace(value=self._write(record.value)) for record in self._keyless]
+        places = map(self._spilled.write, batch)
+        keyless = [stored for stored in self._keyless or () if type(stored) is int]
+        for (key, _), place in zip(held, places):
+            if key is None:
+                keyless.append(place)
+            else:
+                self._newest[key] = place
+        if self._keyless is not None:
+            self._keyless = keyless
 
-    def _weigh(self, stored: Any) -> Any:
-        if type(stored) is not int and stored is not None:
-            self._held += len(stored)
-        return stored
 
-    def _write(self, stored: Any) -> Any:
-        assert self._spilled is not None
-        return stored if type(stored) is int or stored is None or stored is _DELETE else self._spilled.write(stored)
+def _weight(batch: RecordBatch) -> int:
+    return RECORD * len(batch) + sum(map(len, filter(None, batch.values)))
 
 
 class _Spilled:
-    """Values in a temporary file. A place is a number: where the value begins, and how long it is."""
+    """Records in a temporary file. A place is a number: where the record begins, and how long it is."""
 
-    _LENGTH = 31  # bits; no message is longer
+    _LENGTH = 32  # bits; no message is longer
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="lvq-", buffering=1 << 20)  # noqa: SIM115
         self._map: mmap.mmap | None = None
-        self.size = 0
+        self._size = 0
+        self.values = 0  # bytes of them
 
-    def write(self, value: bytes) -> int:
+    def write(self, record: Record) -> int:
         self._unmap()
-        self._file.write(value)
-        place = self.size << self._LENGTH | len(value)
-        self.size += len(value)
+        packed = pickle.dumps(tuple(record), pickle.HIGHEST_PROTOCOL)
+        self._file.write(packed)
+        place = self._size << self._LENGTH | len(packed)
+        self._size += len(packed)
+        self.values += len(record.value or b"")
         return place
 
-    def read(self, place: int) -> bytes:
+    def read(self, place: int) -> Record:
         begin, length = place >> self._LENGTH, place & (1 << self._LENGTH) - 1
-        if not length:
-            return b""
         if self._map is None:
             self._file.flush()
             self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        return self._map[begin : begin + length]
+        return Record(*pickle.loads(self._map[begin : begin + length]))
 
     def close(self) -> None:
         self._unmap()

@@ -28,7 +28,15 @@ PATIENCE = 120.0
 
 
 def read_range(
-    log: Log, topic: str, partition: int, start: int, end: int, *, patience: float = PATIENCE, headers: bool = True
+    log: Log,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    patience: float = PATIENCE,
+    headers: bool = True,
+    late: bool = False,
 ) -> Iterator[RecordBatch]:
     """The records of one partition from ``start`` up to, but without, ``end``.
 
@@ -40,7 +48,7 @@ def read_range(
         TransportError: the cluster cannot be reached or refuses.
     """
     position, heard = start, time.monotonic()
-    with closing(log.reader(topic, {partition: start}, headers=headers)) as reader:
+    with closing(log.reader(topic, {partition: start}, headers=headers, late=late)) as reader:
         while position < end:
             try:
                 fetch = reader.poll(1.0)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from lvq_kafka.core.mismatch import choose_keys
@@ -49,7 +50,7 @@ class Scan:
         conflate: one row for each key, its newest record; else all records that the log has, and no check whether
             compaction has taken some of them.
         keys: leave out all keys but these, and what has none.
-        memory: bytes of values that a task holds in memory; others go to a temporary file.
+        memory: bytes of records that a task holds in memory; others go to a temporary file.
         rows, bytes: of an Arrow batch, at most; a single value may be larger.
         changes: whether more follows behind the cut, as in a stream. What compaction has taken of the cut comes then,
             so nothing is missing and nothing is looked for.
@@ -97,18 +98,16 @@ class Scan:
         spec = self.spec
         start, end = spec.start[partition], spec.end[partition]
         with self._latest() as latest:
-            count = 0
+            count, overtaken = 0, RecordBatch()
             for batch in self._read(log, partition, start, end, patience):
                 count += len(batch)
                 latest.apply(self._wanted(batch))
             # Without holes in the offsets nothing can be missing; with some, they may be of before the cut or of after.
             if count < end - start and not self.changes:
                 overtaken = self.overtaken(log, partition, latest, patience)
-                check_topic(log, spec)
-                latest.apply(overtaken)
-            else:
-                check_topic(log, spec)
-            for batch in latest.batches(self.rows):
+            check_topic(log, spec)
+            behind = (overtaken.rows(at, at + self.rows) for at in range(0, len(overtaken), self.rows))
+            for batch in chain(latest.batches(self.rows), behind):
                 self._check_homes(batch, partition)
                 yield self._visible(batch)
 
@@ -124,7 +123,14 @@ class Scan:
 
     def _read(self, log: Log, partition: int, start: int, end: int, patience: float) -> Iterator[RecordBatch]:
         return read_range(
-            log, self.spec.topic, partition, start, end, patience=patience, headers=self._looks_at_headers
+            log,
+            self.spec.topic,
+            partition,
+            start,
+            end,
+            patience=patience,
+            headers=self._looks_at_headers,
+            late=self.conflate,
         )
 
     @property
@@ -139,7 +145,7 @@ class Scan:
     def _latest(self) -> Latest:
         return Latest(
             self.spec.topic,
-            key_header=self.spec.key_header if self._looks_at_headers else None,
+            key_header=self._key_header,
             key_mismatch=self.spec.key_mismatch,
             memory=self.memory,
             keyless=self.keyless == "pass" and self.keys is None,

@@ -73,7 +73,7 @@ class LvqDataSource(DataSource):
                                    ``lvq.onForeignCommits`` refuse, ignore
     lvq.consistency                pinned, atleast; see `lvq_spark.scan.reading.Consistency`
     lvq.batchRows, lvq.batchBytes  10000, 8m; of an Arrow batch
-    lvq.memoryBytes                256m; of values that a task holds in memory, the rest is in a temporary file
+    lvq.memoryBytes                256m; of records that a task holds in memory, the rest is in a temporary file
     lvq.extraColumns               deleted: whether the row is a delete
     ============================== ===================================================================================
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.records import Record, RecordBatch
 from lvq_kafka.kafka.connect import Health
 from lvq_kafka.kafka.reader import MessagePump, to_fetch
 
@@ -104,3 +104,40 @@ def test_errors_are_returned_and_records_around_them_kept() -> None:
 def test_knowing_the_only_partition_changes_nothing_but_the_speed() -> None:
     messages = [record(3, 1), record(3, 2), event(3, 7, KafkaError._PARTITION_EOF)]
     assert to_fetch(messages, 3) == to_fetch(messages)
+
+
+def test_late_columns_are_the_same_in_whatever_way_records_are_picked() -> None:
+    messages = [record(3, 1, headers=[("a", b"1")]), record(3, 2, value=None), record(3, 4, key=None)]
+    early, late = (
+        to_fetch([*messages, event(3, 7, KafkaError._PARTITION_EOF)], 3, late=late) for late in (False, True)
+    )
+    assert late[0].positions == early[0].positions == {3: 7}
+    batch, expected = late[0].batch, list(early[0].batch)
+    assert (len(batch), list(batch)) == (3, expected)
+    assert list(batch.rows(1, 3)) == expected[1:]
+    assert list(batch.pick([2, 0])) == [expected[2], expected[0]]
+    assert list(batch.gather([batch.entries()[1], *batch.pick([0]).entries()])) == [expected[1], expected[0]]
+    assert list(batch.rows(0, 0)) == []
+    bare = to_fetch(messages, 3, late=True, with_headers=False)[0].batch
+    assert bare.gather(bare.entries()).headers == [None] * 3
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = batch.nothing  # type: ignore[attr-defined]
+
+
+def test_late_columns_are_made_when_they_are_first_looked_at() -> None:
+    """What is replaced by a newer record must not cost the reading of its headers."""
+    batch = to_fetch([record(0, 1)], 0, late=True)[0].batch
+    assert [name for name in ("keys", "values", "headers") if name in _made(batch)] == []
+    assert batch.keys is batch.keys
+    assert [name for name in ("keys", "values", "headers") if name in _made(batch)] == ["keys"]
+
+
+def _made(batch: RecordBatch) -> set[str]:
+    made = set()
+    for name in RecordBatch.__slots__:  # type: ignore[attr-defined]
+        try:
+            object.__getattribute__(batch, name)
+        except AttributeError:
+            continue
+        made.add(name)
+    return made

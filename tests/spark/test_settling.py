@@ -1,0 +1,82 @@
+"""Spark's own settling of keys in several partitions gives what one fold over all partitions gives (R14)."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.kafka import ClientConfig
+from lvq_spark import SCHEMA, SnapshotSpec
+from lvq_spark.scan.columns import to_arrow
+from lvq_spark.scan.scanning import Scan
+from lvq_spark.scan.tasks import ReadClaims
+from lvq_spark.settling import CLAIM_COLUMNS, CLAIMS, settled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+
+PARTITIONS = 3
+SPEC = SnapshotSpec("t", "id", dict.fromkeys(range(PARTITIONS), 0), dict.fromkeys(range(PARTITIONS), 1000))
+
+
+def claims(records: list[Record], spec: SnapshotSpec = SPEC) -> list[tuple[object, ...]]:
+    """The rows that the tasks make of the newest records of each partition."""
+    rows: list[tuple[object, ...]] = []
+    step = ReadClaims(Scan(spec, ClientConfig("nowhere:1"), CLAIM_COLUMNS))
+    for partition in range(PARTITIONS):
+        mine = RecordBatch.of(record for record in records if record.partition == partition)
+        for batch in to_arrow(mine, "t", columns=CLAIM_COLUMNS):
+            found = step._claims(batch, partition)
+            assert isinstance(found, pa.RecordBatch)
+            rows += [tuple(row.values()) for row in found.to_pylist()]
+    return rows
+
+
+def test_a_key_has_the_row_that_one_fold_over_all_partitions_gives_it(spark: SparkSession) -> None:
+    """Every contest that a few clock times, deletes and empty values can make, among keys that differ late."""
+    choose = random.Random(14)
+    records = [
+        Record(partition, 10 * number + partition, choose.randrange(3), b"the same beginning %d" % number, value)
+        for number in range(300)
+        for partition in range(PARTITIONS)
+        if choose.random() < 0.7
+        for value in [choose.choice([None, b"", b"1", b"2"])]
+    ]
+    view = LatestValues(PARTITIONS, tombstone_memory=sys.maxsize)
+    view.apply(RecordBatch.of(records))
+    expected = {record.key: (record.value, record.partition, record.offset) for record in view.records()}
+    rows = claims(records)
+    choose.shuffle(rows)
+    frame = settled(spark.createDataFrame(rows, CLAIMS), SPEC)
+    found = frame.collect()
+    assert {bytes(row.key): (bytes(row.value), row.partition, row.offset) for row in found} == expected
+    assert len(found) == len(expected) > 100
+    assert frame.schema == spark.createDataFrame([], SCHEMA).schema
+    assert {row.topic for row in found} == {"t"}
+
+
+def test_records_without_a_key_hide_none_of_each_other(spark: SparkSession) -> None:
+    records = [Record(partition, offset, 0, None, b"x") for partition in range(PARTITIONS) for offset in range(4)]
+    found = settled(spark.createDataFrame(claims(records), CLAIMS), SPEC).collect()
+    assert sorted((row.partition, row.offset) for row in found) == [(r.partition, r.offset) for r in records]
+
+
+def test_what_a_group_has_done_hides_what_is_older_elsewhere() -> None:
+    """R7: its row takes part without a value."""
+    home = home_partition(b"k", PARTITIONS)
+    done = {partition: CommitMap(2 if partition == home else 0, ()) for partition in range(PARTITIONS)}
+    spec = SnapshotSpec("t", "id", SPEC.start, SPEC.end, done=done)
+    rows = claims([Record(partition, 1, 0, b"k", b"v") for partition in range(PARTITIONS)], spec)
+    at_home = [(value, place) for _, value, place, *_, is_home in rows if is_home]
+    assert at_home == [(None, home)]
+    assert sum(value is not None for _, value, *_ in rows) == PARTITIONS - 1
