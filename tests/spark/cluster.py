@@ -136,7 +136,7 @@ def _python(folder: Path) -> Path:
     """A Python with pyarrow and pandas, as clusters have it, and without this library and confluent-kafka."""
     venv.create(folder, symlinks=True)
     (there,) = folder.glob("lib/python*/site-packages")
-    for name in ("pyarrow", "pandas", "numpy", "python-dateutil", "tzdata"):
+    for name in ("pyarrow", "pandas", "numpy", "python-dateutil", "pytz", "tzdata"):
         files = distribution(name).files or []
         for top in {file.parts[0] for file in files if ".." not in file.parts}:
             if not (there / top).exists():

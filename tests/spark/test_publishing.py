@@ -205,7 +205,6 @@ def test_wrong_columns_and_options_are_named(frame: Frame, make_queue: MakeQueue
         publish(frame(("a", "1")), LastValueQueue("no-such-topic", key_header=None, log=lvq_log))
 
 
-@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_the_frame_that_was_checked_is_the_one_that_is_written_and_it_is_evaluated_once(
     spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
 ) -> None:
