@@ -349,11 +349,12 @@ def test_the_compose_file_starts_three_nodes_that_replicate(compose: Compose) ->
 
 def test_every_place_names_the_same_versions() -> None:
     compose_file = (ROOT / "docker" / "compose.yaml").read_text()
-    dockerfile = (ROOT / "docker" / "Dockerfile").read_text()
     makefile = (ROOT / "Makefile").read_text()
 
     assert set(re.findall(r"kafka:(\d+\.\d+\.\d+)", compose_file)) == {KAFKA_VERSION}
-    assert re.findall(r"UV_VERSION=(.+)", dockerfile) == re.findall(r"UV_VERSION := (.+)", makefile)
+    pinned = re.findall(r"UV_VERSION := (.+)", makefile)
+    for image in ("Dockerfile", "spark/Dockerfile"):
+        assert re.findall(r"UV_VERSION=(.+)", (ROOT / "docker" / image).read_text()) == pinned
 
 
 def test_the_stand_in_image_is_not_built_again_when_nothing_changed() -> None:

@@ -17,7 +17,9 @@ from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot
-from lvq_spark.store import Version, read_version, refresh, versions
+from lvq_spark.store import Version, layers, read_version, refresh, versions
+from lvq_spark.store.storage import open_storage
+from lvq_spark.store.versions import Store
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -198,6 +200,9 @@ def test_random_histories_give_the_rows_of_a_full_snapshot(
         rows = collect(read_version(spark, path))
         assert rows == collect(snapshot(spark, queue, end=version.end)), turn
         assert version.rows == len(rows)
+        assert (version.rows, version.kept) == layers.count(
+            layers.stored(spark, Store(open_storage(spark, path)), version)
+        )
     ours.close()
     assert version.kept > 0 or partitions == 1
     assert (version.overlaid > 0) == (overlay > 0)

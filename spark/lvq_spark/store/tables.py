@@ -164,11 +164,12 @@ def overlaid(spark: SparkSession, store: Store, base: Version, delta: Delta, *, 
 
     rows = delta.rows
     if contested:
-        places = rows.select(F.col("key").alias("new"), F.col("partition").alias("place"))
-        rival = (F.col("key") == F.col("new")) & (F.col("partition") != F.col("place"))
-        known = stored(spark, store, base).drop("lvq_role")
-        rivals = known.join(hinted(places, delta.upserts), rival, "left_semi")
-        rows = _settled(rows.unionByName(rivals), base.topic, base.partitions, _NONE)
+        if base.partitions > 1:
+            places = rows.select(F.col("key").alias("new"), F.col("partition").alias("place"))
+            rival = (F.col("key") == F.col("new")) & (F.col("partition") != F.col("place"))
+            known = stored(spark, store, base).drop("lvq_role")
+            rows = rows.unionByName(known.join(hinted(places, delta.upserts), rival, "left_semi"))
+        rows = _settled(rows, base.topic, base.partitions, _NONE)
     else:
         rows = _told_apart(rows)
     if not base.overlaid:
