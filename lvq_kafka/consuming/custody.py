@@ -70,12 +70,12 @@ class Custody(Holdings):
     @property
     def busy(self) -> bool:
         """Whether a commit may become urgent at any moment."""
-        return self._ledger.in_work > 0 or self.waited_for
+        return self._ledger.in_work > 0 or self.urgent
 
     @property
-    def waited_for(self) -> bool:
-        """Whether somebody waits for a commit."""
-        return self._commits.waited_for or self._transaction is _Transaction.NEXT or self.suspended
+    def urgent(self) -> bool:
+        """Whether the next commit should not wait for its time."""
+        return self._commits.urgent or self._transaction is _Transaction.NEXT or self.suspended
 
     @property
     def committing(self) -> bool:

@@ -128,7 +128,7 @@ class Consuming:
         now = time.monotonic()
         if self._flight is not None and now >= self._answer_by:
             self._answered(self._flight, Answer.UNKNOWN)
-        if self._flight is None and now >= (self._not_before if custody.waited_for else self._commit_at):
+        if self._flight is None and now >= (self._not_before if custody.urgent else self._commit_at):
             self._commit(member)
         if self._inspection.is_due(now):
             self._look(now)
@@ -233,7 +233,7 @@ class Consuming:
             deadline = time.monotonic() + self._revoke_grace
             while (left := deadline - time.monotonic()) > 0 and not custody.wait_finished(mine, min(left, _BUSY_POLL)):
                 custody.turn()
-                if custody.waited_for and not (custody.committing or self._commit_now(custody.partitions)):
+                if custody.urgent and not (custody.committing or self._commit_now(custody.partitions)):
                     break
             self._commit_now(mine)
         finally:

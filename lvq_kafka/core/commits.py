@@ -250,9 +250,9 @@ class Commits(Generic[W]):
         return ready
 
     @property
-    def waited_for(self) -> bool:
-        """Whether somebody waits for a commit."""
-        return any(book.waiters for book in self._books.values())
+    def urgent(self) -> bool:
+        """Whether somebody waits for a commit, or what was durable may not be any more, and has to be said again."""
+        return any(book.waiters or book.stored < book.wanted for book in self._books.values())
 
 
 def _size(commit_map: CommitMap) -> int:

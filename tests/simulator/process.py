@@ -249,7 +249,7 @@ class Process:
             return False
         if self._sync is not None:
             return self.time_out()
-        if not urgent and self.custody.waited_for and not self.custody.committing:
+        if not urgent and self.custody.urgent and not self.custody.committing:
             return self._commit_now(Sync.GRACE, self.custody.partitions)
         return self._commit_now(Sync.FINAL, self.going)
 

@@ -324,7 +324,7 @@ def test_nobody_waits_for_counts_that_there_is_no_room_for() -> None:
     assert pipe.told == []
     assert pipe.commits.take() is None
     assert pipe.told == ["counted"], "whoever has the message at the base would never get to work on it"
-    assert pipe.commits.waited_for
+    assert pipe.commits.urgent
 
 
 def test_an_ack_that_the_text_has_no_room_for_is_told_when_there_is_room() -> None:
@@ -348,10 +348,10 @@ def test_who_waits_for_what_is_durable_is_told_at_once() -> None:
     pipe = Pipe(2)
     pipe.ack(0, wait=False)
     pipe.commit()
-    assert not pipe.commits.waited_for
+    assert not pipe.commits.urgent
     pipe.commits.wait_done(0, 0, "late")
     assert pipe.told == ["late"]
-    assert not pipe.commits.waited_for
+    assert not pipe.commits.urgent
 
 
 def test_who_waits_for_a_message_in_work_is_told_when_it_is_done_and_stored() -> None:
@@ -486,10 +486,12 @@ def test_what_something_else_has_written_over_ours_is_mended(stored: CommitMap) 
     pipe = settled()
     durable = pipe.commits.last(0)
     assert not pipe.commits.found(0, stored)
+    assert pipe.commits.urgent
     mended = pipe.commit()
     assert mended.covers(durable)
     assert mended.sequence > max(durable.sequence, stored.sequence)
     assert pipe.commits.found(0, mended)
+    assert not pipe.commits.urgent
     assert pipe.commits.take() is None
 
 

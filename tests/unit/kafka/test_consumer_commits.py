@@ -174,8 +174,8 @@ def test_a_commit_that_is_stored_and_not_answered_is_not_called_durable_until_th
     assert verdicts.told == []
     queue.cluster.down()
     queue.cluster.up()
-    # The client may send what was given up once more, behind what is newer. Then that is written again, on the late
-    # answer, or, where that is lost as well, after a look at what the group holds.
+    # The client may send what was given up once more, behind what is newer. Then that is written again at once, on the
+    # late answer, or, where that is lost as well, after a look at what the group holds.
     eventually(lambda: others.told and verdicts.told, 20)
     assert others.told[0][0] is verdicts.told[0][0] is None
     eventually(lambda: queue.stored()[0].base == 2, 20)
