@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from lvq_kafka.errors import BrokerUnavailable, ConfigError, TopicNotFound, TransportError
+from lvq_kafka.kafka.epochs import LogEnd
 from lvq_kafka.kafka.errors import TRANSIENT
 from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.ports import TopicDescription
@@ -186,7 +187,20 @@ class KafkaAdmin:
     def offsets(
         self, topic: str, spec: OffsetSpec, timeout: float, *, stable: bool = False, partitions: int | None = None
     ) -> dict[int, int]:
-        """Each partition's offset for a specification; -1 where there is none.
+        """Each partition's offset for a specification; -1 where there is none. See `ends`."""
+        found = self.ends(topic, timeout, spec, stable=stable, partitions=partitions)
+        return {partition: end.offset for partition, end in found.items()}
+
+    def ends(
+        self,
+        topic: str,
+        timeout: float,
+        spec: OffsetSpec = LATEST,
+        *,
+        stable: bool = False,
+        partitions: int | None = None,
+    ) -> dict[int, LogEnd]:
+        """Each partition's offset for a specification, and the leader epoch in the same answer.
 
         ``partitions`` is how many there are, where that is known; if there are fewer, it is found out.
         """
@@ -197,7 +211,7 @@ class KafkaAdmin:
             # leader, until a description says who it is now.
             count = len(self._describe(topic, deadline).partitions) if partitions is None else partitions
             try:
-                return self._offsets(topic, count, spec, isolation, deadline)
+                return self._ends(topic, count, spec, isolation, deadline)
             except TransportError as error:
                 passing = error.code in _NOT_THERE or (error.retriable and not isinstance(error, BrokerUnavailable))
                 if not passing or time.monotonic() + _PAUSE > deadline:
@@ -205,9 +219,9 @@ class KafkaAdmin:
             partitions = None
             time.sleep(_PAUSE)
 
-    def _offsets(
+    def _ends(
         self, topic: str, partitions: int, spec: OffsetSpec, isolation: IsolationLevel, deadline: float
-    ) -> dict[int, int]:
+    ) -> dict[int, LogEnd]:
         wanted = {TopicPartition(topic, partition): spec for partition in range(partitions)}
         answers = self._ask(
             lambda client, left: client.list_offsets(wanted, isolation_level=isolation, request_timeout=left).values(),
@@ -219,7 +233,8 @@ class KafkaAdmin:
             # When no broker answers, the client (2.16.0) says that all went well, and this: an end below any log's.
             answered=lambda answer: answer.offset != OFFSET_INVALID,
         )
-        return {partition.partition: answer.offset for partition, answer in zip(wanted, answers, strict=True)}
+        ends = (LogEnd(answer.offset, -1 if answer.leader_epoch is None else answer.leader_epoch) for answer in answers)
+        return {partition.partition: end for partition, end in zip(wanted, ends, strict=True)}
 
 
 @contextmanager

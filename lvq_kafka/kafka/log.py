@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lvq_kafka.kafka.admin import EARLIEST, LATEST, KafkaAdmin, at
 from lvq_kafka.kafka.client import ClientConfig
+from lvq_kafka.kafka.epochs import LogEnd, check_uncut
 from lvq_kafka.kafka.groups import KafkaGroups
 from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.kafka.reader import KafkaReader
@@ -97,6 +98,21 @@ class KafkaLog:
     ) -> dict[int, int]:
         """See `lvq_kafka.ports.Log.end_offsets`."""
         return self._admin.offsets(topic, LATEST, timeout, stable=stable, partitions=partitions)
+
+    def stable_ends(self, topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
+        """Where each partition's log ends for readers of committed records, and its leader's epoch, in one answer.
+
+        Beyond what `lvq_kafka.ports.Log` asks of a cluster; for `check_uncut`.
+        """
+        return self._admin.ends(topic, timeout, stable=True)
+
+    def check_uncut(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> None:
+        """See that no log was cut below such an end since, even where it has grown again. See `epochs.check_uncut`.
+
+        Raises:
+            DataLoss: a log was cut, or begins behind its end of then.
+        """
+        check_uncut(self.config, topic, ends, timeout)
 
     def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
         """See `lvq_kafka.ports.Log.offsets_at`."""
