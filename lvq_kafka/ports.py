@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from lvq_kafka.core.records import Fetch, Position
 from lvq_kafka.errors import TransportError
@@ -22,6 +22,7 @@ __all__ = [
     "GroupListener",
     "GroupMember",
     "Log",
+    "LogEnd",
     "LogReader",
     "LogWriter",
     "Receipt",
@@ -37,6 +38,13 @@ class TopicDescription:
     id: str
     partitions: int
     replication_factor: int
+
+
+class LogEnd(NamedTuple):
+    """How far a partition's log reached, and in which epoch of its leader; -1 where that is not known."""
+
+    offset: int
+    leader_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +263,24 @@ class Log(Protocol):
         Goes over a connection of its own, so that it never queues behind a fetch that waits for data.
 
         Raises:
+            TopicNotFound: it does not exist.
+        """
+
+    def stable_ends(self, topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
+        """The last stable offset of each partition and the epoch of its leader, in one answer; for `check_uncut`.
+
+        Raises:
+            TopicNotFound: it does not exist.
+        """
+
+    def check_uncut(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> None:
+        """See that no log was cut below where it ended, even where it has grown beyond that since.
+
+        Offsets alone do not tell: a leader that was elected although it lacked records, or whose disk has lost some,
+        writes others under the same offsets. But it does so in another epoch, and remembers where each one ended.
+
+        Raises:
+            DataLoss: a log was cut, or begins behind such an end.
             TopicNotFound: it does not exist.
         """
 

@@ -19,10 +19,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from lvq_kafka.errors import BrokerUnavailable, ConfigError, TopicNotFound, TransportError
-from lvq_kafka.kafka.epochs import LogEnd
 from lvq_kafka.kafka.errors import TRANSIENT
 from lvq_kafka.kafka.questions import Questions
-from lvq_kafka.ports import TopicDescription
+from lvq_kafka.ports import LogEnd, TopicDescription
 
 __all__ = ["EARLIEST", "LATEST", "KafkaAdmin", "at"]
 

@@ -1,10 +1,9 @@
-"""Whether a log still has what it had when somebody looked: brokers tell by leader epochs (KIP-320)."""
+"""Whether a log still has what it had: brokers compare leader epochs (KIP-320)."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from confluent_kafka import TopicPartition
 
@@ -12,32 +11,20 @@ from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.reader import FETCH_DEFAULTS, READ_RULES, MessagePump
+from lvq_kafka.ports import LogEnd
 
-__all__ = ["LogEnd", "check_uncut"]
+__all__ = ["check_uncut"]
 
 _GROUP = "lvq-epochs"  # the client wants one, and joins none
 _TURN = 0.1  # seconds; what the client reports beside its messages is heard only in between
 _LITTLE = {"fetch.wait.max.ms": 10, "fetch.message.max.bytes": 1, "queued.min.messages": 1}
 
 
-class LogEnd(NamedTuple):
-    """How far a partition's log reached, and in which epoch its leader said so; -1 where that is not known."""
-
-    offset: int
-    leader_epoch: int
-
-
 def check_uncut(config: ClientConfig, topic: str, ends: Mapping[int, LogEnd], timeout: float) -> None:
-    """See that no log was cut below where it ended, even where it has grown beyond that since.
+    """See `lvq_kafka.ports.Log.check_uncut`.
 
-    Offsets alone do not tell: a leader that was elected although it lacked records, or whose disk has lost some, writes
-    others under the same offsets. But it does so in another epoch, and remembers where each one ended. The client asks
-    the leader for that before it reads on from an offset with an epoch, so a look at what comes next is the question.
-
-    Raises:
-        DataLoss: a log was cut, or begins behind such an end.
-        TopicNotFound: there is no such topic.
-        TransportError: the cluster cannot be reached, or does not answer in time.
+    The client asks the leader where an epoch ended before it reads on from an offset of that epoch. So a look at what
+    comes next, be it the end, is the question.
     """
     deadline = time.monotonic() + timeout
     health = Health(config.bootstrap_servers)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from lvq_kafka.kafka.admin import EARLIEST, LATEST, KafkaAdmin, at
 from lvq_kafka.kafka.client import ClientConfig
-from lvq_kafka.kafka.epochs import LogEnd, check_uncut
+from lvq_kafka.kafka.epochs import check_uncut
 from lvq_kafka.kafka.groups import KafkaGroups
 from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.kafka.reader import KafkaReader
-from lvq_kafka.ports import Commit, GroupListener, GroupMember, LogReader, LogWriter, TopicDescription
+from lvq_kafka.ports import Commit, GroupListener, GroupMember, LogEnd, LogReader, LogWriter, TopicDescription
 
 __all__ = ["KafkaLog"]
 
@@ -100,18 +100,12 @@ class KafkaLog:
         return self._admin.offsets(topic, LATEST, timeout, stable=stable, partitions=partitions)
 
     def stable_ends(self, topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
-        """Where each partition's log ends for readers of committed records, and its leader's epoch, in one answer.
-
-        Beyond what `lvq_kafka.ports.Log` asks of a cluster; for `check_uncut`.
-        """
+        """See `lvq_kafka.ports.Log.stable_ends`."""
         return self._admin.ends(topic, timeout, stable=True)
 
     def check_uncut(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> None:
-        """See that no log was cut below such an end since, even where it has grown again. See `epochs.check_uncut`.
-
-        Raises:
-            DataLoss: a log was cut, or begins behind its end of then.
-        """
+        """See `lvq_kafka.ports.Log.check_uncut`."""
+        self._questions.check_open()
         check_uncut(self.config, topic, ends, timeout)
 
     def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:

@@ -105,6 +105,16 @@ class Controls:
             log.delete_before(before)
             self._cluster.changed.notify_all()
 
+    def elect(self, topic: str, partition: int, *, end: int | None = None) -> None:
+        """Have another leader of a partition; with ``end`` one that lacks what lies from there on.
+
+        That is what an unclean election does (``unclean.leader.election.enable``), or a disk that has lost something.
+        """
+        with self._cluster.changed:
+            log = self._cluster.partition(topic, partition)
+            log.elect(log.end if end is None else min(end, log.end))
+            self._cluster.changed.notify_all()
+
     def expel(self, member: GroupMember) -> None:
         """Take a member's partitions away as if its session had timed out.
 

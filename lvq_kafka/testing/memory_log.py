@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from lvq_kafka.errors import Closed, ConfigError, DataLoss, TransportError
-from lvq_kafka.ports import Commit, GroupListener, GroupMember, LogReader, LogWriter, TopicDescription
+from lvq_kafka.ports import Commit, GroupListener, GroupMember, LogEnd, LogReader, LogWriter, TopicDescription
 from lvq_kafka.testing.memory_cluster import DEFAULTS
 from lvq_kafka.testing.memory_controls import Controls
 from lvq_kafka.testing.memory_member import MemoryMember
@@ -114,6 +114,20 @@ class MemoryLog(Controls):
         """See `Log.end_offsets`."""
         ends = self._offsets("end_offsets", topic, lambda partition: partition.stable if stable else partition.end)
         return {partition: end for partition, end in ends.items() if partitions is None or partition < partitions}
+
+    def stable_ends(self, topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
+        """See `Log.stable_ends`."""
+        with self._cluster.changed:
+            logs = self._topic("stable_ends", topic).partitions
+            return {log.index: LogEnd(log.stable, log.leader_epoch) for log in logs}
+
+    def check_uncut(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> None:
+        """See `Log.check_uncut`."""
+        with self._cluster.changed:
+            logs = self._topic("check_uncut", topic).partitions
+            cut = sorted(partition for partition, end in ends.items() if logs[partition].cut_below(*end))
+        if cut:
+            raise DataLoss(f"Cannot read topic {topic!r}, partition {cut[0]}: log truncation detected.")
 
     def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
         """See `Log.offsets_at`."""

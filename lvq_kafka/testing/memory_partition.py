@@ -58,11 +58,30 @@ class Partition:
     end: int = 0
     _entries: list[_Entry] = field(default_factory=list)
     _open: dict[int, _Span] = field(default_factory=dict)  # by the producer's number
+    _epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # of its leaders, and where each began
 
     @property
     def stable(self) -> int:
         """The last stable offset: where the oldest open transaction begins, or the end."""
         return min((span.first for span in self._open.values()), default=self.end)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leader, one more with each election."""
+        return self._epochs[-1][0]
+
+    def elect(self, end: int) -> None:
+        """Have another leader, which lacks what lies from ``end`` on."""
+        self._entries = list(self._below(end))
+        self._open = {producer: span for producer, span in self._open.items() if span.first < end}
+        self._epochs = [*(epoch for epoch in self._epochs if epoch[1] <= end), (self.leader_epoch + 1, end)]
+        self.end = end
+        self.start = min(self.start, end)
+
+    def cut_below(self, offset: int, epoch: int) -> bool:
+        """Whether what a leader of that epoch had below an offset is not all there any more; -1 is any epoch."""
+        later = (start for number, start in self._epochs if number > epoch >= 0)
+        return not self.start <= offset <= min(later, default=self.end)
 
     def append(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lvq_kafka.errors import ConfigError, DataLoss, TopicNotFound
-from lvq_kafka.ports import Log
+from lvq_kafka.ports import Log, LogEnd
 from tests.contract.harness import COMPACTED, Faults, follow, pairs, put, read_all, settled
 
 
@@ -104,3 +104,45 @@ class CleaningContract:
         with pytest.raises(ConfigError):
             log.delete_before(topic, {0: 1})
         assert log.start_offsets(topic) == {0: 0}
+
+    def test_a_log_that_only_grows_and_is_compacted_was_not_cut(self, log: Log, topic: str, faults: Faults) -> None:
+        with pytest.raises(TopicNotFound):
+            log.check_uncut(topic, {0: LogEnd(0, 0)})
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        empty = log.stable_ends(topic)
+        put(log, topic, ("a", "1"), ("b", "1"), ("a", "2"))
+        full = log.stable_ends(topic)
+        assert (empty[0].offset, full[0].offset) == (0, 3)
+        writer = log.writer(transactional_id=topic)
+        writer.begin_transaction()
+        writer.append(topic, b"a", b"3").result(10)
+        opened = log.stable_ends(topic)
+        assert opened == full
+        log.check_uncut(topic, opened)
+        writer.abort_transaction(10)
+        writer.close()
+        settled(log, topic)
+        faults.compact(topic)
+        for then in (empty, full, log.stable_ends(topic), {0: LogEnd(3, -1)}, {}):
+            log.check_uncut(topic, then)
+
+    def test_a_log_that_begins_behind_where_it_ended_lacks_something(
+        self, log: Log, topic: str, faults: Faults
+    ) -> None:
+        log.create_topic(topic, partitions=1, config={"cleanup.policy": "delete"})
+        put(log, topic, ("a", "1"), ("b", "1"))
+        then = log.stable_ends(topic)
+        put(log, topic, ("a", "2"), ("b", "2"))
+        faults.delete_records(topic, 0, 2)
+        log.check_uncut(topic, then)
+        faults.delete_records(topic, 0, 3)
+        with pytest.raises(DataLoss):
+            log.check_uncut(topic, then)
+
+    def test_a_log_that_does_not_reach_where_it_ended_was_cut(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        put(log, topic, ("a", "1"))
+        [end] = log.stable_ends(topic).values()
+        for epoch in (end.leader_epoch, -1):
+            with pytest.raises(DataLoss):
+                log.check_uncut(topic, {0: LogEnd(end.offset + 1, epoch)})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from lvq_kafka.errors import Closed, ConfigError, TopicNotFound
-from lvq_kafka.ports import Commit, Log
+from lvq_kafka.ports import Commit, Log, LogEnd
 from tests.contract.harness import COMPACTED, Listener, follow, pairs, put, read_all
 from tests.waiting import eventually
 
@@ -139,6 +139,8 @@ class TopicsContract:
             "broker_count": log.broker_count,
             "start_offsets": lambda: log.start_offsets(topic),
             "end_offsets": lambda: log.end_offsets(topic),
+            "stable_ends": lambda: log.stable_ends(topic),
+            "check_uncut": lambda: log.check_uncut(topic, {0: LogEnd(0, 0)}),
             "offsets_at": lambda: log.offsets_at(topic, 0),
             "delete_before": lambda: log.delete_before(topic, {0: 0}),
             "committed": lambda: log.committed("group", topic),

@@ -11,10 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 from lvq_kafka.embedded import EmbeddedBroker
-from lvq_kafka.errors import DataLoss, TopicNotFound, TransportError
+from lvq_kafka.errors import DataLoss, TransportError
 from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.kafka.epochs import LogEnd
-from lvq_kafka.testing.compaction import force_compaction
 
 COMPACT = {"cleanup.policy": "compact"}
 
@@ -38,43 +36,6 @@ def cut(broker: EmbeddedBroker, topic: str) -> None:
     """Take the newer half of a log from a broker, which does not run."""
     [segment] = Path(broker.data_dir).glob(f"**/{topic}-0/*.log")
     os.truncate(segment, segment.stat().st_size // 2)
-
-
-def test_a_log_that_only_grows_or_is_compacted_was_not_cut(kafka_log: KafkaLog, topic_name: str) -> None:
-    kafka_log.create_topic(topic_name, partitions=1, config=COMPACT)
-    empty = kafka_log.stable_ends(topic_name)
-    put(kafka_log, topic_name, "a", "b", "a")
-    ends = kafka_log.stable_ends(topic_name)
-    assert (empty[0].offset, ends[0].offset) == (0, 3)
-    kafka_log.check_uncut(topic_name, empty)
-    kafka_log.check_uncut(topic_name, ends)
-    writer = kafka_log.writer(transactional_id=topic_name)
-    writer.begin_transaction()
-    writer.append(topic_name, b"a", b"v").result(20)
-    kafka_log.check_uncut(topic_name, kafka_log.stable_ends(topic_name))
-    writer.abort_transaction(20)
-    writer.close()
-    kafka_log.check_uncut(topic_name, kafka_log.stable_ends(topic_name))
-    force_compaction(kafka_log, topic_name)
-    for then in (empty, ends, {0: LogEnd(3, -1)}, {}):
-        kafka_log.check_uncut(topic_name, then)
-
-
-def test_a_log_that_begins_behind_where_it_ended_lacks_something(kafka_log: KafkaLog, topic_name: str) -> None:
-    kafka_log.create_topic(topic_name, partitions=1, config={"cleanup.policy": "compact,delete"})
-    put(kafka_log, topic_name, "a", "b")
-    ends = kafka_log.stable_ends(topic_name)
-    put(kafka_log, topic_name, "c", "d")
-    kafka_log.delete_before(topic_name, {0: 2})
-    kafka_log.check_uncut(topic_name, ends)
-    kafka_log.delete_before(topic_name, {0: 3})
-    with pytest.raises(DataLoss, match=topic_name):
-        kafka_log.check_uncut(topic_name, ends)
-
-
-def test_a_topic_that_is_not_there_is_told(kafka_log: KafkaLog, topic_name: str) -> None:
-    with pytest.raises(TopicNotFound):
-        kafka_log.check_uncut(topic_name, {0: LogEnd(0, 0)}, timeout=20)
 
 
 def test_a_log_that_lost_records_shows_it_however_far_it_has_grown_since(own_broker: EmbeddedBroker) -> None:

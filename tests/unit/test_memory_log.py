@@ -13,11 +13,12 @@ from lvq_kafka.core.records import Fetch, Position, Record
 from lvq_kafka.errors import (
     BrokerUnavailable,
     ConfigError,
+    DataLoss,
     DeliveryFailed,
     StateError,
     TransportError,
 )
-from lvq_kafka.ports import Commit, Log
+from lvq_kafka.ports import Commit, Log, LogEnd
 from lvq_kafka.testing import MemoryLog
 from tests.contract.harness import COMPACTED, Listener, follow, pairs, poll_until, put, read_all
 
@@ -399,3 +400,23 @@ def test_a_member_of_another_log_is_refused(log: MemoryLog) -> None:
 def test_reading_all_of_a_log_finds_what_it_holds(log: MemoryLog) -> None:
     put(log, "t", ("a", "1"), ("b", None))
     assert read_all(log, "t") == log.records("t")
+
+
+def test_a_leader_that_lacked_records_shows_it_however_far_its_log_has_grown_since(log: MemoryLog) -> None:
+    put(log, "t", ("a", "1"), ("b", "1"), ("c", "1"))
+    first = log.stable_ends("t")
+    log.elect("t", 0)
+    put(log, "t", ("d", "1"))
+    second = log.stable_ends("t")
+    assert (first[0], second[0]) == (LogEnd(3, 0), LogEnd(4, 1))
+    log.check_uncut("t", first)  # another leader is nothing bad
+    log.elect("t", 0, end=2)
+    assert log.records("t")[-1].key == b"b"
+    third = log.stable_ends("t")
+    put(log, "t", *((key, "2") for key in "abcd"))
+    assert log.end_offsets("t")[0] > second[0].offset
+    for then in (first, second):
+        with pytest.raises(DataLoss, match="partition 0"):
+            log.check_uncut("t", then)
+    log.check_uncut("t", third)
+    log.check_uncut("t", {0: LogEnd(2, 0)})
