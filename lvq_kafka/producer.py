@@ -144,7 +144,11 @@ class Producer(Generic[V]):
         return self._append(self.topic, key, self._encode(message.value, headers), headers)
 
     def put(self, key: Key, value: V, headers: MessageHeaders | None = None) -> Receipt:
-        """Set the value of a key; the key header is added. Raises what `send` raises."""
+        """Set the value of a key; the key header is added. Raises what `send` raises.
+
+        Not to the copy of a message without a key, which its headers tell (R1): that stays one, and `MissingKey` is
+        raised where ``keyless`` is ``"refuse"``.
+        """
         name = encode_key(key)
         pairs = self._headers_for(name, headers)
         return self._append(self.topic, name, self._encode(value, pairs), pairs)
@@ -263,27 +267,33 @@ class Producer(Generic[V]):
         return pairs
 
     def _agree(self, key: bytes, named: bytes | None, headers: _Pairs) -> bytes:
-        """Make key and key header one: add the header where it is missing."""
-        if self._key_header is not None:
-            if named is None:
+        """Make key and key header one: add the header where it is missing, and the message is no copy of a keyless."""
+        if named is None:
+            if _is_unkeyed(headers):
+                self._check_keyless()
+            elif self._key_header is not None:
                 headers.append((self._key_header, key))
-            elif named != key:
-                raise ConfigError(
-                    f"The key is {key!r}, and the key header {self._key_header!r} says {named!r}.",
-                    options=["key", self._key_header],
-                    hint="Leave one of them out.",
-                )
+        elif named != key:
+            raise ConfigError(
+                f"The key is {key!r}, and the key header {self._key_header!r} says {named!r}.",
+                options=["key", str(self._key_header)],
+                hint="Leave one of them out.",
+            )
         return key
 
     def _make_key(self, headers: _Pairs) -> bytes:
+        self._check_keyless()
+        if not _is_unkeyed(headers):
+            headers.append((UNKEYED_HEADER, b"1"))
+        return f"{self._unkeyed}:{next(self._unkeyed_count)}".encode()
+
+    def _check_keyless(self) -> None:
         if self._keyless == "refuse":
             missing = "key" if self._key_header is None else f"header {self._key_header!r}"
             raise MissingKey(
                 f"The message for {self.topic!r} has no {missing}.",
                 hint='It names the value to replace. A queue with keyless="pass" takes messages without it.',
             )
-        headers.append((UNKEYED_HEADER, b"1"))
-        return f"{self._unkeyed}:{next(self._unkeyed_count)}".encode()
 
     def _report(self, undecided: int, timeout: float | None) -> None:
         failures = self.writer.take_failures()
@@ -306,6 +316,10 @@ class Producer(Generic[V]):
             if getattr(besides, "code", "") != "_FENCED":  # whoever fenced us off has aborted it
                 error.add_note(f"The transaction could not be aborted either: {besides}")
         self.writer.take_failures()  # sends that the abort has withdrawn are no news
+
+
+def _is_unkeyed(headers: _Pairs) -> bool:
+    return any(name == UNKEYED_HEADER for name, _ in headers)
 
 
 def _is_utf8(text: str) -> bool:

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import ConfigError, MissingKey
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.producer import UNKEYED_HEADER, Producer
@@ -66,7 +67,8 @@ def publish(
 
     Records are as `Producer.put` and `Producer.delete` write them: the queue's key header is set, keys lie where
     murmur2 puts them, and all in-sync replicas have a record before it counts. A null value deletes its key; an empty
-    one is a value. Nothing is written before the whole frame has been checked. For that it is kept, in memory and on
+    one is a value. A row whose headers tell that it is a message without a key (R1), as a snapshot has them, is written
+    as one. Nothing is written before the whole frame has been checked. For that it is kept, in memory and on
     disk, while it is published, so what was checked is what is written.
 
     **When it fails, part of the frame may be written**: run it again. A task that is tried again writes its rows once
@@ -101,7 +103,7 @@ def publish(
         queue.log.describe_topic(queue.topic, timeout=timeout)  # a missing topic is told before anything runs
     checked = rows.persist()
     try:
-        count = _check(checked, queue.key_header, key, newest)
+        count = _check(checked, queue.definition, key, newest)
         if cut is not None:
             if not count:
                 raise ConfigError(
@@ -213,19 +215,24 @@ def _column(df: DataFrame, option: str, name: str, types: tuple[str, ...] = (), 
     return df[f"`{escaped}`"]
 
 
-def _check(rows: DataFrame, key_header: str | None, key: str, newest: str | None) -> int:
+def _check(rows: DataFrame, definition: QueueDefinition, key: str, newest: str | None) -> int:
     """The number of keys, when each row can be written as it is."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    key_header = definition.key_header
 
     def disagrees(header: Column) -> Column:
         return (header["key"] == F.lit(key_header)) & (header["value"] != F.col("key"))
 
     clash = F.lit(False) if key_header is None else F.coalesce(F.exists("headers", disagrees), F.lit(False))
-    keys = rows.groupBy("key").agg(F.count(F.lit(1)).alias("n"), F.max(clash).alias("clash"))
+    refused = _unkeyed() if definition.keyless == "refuse" else F.lit(False)
+    keys = rows.groupBy("key", (F.col("key").isNull() | refused).alias("keyless")).agg(
+        F.count(F.lit(1)).alias("n"), F.max(clash).alias("clash")
+    )
     several = F.col("key").isNotNull() & (F.col("n") > 1)
     found = keys.agg(
         F.count("key").alias("keys"),
-        F.sum(F.when(F.col("key").isNull(), F.col("n"))).alias("keyless"),
+        F.sum(F.when(F.col("keyless"), F.col("n"))).alias("keyless"),
         F.count(F.when(several, 1)).alias("several"),
         F.min(F.when(several, F.struct("key", "n"))).alias("example"),
         F.count(F.when(F.col("clash"), 1)).alias("clashes"),
@@ -233,7 +240,7 @@ def _check(rows: DataFrame, key_header: str | None, key: str, newest: str | None
     ).collect()[0]
     if found.keyless:
         raise MissingKey(
-            f"{_many(found.keyless, 'row has', 'rows have')} no key (the column {key} is null).",
+            f"{_many(found.keyless, 'row has', 'rows have')} no key (the column {key} is null, or the headers say so).",
             hint="A row names the value that it replaces. Leave such rows out.",
         )
     if found.several:
@@ -258,14 +265,20 @@ def _vanished(held: DataFrame, rows: DataFrame) -> DataFrame:
     """The deletes of what the queue holds and the frame lacks; messages that never had a key are no part of it (R1)."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    unkeyed = F.coalesce(F.exists("headers", lambda header: header["key"] == F.lit(UNKEYED_HEADER)), F.lit(False))
-    gone = held.where(~unkeyed).join(rows.select("key"), "key", "left_anti")
+    gone = held.where(~_unkeyed()).join(rows.select("key"), "key", "left_anti")
     return gone.select(
         "key",
         F.lit(None).cast("binary").alias("value"),
         F.lit(None).cast(_HEADERS).alias("headers"),
         F.lit(True).alias("vanished"),
     )
+
+
+def _unkeyed() -> Column:
+    """Whether a row is a message that never had a key."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    return F.coalesce(F.exists("headers", lambda header: header["key"] == F.lit(UNKEYED_HEADER)), F.lit(False))
 
 
 def _many(count: int, one: str, more: str) -> str:

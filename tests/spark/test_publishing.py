@@ -88,12 +88,18 @@ def test_a_snapshot_published_again_is_the_same_queue_headers_included(
     with queue.producer() as producer:
         producer.send(Message(b"1", headers=[("ticker", "a"), ("from", b"x"), ("from", None)]))
         producer.put("b", b"2")
+        producer.send(Message(b"an ordinary message", headers={"from": "y"}))
     with queue.view() as view:
         before = {key: (view.entry(key).value, view.entry(key).headers) for key in view}
-    assert publish(snapshot(spark, queue), queue, headers="headers").written == 2
+    rows = snapshot(spark, queue)
+    assert publish(rows, queue, headers="headers").written == 3
     with queue.view() as view:
         assert {key: (view.entry(key).value, view.entry(key).headers) for key in view} == before
-    assert written(queue) == 4
+    assert written(queue) == 6
+    strict = LastValueQueue(queue.topic, key_header="ticker", keyless="refuse", log=queue.log)
+    with pytest.raises(MissingKey, match="1 row has no key"):
+        publish(rows, strict, headers="headers")
+    assert written(queue) == 6, "nothing of it"
 
 
 def test_keys_that_the_frame_lacks_are_deleted_when_asked_for_and_messages_without_a_key_stay(

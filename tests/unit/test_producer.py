@@ -162,6 +162,28 @@ def test_r1_a_message_without_a_key_passes_with_a_unique_key_and_a_mark(
         assert dict(record.headers)["lvq-unkeyed"] == b"1"
 
 
+@pytest.mark.parametrize("key_header", ["ticker", None])
+def test_r1_a_copy_of_a_message_without_a_key_has_none_either(log: MemoryLog, key_header: str | None) -> None:
+    with Producer(log, TOPIC, key_header=key_header) as producer:
+        producer.send(Message(b"v", headers={"source": "feed"}))
+        [given] = log.records(TOPIC)
+        producer.put(given.key, b"w", given.headers)
+        producer.send(Message(b"x", headers=given.headers, key=given.key))
+        producer.send(Message(b"y", headers=given.headers))
+        producer.delete(given.key, given.headers)
+    records = log.records(TOPIC)
+    assert [record.value for record in records] == [b"v", b"w", b"x", b"y", None]
+    assert {record.headers for record in records} == {given.headers}
+    assert len({record.key for record in records}) == 2, "without its key it is another message"
+    with Producer(log, TOPIC, key_header=key_header, keyless="refuse") as producer:
+        for copy in (
+            lambda: producer.put(given.key, b"w", given.headers),
+            lambda: producer.send(Message(b"w", headers=given.headers, key=given.key)),
+        ):
+            with pytest.raises(MissingKey, match="keyless"):
+                copy()
+
+
 @pytest.mark.parametrize(("key_header", "says"), [("ticker", "no header 'ticker'"), (None, "no key")])
 def test_r1_a_queue_may_refuse_messages_without_a_key(log: MemoryLog, key_header: str | None, says: str) -> None:
     with Producer(log, TOPIC, key_header=key_header, keyless="refuse") as producer:

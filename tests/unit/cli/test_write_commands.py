@@ -96,6 +96,7 @@ def test_send_from_json_lines_needs_headers_only(prices: Run, memory_log: Memory
 
 def test_what_one_queue_gives_another_one_takes(prices: Run) -> None:
     prices("put", "prices", "bin", "-", stdin=b"\xff")
+    prices("send", "prices", "an ordinary message", "-H", "source=test")
     prices("declare", "copy", "-k", "ticker")
     for command in ("browse", "export"):
         given = prices(command, "prices").stdout
@@ -105,6 +106,8 @@ def test_what_one_queue_gives_another_one_takes(prices: Run) -> None:
         for name in ("prices", "copy")
     ]
     assert rows[0] == rows[1]
+    [unkeyed] = [row for row in rows[1] if row["value"] == "an ordinary message"]
+    assert unkeyed["headers"] == {"source": "test", "lvq-unkeyed": "1"}
 
 
 def test_a_bad_line_is_named_and_those_before_it_are_reported(prices: Run, memory_log: MemoryLog) -> None:
