@@ -155,6 +155,14 @@ class ColumnTable:
         """The slots these keys have; None for a key that is not there."""
         return list(map(self._index.get, keys))
 
+    def all_slots(self, keys: list[bytes]) -> Sequence[int] | None:
+        """The slots these keys have if all have one, in half the time that `slots` takes; else None."""
+        try:
+            slots: tuple[int, ...] = itemgetter(keys[0], *keys)(self._index)  # of a single item it makes no tuple
+            return slots[1:]
+        except KeyError:
+            return None
+
     def append_new(self, partition: int, columns: Columns) -> bool:
         """Take records over if their keys are distinct and all new, as most are in a first read; else do nothing."""
         keys, index, base = columns[2], self._index, len(self._values)
@@ -182,10 +190,10 @@ class ColumnTable:
             columns = pick([row for row, slot in enumerate(met) if slot is not None], columns)
             slots = [slot for slot in met if slot is not None]
         if slots:
-            self._overwrite(slots, columns)
+            self.overwrite(slots, columns)
         return len(slots)
 
-    def lie_in(self, partition: int, slots: list[int]) -> bool:
+    def lie_in(self, partition: int, slots: Sequence[int]) -> bool:
         """Whether the records in these slots are all of that partition."""
         # itemgetter is twice as fast as any loop; of a single item it would make no tuple
         found = itemgetter(0, *slots)(self._partition_of) if slots else ()
@@ -210,7 +218,7 @@ class ColumnTable:
             self._shared_flag = None
         self._sorted = None
 
-    def _overwrite(self, slots: list[int], columns: Columns) -> None:
+    def overwrite(self, slots: Sequence[int], columns: Columns) -> None:
         """Put newer records into the slots that their keys have."""
         values, offsets, timestamps = self._values, self._offsets, self._timestamps
         for slot, offset, timestamp, value in zip(slots, columns[0], columns[1], columns[3]):

@@ -180,12 +180,24 @@ class LatestValues(ColumnTable):
         if self._all_new and self.append_new(partition, columns):
             self.counters.added += len(keys)
             return True
-        met = self.slots(keys)
-        old: list[int] = met if None not in met else [slot for slot in met if slot is not None]  # type: ignore[assignment]
-        self._all_new = not old
-        if len(old) < len(met) and len(set(keys)) < len(keys):
+        known = self.all_slots(keys)
+        if known is None:
+            return self._fold_mixed(partition, columns)
+        self._all_new = False
+        if self.partitions > 1 and not self.lie_in(partition, known):
             return False
-        if self.partitions > 1 and not self.lie_in(partition, old):
+        self.overwrite(known, columns)
+        self.counters.added += len(keys)
+        self.counters.replaced += len(keys)
+        return True
+
+    def _fold_mixed(self, partition: int, columns: Columns) -> bool:
+        """As `_fold_plain`, where some keys are new."""
+        keys = columns[2]
+        met = self.slots(keys)
+        old = [slot for slot in met if slot is not None]
+        self._all_new = not old
+        if len(set(keys)) < len(keys) or (self.partitions > 1 and not self.lie_in(partition, old)):
             return False
         self._take_over(partition, columns, met)
         return True

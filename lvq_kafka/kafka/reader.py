@@ -113,17 +113,15 @@ def to_fetch(
     """
     ends: dict[int, int] = {}
     errors: list[Message] = []
-    if any(map(Message.error, messages)):
+    keys = list(map(Message.key, messages))
+    if not all(keys) and any(map(Message.error, messages)):  # what has an error has no key
         messages = _set_aside(messages, ends, errors)
+        keys = list(map(Message.key, messages))
     offsets: list[int] = list(map(Message.offset, messages))  # type: ignore[arg-type]
-    positions: dict[int, int]
+    partitions: list[int] = [sole] * len(offsets)  # type: ignore[list-item]
     if sole is None:
-        partitions: list[int] = list(map(Message.partition, messages))  # type: ignore[arg-type]
-        backwards = partitions[::-1]
-        positions = {partition: offsets[-1 - backwards.index(partition)] + 1 for partition in set(partitions)}
-    else:
-        partitions = [sole] * len(offsets)
-        positions = {sole: offsets[-1] + 1} if offsets else {}
+        partitions = list(map(Message.partition, messages))  # type: ignore[arg-type]
+    positions = _behind(partitions, offsets)
     for partition, end in ends.items():
         if end > positions.get(partition, -1):
             positions[partition] = end
@@ -133,11 +131,19 @@ def to_fetch(
         partitions=partitions,
         offsets=offsets,
         timestamps=[stamp for _, stamp in map(Message.timestamp, messages)],
-        keys=list(map(Message.key, messages)),
+        keys=keys,
         values=list(map(Message.value, messages)),
         headers=list(map(Message.headers, messages)) if with_headers else [None] * len(offsets),  # type: ignore[arg-type]
     )
     return Fetch(batch, positions), errors
+
+
+def _behind(partitions: list[int], offsets: list[int]) -> dict[int, int]:
+    """The offset behind the last record of each partition. When there is much to read, all are of one partition."""
+    if partitions and partitions.count(partitions[0]) == len(partitions):
+        return {partitions[0]: offsets[-1] + 1}
+    backwards = partitions[::-1]
+    return {partition: offsets[-1 - backwards.index(partition)] + 1 for partition in set(partitions)}
 
 
 def _next_drain(batch: RecordBatch) -> int:

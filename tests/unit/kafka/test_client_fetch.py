@@ -101,6 +101,15 @@ def test_errors_are_returned_and_records_around_them_kept() -> None:
     assert fetch.positions == {1: 3}
 
 
+@pytest.mark.parametrize("key", [None, b"", b"k"])
+def test_events_are_told_from_records_whatever_the_keys_of_these(key: bytes | None) -> None:
+    """It is by a missing key that they are looked for, and a record's key may be missing, too."""
+    broken = event(0, 6, KafkaError._AUTO_OFFSET_RESET)
+    fetch, errors = to_fetch([record(0, 4, key=key), broken, record(0, 5), event(0, 9, KafkaError._PARTITION_EOF)])
+    assert (fetch.batch.keys, fetch.batch.offsets, fetch.positions) == ([key, b"k"], [4, 5], {0: 9})
+    assert errors == [broken]
+
+
 def test_knowing_the_only_partition_changes_nothing_but_the_speed() -> None:
     messages = [record(3, 1), record(3, 2), event(3, 7, KafkaError._PARTITION_EOF)]
     assert to_fetch(messages, 3) == to_fetch(messages)
