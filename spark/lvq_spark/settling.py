@@ -1,7 +1,6 @@
 """Which of a key's records in several partitions counts (R14), as Spark itself can tell.
 
-Spark sorts and, if need be, spills; nothing of it goes through Python. `lvq_spark.scan.columns.merge_partitions` is the
-same rule in Arrow.
+Spark sorts and, if need be, spills; nothing of it goes through Python.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ from typing import TYPE_CHECKING
 from lvq_spark.pinning import SnapshotSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["CLAIMS", "CLAIM_COLUMNS", "settled"]
-
-CLAIM_COLUMNS = ("key", "value", "partition", "offset", "timestamp", "headers")
+__all__ = ["CLAIMS", "settled", "slot"]
 
 CLAIMS = (
     "key binary, value binary, partition int, offset bigint, timestamp timestamp, "
@@ -29,13 +26,27 @@ def settled(claims: DataFrame, spec: SnapshotSpec) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    # A record without a key is newer or older than none (R1): its place in the log sets it apart.
-    alone = F.when(F.col("key").isNull(), F.col("offset") * spec.partitions + F.col("partition"))
-    best_first = Window.partitionBy("key", alone).orderBy(F.desc("home"), F.desc("timestamp"), F.desc("partition"))
-    # The first row has none before it. With row_number() Spark would sort once more, before the exchange, in vain.
-    winners = claims.withColumn("better", F.lag("partition").over(best_first)).where("better is null")
+    winners = claims
+    if len(spec.ranges) > 1:
+        place = F.col("offset") * spec.partitions + F.col("partition")
+        keys = Window.partitionBy("slot", "key")
+        best_first = keys.orderBy(F.desc("home"), F.desc("timestamp"), F.desc("partition"))
+        # The first row has none before it. With row_number() Spark would sort once more, before the exchange, in vain.
+        better = F.lag("partition").over(best_first)
+        winners = claims.withColumn("slot", slot(place)).withColumn("better", better).where("better is null")
     # Nullable, as all columns of the schema are.
     topic = F.when(F.col("partition").isNotNull(), F.lit(spec.topic)).alias("topic")
     return winners.where("value is not null").select(
         "key", "value", topic, "partition", "offset", "timestamp", "headers"
     )
+
+
+def slot(place: Column) -> Column:
+    """What to group by before the key: a number that sorts in no time, where keys have to be compared byte by byte.
+
+    Args:
+        place: what sets a record without a key apart, which is newer or older than none (R1).
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.when(F.col("key").isNull(), place).otherwise(F.xxhash64("key"))

@@ -14,7 +14,7 @@ from lvq_spark.pinning import Moment, SnapshotSpec, pin
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.schema import SCHEMA
 from lvq_spark.session import require_spark
-from lvq_spark.settling import CLAIM_COLUMNS, CLAIMS, settled
+from lvq_spark.settling import CLAIMS, settled
 from lvq_spark.shipping import NEEDS, map_in_arrow
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ def _read_with_python(
     spark: SparkSession, spec: SnapshotSpec, config: ClientConfig, consistency: Consistency
 ) -> DataFrame:
     try:
+        from lvq_spark.scan.claims import CLAIM_COLUMNS
         from lvq_spark.scan.columns import SNAPSHOT_COLUMNS
         from lvq_spark.scan.scanning import Scan
         from lvq_spark.scan.tasks import Read, ReadClaims

@@ -161,7 +161,7 @@ def test_what_a_group_has_done_has_no_row_and_shows_nothing_older(
     spec = pin(queue, group=queue.definition.group)
     left = {b"k%d" % number for number in range(10)} - done
     for engine in ("python", "connector"):
-        assert {bytes(row.key) for row in snapshot(spark, queue, spec=spec, engine=engine).collect()} == left  # type: ignore[arg-type]
+        assert {bytes(row.key) for row in snapshot(spark, queue, spec=spec, engine=engine).collect()} == left
 
 
 def test_several_tasks_may_share_a_partition(
@@ -171,6 +171,54 @@ def test_several_tasks_may_share_a_partition(
     append(queue.log, lvq_topic, *[(f"k{n % 7}", None if n % 9 == 0 else str(n)) for n in range(100)])  # type: ignore[arg-type]
     frame = snapshot(spark, queue, connector_options={"minPartitions": "4"})
     assert collect(frame) == collect(snapshot(spark, queue, engine="python"))
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_partition_is_one_task_which_sorts_once_and_nothing_but_its_newest_rows_is_exchanged(
+    spark: SparkSession, make_queue: MakeQueue, lvq_topic: str, partitions: int
+) -> None:
+    queue = make_queue(partitions)
+    append(queue.log, lvq_topic, *[(f"k{n % 30}", str(n)) for n in range(100)])  # type: ignore[arg-type]
+    plan = snapshot(spark, queue, engine="connector")._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("Scan KafkaRelation") == plan.count("WindowGroupLimit") == partitions
+    exchanges = partitions > 1
+    assert plan.count("Exchange") == plan.count("Union") == exchanges
+    assert plan.count("Sort ") == partitions + exchanges
+    assert plan.count("Coalesce 2") == partitions * exchanges, "else Spark makes one task of all partitions"
+
+
+def test_a_topic_of_very_many_partitions_is_planned_at_once(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_broker: ProvidedBroker,
+    lvq_topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And what it promises is the same: rows, keyless ones among them, and a hole in the log makes it look behind."""
+    from pyspark.errors import PythonException
+
+    monkeypatch.setattr(reading, "APART", 2)
+    queue = make_queue(3, config={"cleanup.policy": "delete"})
+    producer = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
+    for number in range(12):
+        producer.produce(lvq_topic, b"%d" % number, partition=number % 3)
+    for number in range(40):
+        producer.produce(lvq_topic, b"%d" % number, b"k%d" % (number % 7), partition=number % 3)
+    assert producer.flush(20) == 0
+    spec = pin(queue)
+    frame = snapshot(spark, queue, spec=spec, engine="connector")
+    assert frame._jdf.queryExecution().executedPlan().toString().count("Scan KafkaRelation") == 1
+    append(queue.log, lvq_topic, ("new", "1"))  # type: ignore[arg-type]
+    rows = [
+        sorted(tuple(row) for row in one.fillna("").drop("key").collect())
+        for one in (frame, snapshot(spark, queue, spec=spec, engine="python"))
+    ]
+    assert len(rows[0]) == 12 + 7
+    assert rows[0] == rows[1]
+    split = snapshot(spark, queue, spec=spec, connector_options={"minPartitions": "9"})
+    with pytest.raises(PythonException, match=r"DataLoss: .* among them b'new'"):
+        split.collect()
 
 
 def test_a_header_that_disagrees_with_the_key_fails_the_job_where_the_queue_says_so(

@@ -13,12 +13,10 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record, RecordBatch
-from lvq_kafka.kafka import ClientConfig
 from lvq_spark import SCHEMA, SnapshotSpec
+from lvq_spark.scan.claims import CLAIM_COLUMNS, to_claims
 from lvq_spark.scan.columns import to_arrow
-from lvq_spark.scan.scanning import Scan
-from lvq_spark.scan.tasks import ReadClaims
-from lvq_spark.settling import CLAIM_COLUMNS, CLAIMS, settled
+from lvq_spark.settling import CLAIMS, settled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,11 +30,10 @@ SPEC = SnapshotSpec("t", "id", dict.fromkeys(range(PARTITIONS), 0), dict.fromkey
 def claims(records: list[Record], spec: SnapshotSpec = SPEC) -> list[tuple[object, ...]]:
     """The rows that the tasks make of the newest records of each partition."""
     rows: list[tuple[object, ...]] = []
-    step = ReadClaims(Scan(spec, ClientConfig("nowhere:1"), CLAIM_COLUMNS))
     for partition in range(PARTITIONS):
         mine = RecordBatch.of(record for record in records if record.partition == partition)
         for batch in to_arrow(mine, "t", columns=CLAIM_COLUMNS):
-            found = step._claims(batch, partition)
+            found = to_claims(batch, partition, spec)
             assert isinstance(found, pa.RecordBatch)
             rows += [tuple(row.values()) for row in found.to_pylist()]
     return rows
@@ -63,6 +60,20 @@ def test_a_key_has_the_row_that_one_fold_over_all_partitions_gives_it(spark: Spa
     assert len(found) == len(expected) > 100
     assert frame.schema == spark.createDataFrame([], SCHEMA).schema
     assert {row.topic for row in found} == {"t"}
+
+
+def test_the_home_of_a_key_wins_over_a_newer_stray_even_by_its_delete(spark: SparkSession) -> None:
+    def rows(*records: Record) -> list[tuple[int, bytes]]:
+        found = settled(spark.createDataFrame(claims(list(records)), CLAIMS), SPEC).collect()
+        return [(row.partition, bytes(row.value)) for row in found]
+
+    home = home_partition(b"k", PARTITIONS)
+    stray, other = [partition for partition in range(PARTITIONS) if partition != home]
+    live = Record(home, 1, 10, b"k", b"home")
+    newer = Record(stray, 5, 99, b"k", b"stray")
+    assert rows(newer, live) == [(home, b"home")]
+    assert rows(newer, live._replace(value=None)) == []
+    assert rows(newer, Record(other, 9, 98, b"k", b"older stray")) == [(stray, b"stray")]
 
 
 def test_records_without_a_key_hide_none_of_each_other(spark: SparkSession) -> None:

@@ -367,11 +367,11 @@ def shipped() -> Callable[[list[Any]], Any]:
     """The function as it arrives: pickled by value, and unpacked."""
     from pyspark import cloudpickle
 
-    from lvq_spark.connector.guarding import Settle
+    from lvq_spark.connector.guarding import Guard
     from lvq_spark.shipping import portable
 
-    settle = Settle(SnapshotSpec("t", "id", {0: 0}, {0: 0}), "pinned")
-    return pickle.loads(cloudpickle.dumps(portable(settle)))  # type: ignore[no-any-return,no-untyped-call]
+    guard = Guard(SnapshotSpec("t", "id", {0: 0}, {0: 0}), ClientConfig("nowhere:1"), "pinned")
+    return pickle.loads(cloudpickle.dumps(portable(guard)))  # type: ignore[no-any-return,no-untyped-call]
 
 
 def test_an_executor_without_the_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,15 @@
-"""The second engine: Spark's own Kafka connector reads, Spark's own aggregation keeps the newest of each key.
+"""The second engine: Spark's own Kafka connector reads, Spark's own sort finds the newest of each key.
 
-The records go through the JVM alone. What Spark cannot know is added in Arrow at the end, where one row for each key
-and partition is left: whether compaction has overtaken the cut (`Guard`), and which of several partitions counts for a
-key (`Settle`).
+Each partition of the log is one task, which reads and reduces it in the JVM: no record but the newest of a key leaves
+it. What Spark cannot know, `Guard` adds there in Arrow: whether compaction has overtaken the cut. Which of several
+partitions counts for a key is found as for the other engine, by `lvq_spark.settling`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from lvq_kafka.errors import ConfigError
@@ -17,6 +18,7 @@ from lvq_spark.connector.java_properties import java_properties
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.schema import SCHEMA
+from lvq_spark.settling import CLAIMS, settled, slot
 from lvq_spark.shipping import NEEDS, map_in_arrow
 
 if TYPE_CHECKING:
@@ -24,10 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["has_connector", "read_with_connector", "require_connector"]
 
-_IN_TRANSIT = (
-    "key binary, value binary, partition int, offset bigint, timestamp timestamp, "
-    "headers array<struct<key: string, value: binary>>, records bigint"
-)
+APART = 32
+"""Partitions of a topic that are planned one by one. More would make planning long: one exchange costs less."""
+
+_SPLITTING = ("minpartitions", "maxrecordsperpartition")
 
 _OURS = {
     "subscribe": "the topic is the queue's",
@@ -95,8 +97,8 @@ def read_with_connector(
     """The rows of a cut, read by Spark's Kafka connector: those of the Python engine, and the same schema.
 
     The connector reads exactly the offsets of the cut, committed records only. Keys and values spill to disk as in any
-    aggregation of Spark's; what has to fit into a Python task in the end is one share of the rows, of as many as
-    ``spark.sql.shuffle.partitions`` says. With ``minPartitions`` several tasks read one partition.
+    sort of Spark's. With ``minPartitions`` or ``maxRecordsPerPartition`` several tasks read one partition, for one more
+    exchange; whether its log has holes cannot be told then, and it is taken for one that has.
 
     That no key of the cut was compacted away, and that the topic is still the same, is checked by the library's own
     client with the queue's properties, on the executors, after the reading; see `Consistency`.
@@ -110,29 +112,33 @@ def read_with_connector(
             has no Java counterpart.
     """
     require_connector(spark)
-    options = _options(spec, config, connector_options or {})
+    options = _options(config, connector_options or {})
     try:
-        from lvq_spark.connector.guarding import Guard, Settle
+        from lvq_spark.connector.guarding import Guard
     except ImportError as missing:
         raise ConfigError(f"Spark snapshots need the package {missing.name}.", hint=NEEDS) from missing
     if not spec.ranges:
         return spark.createDataFrame([], SCHEMA)
-    records = spark.read.format("kafka").options(**options).load()
-    # Every partition is looked at in the end, the one that brought no record above all.
-    marks = spark.range(spec.partitions).selectExpr("cast(id as int) as partition")
-    rows = _newest(records, spec).unionByName(marks, allowMissingColumns=True)
-    guarded = map_in_arrow(rows.repartition("partition"), Guard(spec, config), _IN_TRANSIT)
-    return map_in_arrow(guarded.repartition(spread()), Settle(spec, consistency), SCHEMA)
+
+    def newest(partitions: Sequence[int]) -> DataFrame:
+        records = spark.read.format("kafka").options(**options, **_offsets(spec, partitions)).load()
+        # In one task for one partition, which saves Spark an exchange. Several have as many as the connector gives.
+        return _newest(records.coalesce(1) if len(partitions) == 1 and not split else records, spec)
+
+    split = any(name.lower() in _SPLITTING for name in options)
+    if split or len(spec.ranges) > APART:
+        # Every partition is looked at in the end, the one that brought no record above all.
+        marks = spark.createDataFrame([(partition,) for partition in spec.ranges], "partition int")
+        rows = newest(spec.ranges).unionByName(marks, allowMissingColumns=True).repartition("partition")
+        return settled(map_in_arrow(rows, Guard(spec, config, consistency), CLAIMS), spec)
+    parts = [map_in_arrow(newest([p]), Guard(spec, config, consistency, (p,)), CLAIMS) for p in spec.ranges]
+    if len(parts) > 1:
+        # It changes nothing, but that Spark does not know any more that each is one task, and makes one of all of them.
+        parts = [part.coalesce(2) for part in parts]
+    return settled(reduce(lambda some, more: some.unionAll(more), parts), spec)
 
 
-def spread() -> Column:
-    """What brings all rows of a key together; rows without a key go anywhere."""
-    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
-
-    return F.coalesce("key", F.col("offset").cast("string").cast("binary"))
-
-
-def _options(spec: SnapshotSpec, config: ClientConfig, given: Mapping[str, str]) -> dict[str, str]:
+def _options(config: ClientConfig, given: Mapping[str, str]) -> dict[str, str]:
     for name in given:
         if reason := _OURS.get(name.lower()):
             raise ConfigError(f"The connector's option {name} cannot be set: {reason}.", options=["connector_options"])
@@ -143,32 +149,36 @@ def _options(spec: SnapshotSpec, config: ClientConfig, given: Mapping[str, str])
         **{f"kafka.{name}": value for name, value in properties.items()},
         "kafka.bootstrap.servers": config.bootstrap_servers,
         "kafka.isolation.level": "read_committed",
-        "assign": json.dumps({spec.topic: spec.ranges}),
-        "startingOffsets": _offsets(spec, spec.start),
-        "endingOffsets": _offsets(spec, spec.end),
         "includeHeaders": "true",
         "failOnDataLoss": "true",
     }
 
 
-def _offsets(spec: SnapshotSpec, offsets: Mapping[int, int]) -> str:
-    return json.dumps({spec.topic: {str(partition): offsets[partition] for partition in spec.ranges}})
+def _offsets(spec: SnapshotSpec, partitions: Sequence[int]) -> dict[str, str]:
+    """The options that say what to read."""
+    start, end = (
+        {str(partition): offsets[partition] for partition in partitions} for offsets in (spec.start, spec.end)
+    )
+    return {
+        "assign": json.dumps({spec.topic: list(partitions)}),
+        "startingOffsets": json.dumps({spec.topic: start}),
+        "endingOffsets": json.dumps({spec.topic: end}),
+    }
 
 
 def _newest(records: DataFrame, spec: SnapshotSpec) -> DataFrame:
-    """The newest record of each key in each partition, deletes included, and how many records there were of it."""
-    from pyspark.sql import functions as F  # noqa: N812
+    """The newest record of each key in each partition, deletes included, and its number among those of its task."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    keyed = records.withColumn("key", _key(spec))
-    # A record without a key is newer or older than none: it makes a group of its own.
-    groups = keyed.groupBy("key", "partition", F.when(F.col("key").isNull(), F.col("offset")).alias("alone"))
-    newest = groups.agg(
-        F.max_by(F.struct("value", "offset", "timestamp", "headers"), "offset").alias("newest"),
-        F.count("*").alias("records"),
+    number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1)) + 1  # above are bits of the task
+    rows = records.select(
+        _key(spec).alias("key"), "value", "partition", "offset", "timestamp", "headers", number.alias("number")
     )
-    return newest.select(
-        "key", "newest.value", "partition", "newest.offset", "newest.timestamp", "newest.headers", "records"
-    )
+    newest_first = Window.partitionBy("slot", "key", "partition").orderBy(F.desc("offset"))
+    # As long as the filter is on row_number(), Spark drops the others while it sorts, and before any exchange.
+    rows = rows.withColumn("slot", slot(F.col("offset"))).withColumn("place", F.row_number().over(newest_first))
+    return rows.where("place = 1").drop("slot", "place")
 
 
 def _key(spec: SnapshotSpec) -> Column:

@@ -1,18 +1,15 @@
-"""Records as Arrow batches, and the rule for a key that lies in several partitions."""
+"""Records as Arrow batches."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lvq_kafka.core.fold import LatestValues
-from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.records import RecordBatch
 
-__all__ = ["COLUMNS", "SNAPSHOT_COLUMNS", "arrow_schema", "merge_partitions", "to_arrow"]
+__all__ = ["COLUMNS", "SNAPSHOT_COLUMNS", "arrow_schema", "to_arrow"]
 
 ROWS, BYTES = 10_000, 8 << 20
 """Of one Arrow batch, at most; a single value may be larger."""
@@ -85,36 +82,3 @@ def _headers(cells: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.A
     )
     ends = pa.array(accumulate((len(cell or ()) for cell in cells), initial=0), pa.int32())
     return pa.ListArray.from_arrays(ends, structs, type=_HEADERS, mask=pa.array([not cell for cell in cells]))
-
-
-def merge_partitions(batches: Iterable[pa.RecordBatch], topic: str, partitions: int) -> Iterator[pa.RecordBatch]:
-    """One row for each key, out of the newest ones of each partition, deletes included; the deleted are left out (R14).
-
-    Almost every key lies in one partition only, and passes through in Arrow. The others go through the very fold that
-    a view uses, so its rule is the rule. Rows without a key pass through, too: none is newer than another (R1).
-    """
-    received = list(batches)
-    if not received:
-        return
-    # Between two steps Spark renames what does not matter: the time zone of an instant, the element of a list.
-    table = pa.Table.from_batches(received).cast(arrow_schema())
-    counts = pc.value_counts(table["key"].filter(pc.is_valid(table["key"])))
-    shared = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    in_several = pc.is_in(table["key"], value_set=shared)
-    yield from table.filter(pc.and_not(pc.is_valid(table["value"]), in_several)).to_batches(max_chunksize=ROWS)
-    if len(shared):
-        rivals = list(_records(table.filter(in_several)))
-        rivals.sort(key=lambda record: (record.partition, record.offset))
-        # Here every delete that was read counts: nothing is left to wait for, so none must be forgotten.
-        winners = LatestValues(partitions, topic=topic, tombstone_memory=sys.maxsize)
-        winners.apply(RecordBatch.of(rivals))
-        for batch in winners.batches(ROWS):
-            yield from to_arrow(batch, topic)
-
-
-def _records(table: pa.Table) -> Iterator[Record]:
-    timestamps = table["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-    columns = (table["partition"], table["offset"], timestamps, table["key"], table["value"], table["headers"])
-    for partition, offset, timestamp, key, value, headers in zip(*(column.to_pylist() for column in columns)):
-        cells = tuple((header["key"], header["value"]) for header in headers or ())
-        yield Record(partition, offset, timestamp, key, value, cells)

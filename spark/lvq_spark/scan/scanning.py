@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -24,14 +24,13 @@ from lvq_spark.scan.reading import PATIENCE, Consistency, check_topic, read_rang
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Keyless", "Scan", "Strays"]
+__all__ = ["Keyless", "Scan", "Strays", "vanished"]
 
 Keyless = Literal["pass", "drop", "fail"]
 """What to do about records without a key: each is a row of its own (R1), or none has one, or one is an error."""
 
 Strays = Literal["pass", "fail"]
 """What to do about keys outside their home partition, which may lie there, too (R14): nothing, or fail."""
-
 
 _Keys = Latest | frozenset[bytes]
 
@@ -206,8 +205,7 @@ class Scan:
         Raises:
             DataLoss: there are any, and the cut is to be exact.
         """
-        spec = self.spec
-        end = spec.end[partition]
+        spec, end = self.spec, self.spec.end[partition]
         live = log.end_offsets(spec.topic, stable=True)[partition]
         if live <= end:
             return RecordBatch()
@@ -224,14 +222,20 @@ class Scan:
                 )
                 newer.apply(wanted)
             if suspects and self.consistency == "pinned":
-                raise DataLoss(
-                    f"{len(suspects)} keys of {spec.topic}, partition {partition}, have newer records behind the cut "
-                    f"at offset {end} and none before it, among them {min(suspects)!r}. If they are not new, "
-                    "compaction has removed the record that belongs to the cut.",
-                    hint="Take a new cut, raise the topic's min.compaction.lag.ms above the longest job, "
-                    "or read with consistency='atleast'.",
-                )
+                raise vanished(spec, partition, suspects)
             return RecordBatch.of(record for batch in newer.batches(ROWS) for record in batch if record.key in suspects)
+
+
+def vanished(spec: SnapshotSpec, partition: int, keys: Collection[bytes | None]) -> DataLoss:
+    """The error when these keys have records behind the cut and none in it, and some of it may be missing."""
+    among = min(key for key in keys if key is not None)
+    return DataLoss(
+        f"{len(keys)} keys of {spec.topic}, partition {partition}, have newer records behind the cut at offset "
+        f"{spec.end[partition]} and none before it, among them {among!r}. If they are not new, compaction has removed "
+        "the record that belongs to the cut.",
+        hint="Take a new cut, raise the topic's min.compaction.lag.ms above the longest job, "
+        "or read with consistency='atleast'.",
+    )
 
 
 @contextmanager
