@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,13 +16,16 @@ from lvq_spark import local_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The JVM's second compiler takes most of its time in tests, for code that runs on a few rows."""
+
 COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Two tasks at a time, each with two attempts; with Spark's Kafka connector."""
-    session = local_session("local[2,2]", connector=True)
+    session = local_session("local[2,2]", {"spark.driver.extraJavaOptions": SMALL_JVM}, connector=True)
     yield session
     session.stop()
 
@@ -37,6 +41,67 @@ def make_queue(lvq_log: KafkaLog, lvq_topic: str) -> Callable[..., LastValueQueu
         return LastValueQueue(lvq_topic, key_header=key_header, log=lvq_log)
 
     return make
+
+
+@pytest.fixture
+def uncommitted(lvq_topic: str) -> Callable[[LastValueQueue[bytes]], AbstractContextManager[None]]:
+    """Opens a transaction with a record of the key ``a`` in the test's topic, and aborts it in the end."""
+
+    @contextmanager
+    def uncommitted(queue: LastValueQueue[bytes]) -> Iterator[None]:
+        writer = queue.log.writer(transactional_id=lvq_topic)
+        writer.begin_transaction()
+        writer.append(lvq_topic, b"a", b"never")
+        writer.flush(20)
+        yield
+        writer.abort_transaction(20)
+        writer.close()
+
+    return uncommitted
+
+
+WAYS = {
+    "anew": {"building.OVERLAY": 0.0},
+    "overlaid by the driver": {"building.OVERLAY": 1000.0},
+    "overlaid by Spark": {"building.OVERLAY": 1000.0, "little.OFFSETS": 0},
+}
+"""How a store works a delta in; and the limits that choose the way, whatever the delta's size."""
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the ways."""
+    for name, limit in WAYS[request.param].items():
+        monkeypatch.setattr(f"lvq_spark.store.{name}", limit)
+    return str(request.param)
+
+
+class Crash(BaseException):
+    """The driver is killed here."""
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., AbstractContextManager[None]]:
+    """Within, the driver is killed when it does something to a file of a store, before that is done or after."""
+    from lvq_spark.store.storage import LocalStorage
+
+    @contextmanager
+    def killed(step: str, where: str, *, after: bool = False) -> Iterator[None]:
+        real = getattr(LocalStorage, step)
+
+        def die(storage: LocalStorage, name: str, *args: object) -> object:
+            if not name.startswith(where):
+                return real(storage, name, *args)
+            if after:
+                real(storage, name, *args)
+            raise Crash
+
+        with monkeypatch.context() as patched:
+            patched.setattr(LocalStorage, step, die)
+            with pytest.raises(Crash):
+                yield
+
+    return killed
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which ta
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Load = Callable[..., "DataFrame"]
+Uncommitted = Callable[[LastValueQueue[bytes]], AbstractContextManager[None]]
 
 CONNECTOR = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
@@ -352,18 +354,13 @@ def test_a_key_that_is_compacted_away_behind_the_cut_is_an_error_or_comes_with_a
 
 
 def test_what_an_open_transaction_holds_is_left_out_and_an_aborted_one_too(
-    make_queue: MakeQueue, load: Load, lvq_topic: str
+    make_queue: MakeQueue, load: Load, lvq_topic: str, uncommitted: Uncommitted
 ) -> None:
     queue = make_queue()
     append(queue.log, lvq_topic, ("a", "1"))
-    writer = queue.log.writer(transactional_id=lvq_topic)
-    writer.begin_transaction()
-    writer.append(lvq_topic, b"a", b"2")
-    writer.flush(20)
-    frame = load()
-    assert values(frame) == {"a": "1"}
-    writer.abort_transaction(20)
-    writer.close()
+    with uncommitted(queue):
+        frame = load()
+        assert values(frame) == {"a": "1"}
     assert values(frame) == {"a": "1"}
     assert values(load()) == {"a": "1"}, "the log ends with a marker, and not with a record"
 

@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -217,7 +218,7 @@ def test_a_version_that_grows_too_old_while_the_delta_is_read_is_given_up(
     refresh(spark, queue, path)
     append(queue, ("a", "2"))
     times = [datetime.now(UTC), datetime.now(UTC) + timedelta(days=2)]
-    monkeypatch.setattr("lvq_spark.store.refreshing.now", lambda: times.pop(0) if times else datetime.now(UTC))
+    monkeypatch.setattr("lvq_spark.store.building.now", lambda: times.pop(0) if times else datetime.now(UTC))
     with pytest.raises(DataLoss, match="Version 1 is 172"):
         refresh(spark, queue, path, on_stale="fail")
     assert Store(LocalStorage(path)).numbers() == [1]
@@ -248,12 +249,15 @@ def test_a_record_that_compaction_has_taken_out_of_the_delta_is_a_reason(
 # -- crashes and races -------------------------------------------------------------------------------------------------
 
 
-class Crash(BaseException):
-    """The driver is killed here."""
-
-
+@pytest.mark.parametrize("overlay", [0.0, 1000.0])
 @pytest.mark.parametrize(
-    ("step", "there_before"), [("files", False), ("create", False), ("created", True), ("delete", True)]
+    ("step", "where", "after", "there"),
+    [
+        ("files", "v2-", False, False),
+        ("create", "versions/", False, False),
+        ("create", "versions/", True, True),
+        ("delete", "versions/", False, True),
+    ],
 )
 def test_a_refresh_that_is_killed_leaves_the_old_version_or_the_whole_new_one(
     spark: SparkSession,
@@ -261,32 +265,28 @@ def test_a_refresh_that_is_killed_leaves_the_old_version_or_the_whole_new_one(
     collect: Collect,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    killed: Callable[..., AbstractContextManager[None]],
     step: str,
-    there_before: bool,
+    where: str,
+    after: bool,
+    there: bool,
+    overlay: float,
 ) -> None:
+    monkeypatch.setattr("lvq_spark.store.building.OVERLAY", overlay)
     queue, path = make_queue(), str(tmp_path)
     append(queue, ("a", "1"), ("b", "1"))
     refresh(spark, queue, path)
     append(queue, ("a", "2"), ("b", None), ("c", "1"))
     old, new = {"a": "1", "b": "1"}, {"a": "2", "c": "1"}
-    real = getattr(LocalStorage, step.removesuffix("d") if step == "created" else step)
-
-    def killed(storage: LocalStorage, *args: Any) -> None:
-        if step == "files" and not args[0].startswith("v2-"):
-            return real(storage, *args)  # type: ignore[no-any-return]
-        if step == "created":
-            assert real(storage, *args)
-        raise Crash
-
-    with monkeypatch.context() as patched:
-        patched.setattr(LocalStorage, real.__name__, killed)
-        with pytest.raises(Crash):
-            refresh(spark, queue, path, keep=1, grace=0.0)
-    assert values(collect(read_version(spark, path))) == (new if there_before else old)
+    with killed(step, where, after=after):
+        refresh(spark, queue, path, keep=1, grace=0.0)
+    assert values(collect(read_version(spark, path))) == (new if there else old)
     version = refresh(spark, queue, path, keep=1, grace=0.0)
     assert version.number == 2
     assert values(collect(read_version(spark, path))) == new
-    assert set(LocalStorage(path).names("")) == {"versions", version.data}, "nothing is left behind"
+    folders = {file.name.partition("/")[0] for file in version.files}
+    assert len(folders) == (2 if overlay else 1)
+    assert set(LocalStorage(path).names("")) == {"versions", *folders}, "nothing is left behind"
 
 
 def test_of_two_refreshes_at_once_one_writes_and_the_other_finds_it_written(

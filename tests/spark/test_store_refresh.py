@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,17 +96,17 @@ def test_a_cut_can_be_given_and_a_store_only_goes_on(
 
 
 def test_offsets_without_records_move_the_cut_and_copy_no_files(
-    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    uncommitted: Callable[[LastValueQueue[bytes]], AbstractContextManager[None]],
+    tmp_path: Path,
 ) -> None:
     queue = make_queue()
     append(queue, ("a", "1"))
     first = refresh(spark, queue, str(tmp_path))
-    writer = queue.log.writer(transactional_id=queue.topic)
-    writer.begin_transaction()
-    writer.append(queue.topic, b"a", b"never")
-    writer.flush(20)
-    writer.abort_transaction(20)
-    writer.close()
+    with uncommitted(queue):
+        pass
     eventually(lambda: queue.log.end_offsets(queue.topic) == queue.log.end_offsets(queue.topic, stable=True))
     second = refresh(spark, queue, str(tmp_path))
     assert (second.number, second.upserts, second.files) == (2, 0, first.files)
@@ -129,12 +130,17 @@ def test_an_empty_queue_has_a_version_without_rows(
     assert collect(read_version(spark, str(tmp_path))) == {}
 
 
-def test_a_small_delta_reads_the_delta_only(spark: SparkSession, make_queue: MakeQueue, tmp_path: Path) -> None:
+def test_a_small_delta_is_read_alone_and_without_a_spark_job(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
+) -> None:
     queue = make_queue(4)
     append(queue, *[(f"k{n}", "1") for n in range(3000)])
     refresh(spark, queue, str(tmp_path))
     append(queue, *[(f"k{n * 97}", "2") for n in range(30)])
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", "the small delta")
     version = refresh(spark, queue, str(tmp_path))
+    assert not spark.sparkContext.statusTracker().getJobIdsForGroup("the small delta")
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
     assert (version.records_read, version.upserts, version.rows) == (30, 30, 3000)
 
 
@@ -167,7 +173,6 @@ def test_a_delta_lies_over_the_files_that_are_there_until_it_is_a_quarter_of_the
     assert {one.name for one in tmp_path.iterdir()} == {"versions", anew.data}
 
 
-@pytest.mark.parametrize("overlay", [0.0, 1000.0])
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_random_histories_give_the_rows_of_a_full_snapshot(
     spark: SparkSession,
@@ -175,14 +180,12 @@ def test_random_histories_give_the_rows_of_a_full_snapshot(
     collect: Collect,
     lvq_broker: ProvidedBroker,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     partitions: int,
-    overlay: float,
+    way: str,
 ) -> None:
     """Two partitioners write the same keys, so with several partitions most keys lie in some of them (R14)."""
     from confluent_kafka import Producer
 
-    monkeypatch.setattr("lvq_spark.store.refreshing.OVERLAY", overlay)
     queue, path = make_queue(partitions), str(tmp_path)
     choose = random.Random(partitions)
     ours = queue.log.writer()
@@ -205,7 +208,7 @@ def test_random_histories_give_the_rows_of_a_full_snapshot(
         )
     ours.close()
     assert version.kept > 0 or partitions == 1
-    assert (version.overlaid > 0) == (overlay > 0)
+    assert (version.overlaid > 0) == (way != "anew")
 
 
 def test_a_delete_at_home_counts_against_a_later_record_in_another_partition(
@@ -258,21 +261,18 @@ def test_what_was_deleted_from_the_log_s_start_leaves_the_store_as_it_leaves_a_s
     assert version.rows == 1
 
 
-@pytest.mark.parametrize("overlay", [0.0, 1000.0])
 def test_who_has_lost_a_contest_wins_it_when_the_other_is_deleted_from_the_log_s_start(
     spark: SparkSession,
     make_queue: MakeQueue,
     collect: Collect,
     lvq_broker: ProvidedBroker,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    overlay: float,
+    way: str,
 ) -> None:
     from confluent_kafka import Producer
 
     from lvq_kafka.core.keys import home_partition
 
-    monkeypatch.setattr("lvq_spark.store.refreshing.OVERLAY", overlay)
     queue, home = make_queue(2, config={"cleanup.policy": "compact,delete"}), home_partition(b"k", 2)
     append(queue, ("other", "1"))
     refresh(spark, queue, str(tmp_path))
@@ -288,6 +288,27 @@ def test_who_has_lost_a_contest_wins_it_when_the_other_is_deleted_from_the_log_s
     rows = collect(read_version(spark, str(tmp_path)))
     assert values(rows)["k"] == "stray"
     assert rows == collect(snapshot(spark, queue))
+
+
+def test_what_is_gone_from_the_log_s_start_counts_against_nothing(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, tmp_path: Path, way: str
+) -> None:
+    from confluent_kafka import Producer
+
+    from lvq_kafka.core.keys import home_partition
+
+    queue, home = make_queue(2, config={"cleanup.policy": "compact,delete"}), home_partition(b"k", 2)
+    append(queue, ("k", "at home"), ("other", "1"))
+    refresh(spark, queue, str(tmp_path))
+    queue.log.delete_before(queue.topic, {home: queue.log.end_offsets(queue.topic)[home]})
+    foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
+    foreign.produce(queue.topic, key=b"k", value=b"stray", partition=1 - home)
+    assert foreign.flush(20) == 0
+    version = refresh(spark, queue, str(tmp_path))
+    rows = collect(read_version(spark, str(tmp_path)))
+    assert values(rows)["k"] == "stray"
+    assert rows == collect(snapshot(spark, queue, end=version.end))
+    assert (version.kind, version.rows) == ("delta", len(rows))
 
 
 def test_a_version_is_read_by_its_number_and_by_time(

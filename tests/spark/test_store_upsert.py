@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,10 +101,6 @@ def test_a_batch_that_comes_again_or_too_late_changes_nothing(
     assert versions(spark, path)[-1].upserts == 1, "the part of a batch that the store has is left out"
 
 
-class Crash(BaseException):
-    """The driver is killed here."""
-
-
 @pytest.mark.parametrize("after", [False, True])
 def test_a_batch_that_was_cut_off_is_worked_in_once_when_it_comes_again(
     spark: SparkSession,
@@ -112,24 +109,16 @@ def test_a_batch_that_was_cut_off_is_worked_in_once_when_it_comes_again(
     batch: Batch,
     query: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    killed: Callable[..., AbstractContextManager[None]],
     after: bool,
 ) -> None:
     queue, path = make_queue(), str(tmp_path)
     append(queue, ("a", "1"), ("b", "1"))
     refresh(spark, queue, path)
     append(queue, ("a", "2"), ("b", None))
-    run, create = upsert(queue, path, keep=1, grace=0.0), LocalStorage.create
-
-    def killed(storage: LocalStorage, name: str, content: bytes) -> bool:
-        if after:
-            create(storage, name, content)
-        raise Crash
-
-    with monkeypatch.context() as patched:
-        patched.setattr(LocalStorage, "create", killed)
-        with pytest.raises(Crash):
-            run(batch(queue, {0: 2}), 1)
+    run = upsert(queue, path, keep=1, grace=0.0)
+    with killed("create", "versions/", after=after):
+        run(batch(queue, {0: 2}), 1)
     assert values(collect(read_version(spark, path))) == ({"a": "2"} if after else {"a": "1", "b": "1"})
     run(batch(queue, {0: 2}), 1)
     append(queue, ("c", "1"))
@@ -179,7 +168,7 @@ def test_a_refresh_meanwhile_does_no_harm(
 
 
 def test_random_batches_of_keys_in_several_partitions_give_the_rows_of_a_snapshot(
-    spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path, way: str
 ) -> None:
     from confluent_kafka import Producer
 
@@ -197,7 +186,9 @@ def test_random_batches_of_keys_in_several_partitions_give_the_rows_of_a_snapsho
             run(batch(queue, start, end), number)
         start = dict(end)
         assert collect(read_version(spark, path)) == collect(snapshot(spark, queue, end=end)), number
-    assert [version.kind for version in versions(spark, path)] == ["full", "delta", "delta"]
+    made = versions(spark, path)
+    assert [version.kind for version in made] == ["full", "delta", "delta"]
+    assert (made[-1].overlaid > 0) == (way != "anew")
 
 
 def test_the_key_is_the_header_s_where_the_queue_says_so(

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lvq_kafka.errors import ConfigError
+from lvq_spark.store.hadoop import HadoopStorage
 from lvq_spark.store.manifest import DataFile, Version, decode, encode
-from lvq_spark.store.storage import HadoopStorage, LocalStorage, Storage
+from lvq_spark.store.storage import LocalStorage, Storage
 from lvq_spark.store.versions import Store, versions
 
 if TYPE_CHECKING:
@@ -83,6 +84,21 @@ def test_a_file_is_created_once_and_read_as_it_was_written(make_storage: Callabl
     storage.delete("a")
     storage.delete("a")
     assert storage.names("") == []
+
+
+def test_a_file_is_read_here_and_there(make_storage: Callable[[], Storage]) -> None:
+    storage = make_storage()
+    content = bytes(range(256)) * 10_000
+    storage.create("v1/f", content)
+    with storage.open("v1/f") as file:
+        assert file.seek(-3, os.SEEK_END) == len(content) - 3
+        assert file.read() == content[-3:]
+        assert file.read(1) == b""
+        file.seek(1_000_001)
+        assert file.read(1_200_000) == content[1_000_001:2_200_001]
+        assert file.tell() == 2_200_001
+    with pytest.raises(FileNotFoundError):
+        storage.open("v1/g")
 
 
 def test_of_many_that_create_a_file_at_once_one_does(tmp_path: Path) -> None:

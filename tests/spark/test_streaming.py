@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
+Uncommitted = Callable[[LastValueQueue[bytes]], AbstractContextManager[None]]
 Batch = dict[str, str | None]
 
 
@@ -168,19 +170,14 @@ def test_what_comes_after_a_query_with_available_now_was_started_is_not_its_own(
 
 
 def test_what_is_not_committed_is_not_read(
-    make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
+    make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str, uncommitted: Uncommitted
 ) -> None:
     queue = make_queue()
     append(queue.log, lvq_topic, ("a", "1"))
-    writer = queue.log.writer(transactional_id=lvq_topic)
-    writer.begin_transaction()
-    writer.append(lvq_topic, b"a", b"2")
-    writer.flush(20)
-    reader = open_reader()
-    end = reader.latestOffset(reader.initialOffset(), everything())
-    assert offsets(end, lvq_topic) == {0: 1}
-    writer.abort_transaction(20)
-    writer.close()
+    with uncommitted(queue):
+        reader = open_reader()
+        end = reader.latestOffset(reader.initialOffset(), everything())
+        assert offsets(end, lvq_topic) == {0: 1}
 
 
 def test_compaction_of_a_batch_to_be_read_is_no_loss(

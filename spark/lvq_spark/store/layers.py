@@ -7,8 +7,10 @@ keys, the deletes too: a key is looked up in one of the two layers, never pieced
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lvq_kafka.errors import StateError
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store.manifest import DataFile, Version
 from lvq_spark.store.versions import Store
@@ -16,7 +18,19 @@ from lvq_spark.store.versions import Store
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["STORED", "beside", "count", "hinted", "overlay", "reached", "read", "stored", "visible"]
+__all__ = [
+    "STORED",
+    "Written",
+    "beside",
+    "count",
+    "hinted",
+    "overlay",
+    "reached",
+    "read",
+    "stored",
+    "visible",
+    "write",
+]
 
 STORED = f"{SCHEMA}, lvq_role string"
 """The columns of a store's files; see `lvq_spark.store.contest.ROLE` for the last."""
@@ -96,3 +110,36 @@ def _by_partition(offsets: Mapping[int, int]) -> Column:
 
     cells = [F.lit(number) for pair in sorted(offsets.items()) for number in pair]
     return F.create_map(*cells)[F.col("partition")]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files that were written, and how many records they hold for readers and beyond that."""
+
+    files: tuple[DataFile, ...]
+    rows: int
+    kept: int
+
+
+def write(spark: SparkSession, store: Store, folder: str, rows: DataFrame, *, overlay: bool = False) -> Written:
+    """Write what a version stores into a folder of its own.
+
+    Raises:
+        StateError: there is less in the files than was written: somebody has deleted some of them.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    seen = Observation()
+    current = F.count_if(F.col("lvq_role") == "current").alias("current")
+    rows.observe(seen, F.count("*").alias("all"), current).write.parquet(f"{store.storage.root}/{folder}")
+    counts = seen.get
+    there = [entry for entry in store.storage.files(folder) if entry.name.endswith(".parquet")]
+    files = tuple(DataFile(entry.name, entry.bytes, overlay) for entry in there)
+    found = read(spark, store, files).count()
+    if found != counts["all"]:
+        raise StateError(
+            f"{counts['all']} records were written to {store.storage.root}/{folder}, and {found} are there.",
+            hint="Has another refresh taken it for one that was given up? Let grace be longer than a refresh takes.",
+        )
+    return Written(files, counts["current"], counts["all"] - counts["current"])

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown, TopicRecreated
-from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import SnapshotSpec, pin
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.snapshots import client_config
-from lvq_spark.store import layers, tables
-from lvq_spark.store.guards import LogState, aged, look, now, pinned_at, unfit
+from lvq_spark.store.building import Builder
+from lvq_spark.store.guards import LogState, look, unfit
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.storage import open_storage
 from lvq_spark.store.versions import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = ["ATTEMPTS", "OnStale", "Refresher", "refresh"]
 
@@ -30,9 +29,6 @@ OnStale = Literal["rebuild", "fail"]
 logger = logging.getLogger("lvq_spark.store")
 
 ATTEMPTS = 10  # to be the one that writes the next version
-
-OVERLAY = 0.25
-"""Up to this share of a version's records may lie in an overlay. Readers look up each row of the files below in it."""
 
 
 def refresh(
@@ -53,6 +49,9 @@ def refresh(
     since: what has changed is written to an overlay over the files that are there, and once that has grown to a quarter
     of them, all is written anew. Its rows are those of a snapshot at the same cut. Where nothing has changed there is
     no new version, so a refresh can be repeated at will. `read_version` reads one.
+
+    What is little, up to 200,000 offsets over a version of up to four million records, the driver reads and works in by
+    itself, without a Spark job; the rest is up to the executors.
 
     A version is there for readers when its manifest is, which comes last and in one step: a refresh that dies leaves
     the store as it was, and what it has left behind is deleted by a later one. Several may run at once, anywhere: one
@@ -127,11 +126,11 @@ class Refresher:
             raise ConfigError(f"keep={keep}: the newest version is always kept.", options=["keep"])
         if grace < 0:
             raise ConfigError(f"grace={grace} is negative.", options=["grace"])
-        self.spark = spark
         self.queue = queue
-        self.config: ClientConfig = client_config(queue)
+        config = client_config(queue)
         self.store = Store(open_storage(spark, path))
-        self.on_stale, self.consistency = on_stale, consistency
+        self.builder = Builder(spark, queue, config, self.store, consistency)
+        self.on_stale = on_stale
         self.keep, self.grace, self.timeout = keep, grace, timeout
 
     def bring_up_to_date(self, end: Mapping[int, int] | None = None) -> Version:
@@ -190,15 +189,15 @@ class Refresher:
         return base if base.cut == cut_id(spec) and not quiet else _Plan(spec, log, base, False)
 
     def _made(self, plan: _Plan, end: Mapping[int, int] | None) -> Version:
-        if plan.whole:
-            return self._full(plan)
+        if plan.base is None or plan.whole:
+            return self.builder.full(plan.number, plan.spec, plan.log, plan.reasons)
         try:
-            return self._delta(plan)
+            return self.builder.delta(plan.base, plan.spec, plan.log)
         except (DataLoss, TopicRecreated) as error:
             reasons = self.reasons(error)
         # The version has aged meanwhile, or a task has found that records of the cut may be gone: not of a later one.
         log = look(self.queue, self.timeout)
-        return self._full(_Plan(pin(self.queue, end=end, timeout=self.timeout), log, plan.base, True, reasons))
+        return self.builder.full(plan.number, pin(self.queue, end=end, timeout=self.timeout), log, reasons)
 
     def problem(self, base: Version, log: LogState) -> LVQError | None:
         """Why nothing can be built on a version."""
@@ -228,108 +227,3 @@ class Refresher:
             options=["end"],
             hint="A store only goes on. Leave end out to refresh up to now.",
         )
-
-    def _full(self, plan: _Plan) -> Version:
-        rows = tables.full(self.spark, plan.spec, self.config, self.consistency, horizon(plan.log))
-        draft = replace(self.draft(plan.number, plan.spec, plan.log), reasons=plan.reasons)
-        with tables.task_errors():
-            version = self.written(draft, rows)
-        spent = (now() - plan.log.at).total_seconds()
-        if spent > plan.log.retention:
-            self.store.discard(version)
-            raise DataLoss(
-                f"Reading {plan.spec.topic} took {spent:.1f} s, and it keeps deletes for {plan.log.retention:g} s "
-                "(delete.retention.ms): some of the cut may have been gone before they were read.",
-                hint="Raise delete.retention.ms above what a refresh takes, or give Spark more cores.",
-            )
-        return version
-
-    def _delta(self, plan: _Plan) -> Version:
-        assert plan.base is not None
-        beyond = replace(plan.spec, start=plan.base.end)
-        rows = tables.log_rows(self.spark, beyond, self.config, self.consistency, deletes=True)
-        draft = self.draft(plan.number, plan.spec, plan.log)
-        with tables.task_errors(), tables.held(rows) as delta:
-            version = self.built_upon(plan.base, delta, draft, plan.log)
-        problem = aged(plan.base, plan.log, now())
-        if problem is not None:
-            self.store.discard(version)
-            raise problem
-        return version
-
-    # ---------------------------------------------------------------- its parts
-
-    def draft(self, number: int, spec: SnapshotSpec, log: LogState) -> Version:
-        """A version with all that is known before anything is written."""
-        definition = self.queue.definition
-        pinned = pinned_at(self.queue, log, spec.end)
-        return Version(
-            number=number,
-            kind="full",
-            queue=definition.name,
-            topic=spec.topic,
-            topic_id=spec.topic_id,
-            key_header=spec.key_header,
-            key_mismatch=spec.key_mismatch,
-            start=spec.start,
-            end=spec.end,
-            read_from=spec.start,
-            pinned=pinned,
-            committed=pinned,
-            rows=0,
-            kept=0,
-            overlaid=0,
-            upserts=0,
-            deletes=0,
-            cut=cut_id(spec),
-            schema=layers.STORED,
-            data="",
-            files=(),
-        )
-
-    def built_upon(self, base: Version, delta: tables.Delta, draft: Version, log: LogState) -> Version:
-        """Work a delta into a version, and write that."""
-        draft = replace(
-            draft, base=base.number, read_from=base.end, upserts=delta.upserts, deletes=delta.deletes, kind="delta"
-        )
-        moved = dict(draft.start) != dict(base.start)
-        contested = moved and base.partitions > 1 and base.kept > 0  # who has lost to a record that is gone may win now
-        if delta.upserts == 0 and not contested:  # only offsets have moved
-            draft = replace(draft, data=base.data, files=base.files, overlaid=base.overlaid)
-            return self._counted(draft) if moved else replace(draft, rows=base.rows, kept=base.kept, committed=now())
-        if contested or base.overlaid + delta.upserts > OVERLAY * (base.rows + base.kept):
-            return self.written(draft, tables.merged(self.spark, self.store, base, delta, draft.start, horizon(log)))
-        return self._overlaid(base, delta, draft, moved=moved)
-
-    def _overlaid(self, base: Version, delta: tables.Delta, draft: Version, *, moved: bool) -> Version:
-        """A version of the files that are there, and an overlay."""
-        met = tables.meet(self.spark, self.store, base, delta) if delta.distinct else None
-        contested = met is None or met.elsewhere > 0
-        rows = tables.overlaid(self.spark, self.store, base, delta, contested=contested)
-        folder = self.store.new_folder(draft.number)
-        above = tables.write(self.spark, self.store, folder, rows, overlay=True)
-        files = (*(file for file in base.files if not file.overlay), *above.files)
-        draft = replace(draft, data=folder, files=files, overlaid=above.rows + above.kept)
-        if met is None or contested or moved:
-            return self._counted(draft)
-        rows_now = base.rows - met.current + delta.upserts - delta.deletes
-        return replace(draft, rows=rows_now, kept=base.kept - met.others + delta.deletes, committed=now())
-
-    def _counted(self, draft: Version) -> Version:
-        """With what is hidden by an overlay, or lies below the log's start, its files hold more than it does."""
-        rows, kept = layers.count(layers.stored(self.spark, self.store, draft))
-        return replace(draft, rows=rows, kept=kept, committed=now())
-
-    def written(self, draft: Version, rows: DataFrame) -> Version:
-        """Write the files of a version."""
-        folder = self.store.new_folder(draft.number)
-        done = tables.write(self.spark, self.store, folder, rows)
-        upserts = draft.upserts if draft.kind == "delta" else done.rows + done.kept
-        return replace(
-            draft, data=folder, files=done.files, rows=done.rows, kept=done.kept, upserts=upserts, committed=now()
-        )
-
-
-def horizon(log: LogState) -> int:
-    """Deletes of before need not be kept: the log may not have them either. Milliseconds since the epoch."""
-    return int((log.at.timestamp() - log.retention) * 1000)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from lvq_kafka.errors import ConfigError
@@ -19,10 +19,7 @@ from lvq_kafka.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Entry", "HadoopStorage", "LocalStorage", "Storage", "open_storage"]
-
-_OBJECT_STORES = frozenset({"s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cos", "cosn", "obs"})
-"""Where a file appears whole when it is closed, and renaming is no atomic step."""
+__all__ = ["Entry", "LocalStorage", "Storage", "open_storage"]
 
 
 class Entry(NamedTuple):
@@ -49,6 +46,13 @@ class Storage(Protocol):
 
     def read(self, name: str) -> bytes | None:
         """A file's content; None if it is not there."""
+
+    def open(self, name: str) -> IO[bytes]:
+        """A file to read here and there.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
 
     def create(self, name: str, content: bytes) -> bool:
         """Create a file, in one step for everybody who looks; False if it is there already, and then it is unchanged.
@@ -82,6 +86,8 @@ def open_storage(spark: SparkSession, path: str) -> Storage:
             hint="Use a classic session, in the driver; or a path that starts with file:.",
         )
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    from lvq_spark.store.hadoop import HadoopStorage
 
     configuration = spark._jsc.hadoopConfiguration()
     try:
@@ -140,6 +146,10 @@ class LocalStorage:
         except FileNotFoundError:
             return None
 
+    def open(self, name: str) -> IO[bytes]:
+        """See `Storage`."""
+        return (self._path / name).open("rb")
+
     def create(self, name: str, content: bytes) -> bool:
         """See `Storage`. A hard link is what POSIX creates whole or not at all, and never over something."""
         target = self._path / name
@@ -183,105 +193,3 @@ def _sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-class HadoopStorage:
-    """A directory of any file system that Hadoop knows, through Spark's JVM.
-
-    A file is created where it may lie only once: on HDFS and the like by a rename that refuses to replace, which is one
-    step of the name node. Object stores have no such rename. There the file is written in place, without leave to
-    replace: it appears whole, and that one writer wins is up to the store and its connector. S3A has it from Hadoop
-    3.4.2 on, where the bucket takes conditional writes; Google's and Azure's connectors have it.
-    """
-
-    def __init__(self, jvm: Any, configuration: Any, root: str) -> None:
-        self._hadoop = jvm.org.apache.hadoop
-        self._jvm = jvm
-        self._configuration = configuration
-        self.root = root.rstrip("/")
-        self._files = self._path("").getFileSystem(configuration)
-        self._renames = str(self._files.getUri().getScheme()) not in _OBJECT_STORES
-
-    def _path(self, name: str) -> Any:
-        return self._hadoop.fs.Path(f"{self.root}/{name}" if name else self.root)
-
-    def names(self, folder: str) -> list[str]:
-        """See `Storage`."""
-        path = self._path(folder)
-        if not self._files.exists(path):
-            return []
-        return sorted(str(status.getPath().getName()) for status in self._files.listStatus(path))
-
-    def files(self, folder: str) -> list[Entry]:
-        """See `Storage`."""
-        path = self._path(folder)
-        if not self._files.exists(path):
-            return []
-        found, listing = [], self._files.listFiles(path, True)
-        above = len(self._path("").toUri().getPath()) + 1
-        while listing.hasNext():
-            status = listing.next()
-            name = str(status.getPath().toUri().getPath())[above:]
-            found.append(Entry(name, int(status.getLen())))
-        return sorted(found)
-
-    def touched(self, name: str) -> float:
-        """See `Storage`."""
-        path = self._path(name)
-        if not self._files.exists(path):
-            return 0.0
-        status = self._files.getFileStatus(path)
-        below = self._files.listStatus(path) if status.isDirectory() else ()
-        inside = (self.touched(f"{name}/{child.getPath().getName()}") for child in below)
-        return max(float(status.getModificationTime()) / 1000, *inside, 0.0)
-
-    def read(self, name: str) -> bytes | None:
-        """See `Storage`."""
-        path = self._path(name)
-        if not self._files.exists(path):
-            return None
-        stream = self._files.open(path)
-        try:
-            return bytes(stream.readAllBytes())
-        finally:
-            stream.close()
-
-    def create(self, name: str, content: bytes) -> bool:
-        """See `Storage`."""
-        target = self._path(name)
-        if not self._renames:
-            return self._write(target, content)
-        temporary = self._path(f"{name.rpartition('/')[0]}/.{uuid.uuid4().hex}")
-        self._write(temporary, content)
-        rename = self._jvm.java.lang.reflect.Array.newInstance(
-            self._jvm.java.lang.Class.forName("org.apache.hadoop.fs.Options$Rename"), 0
-        )
-        context = self._hadoop.fs.FileContext.getFileContext(target.toUri(), self._configuration)
-        return self._unless_there(lambda: context.rename(temporary, target, rename), cleanup=temporary)
-
-    def _write(self, target: Any, content: bytes) -> bool:
-        def write() -> None:
-            stream = self._files.create(target, False)
-            try:
-                stream.write(bytearray(content))
-            finally:
-                stream.close()
-
-        return self._unless_there(write)
-
-    def _unless_there(self, step: Any, cleanup: Any = None) -> bool:
-        from py4j.protocol import Py4JJavaError
-
-        try:
-            step()
-        except Py4JJavaError as error:
-            if cleanup is not None:
-                self._files.delete(cleanup, False)
-            if str(error.java_exception.getClass().getSimpleName()) == "FileAlreadyExistsException":
-                return False
-            raise
-        return True
-
-    def delete(self, name: str) -> None:
-        """See `Storage`."""
-        self._files.delete(self._path(name), True)

@@ -9,36 +9,57 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lvq_kafka.errors import DataLoss, StateError, TopicRecreated
+from lvq_kafka.errors import DataLoss, TopicRecreated
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.schema import SCHEMA
 from lvq_spark.shipping import map_in_arrow
-from lvq_spark.store.layers import STORED, beside, hinted, overlay, reached, read, stored
-from lvq_spark.store.manifest import DataFile, Version
+from lvq_spark.store.layers import STORED, beside, hinted, overlay, reached, stored
+from lvq_spark.store.manifest import Version
 from lvq_spark.store.versions import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Delta", "Met", "Written", "full", "held", "log_rows", "meet", "merged", "overlaid", "task_errors", "write"]
+    from lvq_spark.scan.scanning import Scan
 
-_ALL, _NONE = sys.maxsize, -sys.maxsize
-"""Horizons: all deletes are forgotten, or none."""
+__all__ = [
+    "FORGET_ALL",
+    "FORGET_NONE",
+    "Delta",
+    "Met",
+    "full",
+    "held",
+    "log_rows",
+    "meet",
+    "merged",
+    "overlaid",
+    "scan_of",
+    "task_errors",
+]
+
+FORGET_ALL, FORGET_NONE = sys.maxsize, -sys.maxsize
+"""Horizons: all deletes are left out, or none."""
 
 
 def log_rows(
     spark: SparkSession, spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, *, deletes: bool
 ) -> DataFrame:
     """The newest record of each key of each partition of a cut, as the executors read them from the log."""
-    from lvq_spark.scan.columns import SNAPSHOT_COLUMNS
-    from lvq_spark.scan.scanning import Scan
     from lvq_spark.scan.tasks import Read
 
     tasks = len(spec.ranges)
-    scan = Scan(spec, config, SNAPSHOT_COLUMNS, consistency, deletes=deletes, keyless="fail")
+    scan = scan_of(spec, config, consistency, deletes=deletes)
     return map_in_arrow(spark.range(0, tasks, 1, max(1, tasks)), Read(scan), SCHEMA)
+
+
+def scan_of(spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, *, deletes: bool) -> Scan:
+    """What reads the newest record of each key of a partition of a cut."""
+    from lvq_spark.scan.columns import SNAPSHOT_COLUMNS
+    from lvq_spark.scan.scanning import Scan
+
+    return Scan(spec, config, SNAPSHOT_COLUMNS, consistency, deletes=deletes, keyless="fail")
 
 
 def full(
@@ -70,12 +91,17 @@ def _settled(rows: DataFrame, topic: str, partitions: int, horizon: int) -> Data
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Records that are held for a merge: how many they are, of how many keys, and how many of them are deletes."""
+    """Records that are held for a merge.
+
+    ``upserts`` is how many they are, ``keys`` of how many keys, ``deletes`` how many of them are deletes, and ``bytes``
+    how much their values take.
+    """
 
     rows: DataFrame
     upserts: int
     keys: int
     deletes: int
+    bytes: int
 
     @property
     def distinct(self) -> bool:
@@ -91,7 +117,8 @@ def held(rows: DataFrame) -> Iterator[Delta]:
 
     rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        counts = (F.count("*"), F.count_distinct("key"), F.count_if(F.col("value").isNull()))
+        size = F.coalesce(F.sum(F.octet_length("value")), F.lit(0))
+        counts = (F.count("*"), F.count_distinct("key"), F.count_if(F.col("value").isNull()), size)
         counted = rows.select(*counts).first()
         assert counted is not None
         yield Delta(rows, *counted)
@@ -143,7 +170,7 @@ def merged(
     if base.partitions == 1:
         # No other partition can bring a record that a delete would count against.
         others = others.where(F.col("lvq_role") == "current")
-        news = _current(delta.rows) if delta.distinct else _settled(delta.rows, base.topic, 1, _ALL)
+        news = _current(delta.rows) if delta.distinct else _settled(delta.rows, base.topic, 1, FORGET_ALL)
     else:
         forgotten = (F.col("lvq_role") == "delete") & (F.unix_millis("timestamp") < horizon)
         others = others.where(~forgotten)
@@ -152,12 +179,15 @@ def merged(
     return others.unionByName(news)
 
 
-def overlaid(spark: SparkSession, store: Store, base: Version, delta: Delta, *, contested: bool) -> DataFrame:
+def overlaid(
+    spark: SparkSession, store: Store, base: Version, delta: Delta, start: Mapping[int, int], *, contested: bool
+) -> DataFrame:
     """What a version stores above the files of its base: the overlay that there was, and the delta.
 
     Deletes are kept, whatever their age: they hide what lies below.
 
     Args:
+        start: where the log of each partition begins by now. What lies below counts against nothing any more.
         contested: whether one key may have several records in the delta, or others in other partitions of the base.
     """
     from pyspark.sql import functions as F  # noqa: N812
@@ -167,9 +197,9 @@ def overlaid(spark: SparkSession, store: Store, base: Version, delta: Delta, *, 
         if base.partitions > 1:
             places = rows.select(F.col("key").alias("new"), F.col("partition").alias("place"))
             rival = (F.col("key") == F.col("new")) & (F.col("partition") != F.col("place"))
-            known = stored(spark, store, base).drop("lvq_role")
+            known = reached(stored(spark, store, base), start).drop("lvq_role")
             rows = rows.unionByName(known.join(hinted(places, delta.upserts), rival, "left_semi"))
-        rows = _settled(rows, base.topic, base.partitions, _NONE)
+        rows = _settled(rows, base.topic, base.partitions, FORGET_NONE)
     else:
         rows = _told_apart(rows)
     if not base.overlaid:
@@ -199,36 +229,3 @@ def task_errors() -> Iterator[None]:
 
 
 _OURS = re.compile(r"lvq_kafka\.errors\.(DataLoss|TopicRecreated): (.*)")
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The files that were written, and how many records they hold for readers and beyond that."""
-
-    files: tuple[DataFile, ...]
-    rows: int
-    kept: int
-
-
-def write(spark: SparkSession, store: Store, folder: str, rows: DataFrame, *, overlay: bool = False) -> Written:
-    """Write what a version stores into a folder of its own.
-
-    Raises:
-        StateError: there is less in the files than was written: somebody has deleted some of them.
-    """
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812
-
-    seen = Observation()
-    current = F.count_if(F.col("lvq_role") == "current").alias("current")
-    rows.observe(seen, F.count("*").alias("all"), current).write.parquet(f"{store.storage.root}/{folder}")
-    counts = seen.get
-    there = [entry for entry in store.storage.files(folder) if entry.name.endswith(".parquet")]
-    files = tuple(DataFile(entry.name, entry.bytes, overlay) for entry in there)
-    found = read(spark, store, files).count()
-    if found != counts["all"]:
-        raise StateError(
-            f"{counts['all']} records were written to {store.storage.root}/{folder}, and {found} are there.",
-            hint="Has another refresh taken it for one that was given up? Let grace be longer than a refresh takes.",
-        )
-    return Written(files, counts["current"], counts["all"] - counts["current"])

@@ -144,6 +144,8 @@ class _Upsert:
 
     def _step(self, whole: tables.Delta, ends: Mapping[int, tuple[int, int]]) -> bool:
         """Whether the store has the batch by now."""
+        from lvq_spark.store.little import gathered
+
         refresher = self.refresher
         base = refresher.store.latest()
         if base is not None and base.stream is not None and self._is_done(base.stream):
@@ -159,11 +161,11 @@ class _Upsert:
             return True
         known = any(first < base.end[partition] for partition, (first, _) in ends.items())
         rest = tables.held(reached(whole.rows, base.end)) if known else nullcontext(whole)
+        builder = refresher.builder
         with rest as delta:
-            draft = replace(
-                refresher.draft(base.number + 1, self._spec(base, log, end), log), stream=(self.query, self.batch_id)
-            )
-            return refresher.commit(refresher.built_upon(base, delta, draft, log))
+            draft = builder.draft(base.number + 1, self._spec(base, log, end), log)
+            draft = replace(draft, stream=(self.query, self.batch_id))
+            return refresher.commit(builder.built_upon(base, gathered(base, delta) or delta, draft, log))
 
     def _check_committed(self, log: LogState, ends: Mapping[int, tuple[int, int]]) -> None:
         for partition, (_, end) in sorted(ends.items()):

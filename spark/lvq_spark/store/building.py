@@ -1,0 +1,196 @@
+"""Building a version: from the whole of a cut, or from the version before it and what the log has had since."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lvq_kafka.errors import DataLoss
+from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.queue import LastValueQueue
+from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.scan.reading import Consistency
+from lvq_spark.schema import SCHEMA
+from lvq_spark.store import layers, tables
+from lvq_spark.store.guards import LogState, aged, now, pinned_at
+from lvq_spark.store.manifest import Version, cut_id
+from lvq_spark.store.versions import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lvq_spark.store.little import LittleDelta
+
+__all__ = ["Builder"]
+
+OVERLAY = 0.25
+"""Up to this share of a version's records may lie in an overlay. Readers look up each row of the files below in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Writes the files of versions of a queue's store. Each is a version once its manifest is there, and not before."""
+
+    spark: SparkSession
+    queue: LastValueQueue[Any]
+    config: ClientConfig
+    store: Store
+    consistency: Consistency
+
+    def full(self, number: int, spec: SnapshotSpec, log: LogState, reasons: tuple[str, ...]) -> Version:
+        """Read a cut from the log.
+
+        Raises:
+            DataLoss: some of it may be gone, or was gone before it was read.
+            TopicRecreated: the topic was.
+        """
+        rows = tables.full(self.spark, spec, self.config, self.consistency, _horizon(log))
+        draft = replace(self.draft(number, spec, log), reasons=reasons)
+        with tables.task_errors():
+            version = self._written(draft, rows)
+        spent = (now() - log.at).total_seconds()
+        if spent > log.retention:
+            self.store.discard(version)
+            raise DataLoss(
+                f"Reading {spec.topic} took {spent:.1f} s, and it keeps deletes for {log.retention:g} s "
+                "(delete.retention.ms): some of the cut may have been gone before they were read.",
+                hint="Raise delete.retention.ms above what a refresh takes, or give Spark more cores.",
+            )
+        return version
+
+    def delta(self, base: Version, spec: SnapshotSpec, log: LogState) -> Version:
+        """Read what a cut has beyond a version, and build upon that.
+
+        Raises:
+            DataLoss: as for `full`, or the version has grown too old meanwhile.
+            TopicRecreated: the topic was.
+        """
+        beyond = replace(spec, start=base.end)
+        draft = self.draft(base.number + 1, spec, log)
+        little = self._read(base, beyond)
+        if little is not None:
+            version = self.built_upon(base, little, draft, log)
+        else:
+            rows = tables.log_rows(self.spark, beyond, self.config, self.consistency, deletes=True)
+            with tables.task_errors(), tables.held(rows) as delta:
+                version = self.built_upon(base, delta, draft, log)
+        problem = aged(base, log, now())
+        if problem is not None:
+            self.store.discard(version)
+            raise problem
+        return version
+
+    def _read(self, base: Version, beyond: SnapshotSpec) -> LittleDelta | None:
+        """A delta, if it is little."""
+        from lvq_spark.store import little
+
+        if not little.fits(base, sum(beyond.end[partition] - beyond.start[partition] for partition in beyond.ranges)):
+            return None
+        scan = tables.scan_of(beyond, self.config, self.consistency, deletes=True)
+        return little.read(scan, self.queue.log)
+
+    def draft(self, number: int, spec: SnapshotSpec, log: LogState) -> Version:
+        """A version with all that is known before anything is written."""
+        definition = self.queue.definition
+        pinned = pinned_at(self.queue, log, spec.end)
+        return Version(
+            number=number,
+            kind="full",
+            queue=definition.name,
+            topic=spec.topic,
+            topic_id=spec.topic_id,
+            key_header=spec.key_header,
+            key_mismatch=spec.key_mismatch,
+            start=spec.start,
+            end=spec.end,
+            read_from=spec.start,
+            pinned=pinned,
+            committed=pinned,
+            rows=0,
+            kept=0,
+            overlaid=0,
+            upserts=0,
+            deletes=0,
+            cut=cut_id(spec),
+            schema=layers.STORED,
+            data="",
+            files=(),
+        )
+
+    def built_upon(self, base: Version, delta: tables.Delta | LittleDelta, draft: Version, log: LogState) -> Version:
+        """Work a delta into a version, and write that."""
+        draft = replace(
+            draft, base=base.number, read_from=base.end, upserts=delta.upserts, deletes=delta.deletes, kind="delta"
+        )
+        moved = dict(draft.start) != dict(base.start)
+        contested = moved and base.partitions > 1 and base.kept > 0  # who has lost to a record that is gone may win now
+        if delta.upserts == 0 and not contested:  # only offsets have moved
+            draft = replace(draft, data=base.data, files=base.files, overlaid=base.overlaid)
+            return self._counted(draft) if moved else replace(draft, rows=base.rows, kept=base.kept, committed=now())
+        if contested or base.overlaid + delta.upserts > OVERLAY * (base.rows + base.kept):
+            return self._anew(base, delta, draft, log)
+        if isinstance(delta, tables.Delta):
+            return self._overlaid(base, delta, draft, moved=moved)
+        return self._overlaid_here(base, delta, draft)
+
+    def _anew(self, base: Version, delta: tables.Delta | LittleDelta, draft: Version, log: LogState) -> Version:
+        """A version of new files throughout."""
+        with self._spread(delta) as spread:
+            rows = tables.merged(self.spark, self.store, base, spread, draft.start, _horizon(log))
+            return self._written(draft, rows)
+
+    def _spread(self, delta: tables.Delta | LittleDelta) -> AbstractContextManager[tables.Delta]:
+        if isinstance(delta, tables.Delta):
+            return nullcontext(delta)
+        rows = delta.rows if delta.upserts else []  # Spark stumbles over an Arrow table without a row
+        return tables.held(self.spark.createDataFrame(rows, SCHEMA))
+
+    def _overlaid(self, base: Version, delta: tables.Delta, draft: Version, *, moved: bool) -> Version:
+        """A version of the files that are there, and an overlay."""
+        met = tables.meet(self.spark, self.store, base, delta) if delta.distinct else None
+        contested = met is None or met.elsewhere > 0
+        rows = tables.overlaid(self.spark, self.store, base, delta, draft.start, contested=contested)
+        folder = self.store.new_folder(draft.number)
+        above = layers.write(self.spark, self.store, folder, rows, overlay=True)
+        files = (*(file for file in base.files if not file.overlay), *above.files)
+        draft = replace(draft, data=folder, files=files, overlaid=above.rows + above.kept)
+        if met is None or contested or moved:
+            return self._counted(draft)
+        rows_now = base.rows - met.current + delta.upserts - delta.deletes
+        return replace(draft, rows=rows_now, kept=base.kept - met.others + delta.deletes, committed=now())
+
+    def _overlaid_here(self, base: Version, delta: LittleDelta, draft: Version) -> Version:
+        """The same, by the driver alone."""
+        from lvq_spark.store.overlaying import overlaid
+
+        folder = self.store.new_folder(draft.number)
+        above = overlaid(self.store, base, delta, folder, draft.start)
+        return replace(
+            draft,
+            data=folder,
+            files=(*(file for file in base.files if not file.overlay), above.file),
+            overlaid=above.records,
+            rows=above.rows,
+            kept=above.kept,
+            committed=now(),
+        )
+
+    def _counted(self, draft: Version) -> Version:
+        """With what is hidden by an overlay, or lies below the log's start, its files hold more than it does."""
+        rows, kept = layers.count(layers.stored(self.spark, self.store, draft))
+        return replace(draft, rows=rows, kept=kept, committed=now())
+
+    def _written(self, draft: Version, rows: DataFrame) -> Version:
+        """Write the files of a version."""
+        folder = self.store.new_folder(draft.number)
+        done = layers.write(self.spark, self.store, folder, rows)
+        upserts = draft.upserts if draft.kind == "delta" else done.rows + done.kept
+        return replace(
+            draft, data=folder, files=done.files, rows=done.rows, kept=done.kept, upserts=upserts, committed=now()
+        )
+
+
+def _horizon(log: LogState) -> int:
+    """Deletes of before need not be kept: the log may not have them either. Milliseconds since the epoch."""
+    return int((log.at.timestamp() - log.retention) * 1000)

@@ -1,0 +1,113 @@
+"""A delta that is little enough for the driver to work in by itself.
+
+A Spark job costs most of a second of a processor before it looks at the first row, for plans and for code that the JVM
+has to compile, and to work a delta in takes three. The driver reads a few ten thousand records, looks them up among the
+keys of the store and writes them in less than one, with a bound on what it holds; `lvq_spark.store.overlaying` does so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from lvq_kafka.core.records import Fetch
+from lvq_kafka.ports import Log, LogReader
+from lvq_spark.scan.columns import arrow_schema
+from lvq_spark.scan.latest import RECORD
+from lvq_spark.store.manifest import Version
+from lvq_spark.store.tables import Delta
+
+if TYPE_CHECKING:
+    from lvq_spark.scan.scanning import Scan
+
+__all__ = ["LittleDelta", "fits", "gathered", "read"]
+
+OFFSETS = 200_000
+"""Of a delta, at most. The driver reads partitions one after another, at some 5 us for a record."""
+
+RECORDS = 4_000_000
+"""Of the version below, at most: all of its keys are looked through, though not its values."""
+
+BYTES = 64 << 20
+"""Of a delta in memory, and of the overlay that it is put into, at most; each."""
+
+
+@dataclass(frozen=True, slots=True)
+class LittleDelta:
+    """Records in memory. As `lvq_spark.store.tables.Delta`, which Spark holds."""
+
+    rows: pa.Table
+
+    @property
+    def upserts(self) -> int:
+        """How many they are."""
+        return int(self.rows.num_rows)
+
+    @property
+    def deletes(self) -> int:
+        """How many of them are deletes."""
+        return int(self.rows["value"].null_count)
+
+
+def fits(base: Version, offsets: int) -> bool:
+    """Whether the driver may work in what lies in so many offsets beyond a version."""
+    overlay = sum(file.bytes for file in base.files if file.overlay)
+    return offsets <= OFFSETS and base.rows + base.kept <= RECORDS and overlay <= BYTES
+
+
+def read(scan: Scan, log: Log) -> LittleDelta | None:
+    """Read a cut over a connection that is there; None if that turns out to be more than may be held.
+
+    Raises:
+        LVQError: as for `Scan.read`.
+    """
+    metered = cast("Log", _Metered(log, BYTES))
+    try:
+        batches = [batch for partition in scan.spec.ranges for batch in scan.rows_of(metered, partition)]
+    except _TooMuch:
+        return None
+    return LittleDelta(pa.Table.from_batches(batches, arrow_schema(scan.columns)))
+
+
+def gathered(base: Version, delta: Delta) -> LittleDelta | None:
+    """A delta that Spark holds, in memory; None if it is not little."""
+    if not fits(base, delta.upserts) or delta.bytes + delta.upserts * RECORD > BYTES:
+        return None
+    return LittleDelta(delta.rows.toArrow().select(arrow_schema().names).cast(arrow_schema()))
+
+
+class _TooMuch(Exception):  # no error: it is read in another way
+    """More has been read than may be held."""
+
+
+class _Metered:
+    """A log of which no more is read than so many bytes."""
+
+    def __init__(self, log: Log, room: int) -> None:
+        self._log, self._room = log, room
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def reader(self, *positions: Any, **how: Any) -> LogReader:
+        """See `lvq_kafka.ports.Log.reader`."""
+        return cast("LogReader", _MeteredReader(self, self._log.reader(*positions, **how)))
+
+    def take(self, fetch: Fetch) -> Fetch:
+        """Count what has come."""
+        self._room -= RECORD * len(fetch.batch) + sum(map(len, filter(None, fetch.batch.values)))
+        if self._room < 0:
+            raise _TooMuch
+        return fetch
+
+
+class _MeteredReader:
+    def __init__(self, meter: _Metered, reader: LogReader) -> None:
+        self._meter, self._reader = meter, reader
+        self.close = reader.close
+
+    def poll(self, timeout: float) -> Fetch:
+        """See `lvq_kafka.ports.LogReader.poll`."""
+        return self._meter.take(self._reader.poll(timeout))

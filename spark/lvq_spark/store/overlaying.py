@@ -1,0 +1,150 @@
+"""Overlays that the driver writes by itself, in Arrow: over the files of a version, with what changes it a little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lvq_kafka.errors import StateError
+from lvq_spark.scan.columns import arrow_schema
+from lvq_spark.store.contest import ROLE, Settle
+from lvq_spark.store.little import LittleDelta
+from lvq_spark.store.manifest import DataFile, Version
+from lvq_spark.store.tables import FORGET_NONE
+from lvq_spark.store.versions import Store
+
+__all__ = ["Overlaid", "overlaid"]
+
+_KEYS, _RECORDS = 1 << 18, 1 << 12
+"""Rows of a batch: without values, and with them. A set that keys are looked up in is built anew for each batch."""
+
+_STORED = arrow_schema().append(pa.field(ROLE, pa.string()))
+
+
+@dataclass(frozen=True, slots=True)
+class Overlaid:
+    """The overlay that was written, how many records it holds, and how many the version holds; see `Version`."""
+
+    file: DataFile
+    records: int
+    rows: int
+    kept: int
+
+
+def overlaid(store: Store, base: Version, delta: LittleDelta, folder: str, start: Mapping[int, int]) -> Overlaid:
+    """Write an overlay over the files of a base: the one that there was, and the delta.
+
+    It holds all that is known of each of its keys, deletes of any age included: they hide what lies below.
+
+    Args:
+        start: where the log of each partition begins by now. What lies below is not in the version.
+
+    Raises:
+        StateError: somebody has deleted what was written.
+        FileNotFoundError: a file of the base is gone.
+    """
+    begin = _by_partition(start)
+    above = pa.Table.from_batches(_batches(store, [file for file in base.files if file.overlay]), _STORED)
+    under = [file for file in base.files if not file.overlay]
+    hidden, news = above["key"].combine_chunks(), delta.rows["key"].combine_chunks()
+    below = _look_up(store, under, hidden, delta, begin)
+    met = pc.is_in(hidden, value_set=news)
+    known = [above.filter(met)]
+    if below.rivals:
+        known += [_of(batch, news, but=hidden) for batch in _batches(store, under)]
+    parties = [delta.rows, *(_reached(table, begin).select(delta.rows.column_names) for table in known)]
+    settle = Settle(base.topic, base.partitions, FORGET_NONE)
+    settled = settle(batch for table in parties for batch in table.to_batches())
+    overlay = pa.concat_tables([above.filter(pc.invert(met)), pa.Table.from_batches(settled, _STORED)])
+    file = _write(store, f"{folder}/part-0.parquet", overlay)
+    seen = _reached(overlay, begin)
+    current = below.current + _current(seen)
+    return Overlaid(file, overlay.num_rows, current, below.records + seen.num_rows - current)
+
+
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """What is not hidden, and whether of the keys of the delta there are any records in other partitions."""
+
+    records: int
+    current: int
+    rivals: bool
+
+
+def _look_up(
+    store: Store, files: Iterable[DataFile], above: pa.Array, delta: LittleDelta, begin: npt.NDArray[np.int64]
+) -> _Below:
+    """Look the keys of the old overlay and of the delta up in the files below. Values are not read."""
+    hiding = pa.concat_arrays([above, delta.rows["key"].combine_chunks()])
+    places = delta.rows["partition"].to_numpy()
+    records = current = 0
+    rivals = False
+    for batch in _batches(store, files, ("key", "partition", "offset", ROLE), _KEYS):
+        rows = _reached(pa.Table.from_batches([batch]), begin)
+        # The first place where a key stands: one that lies in the old overlay is not looked for in the delta.
+        place = pc.index_in(rows["key"], value_set=hiding)
+        seen = rows.filter(pc.is_null(place))
+        records += seen.num_rows
+        current += _current(seen)
+        at = place.fill_null(-1).to_numpy() - len(above)
+        met = at >= 0
+        rivals = rivals or bool((rows["partition"].to_numpy()[met] != places[at[met]]).any())
+    return _Below(records, current, rivals)
+
+
+def _of(batch: pa.RecordBatch, keys: pa.Array, *, but: pa.Array) -> pa.Table:
+    """The rows of some keys, but not of others."""
+    wanted = pc.and_not(pc.is_in(batch["key"], value_set=keys), pc.is_in(batch["key"], value_set=but))
+    return pa.Table.from_batches([batch.filter(wanted)])
+
+
+def _batches(
+    store: Store, files: Iterable[DataFile], columns: Iterable[str] = _STORED.names, rows: int = _RECORDS
+) -> Iterator[pa.RecordBatch]:
+    """What is in files, in the types of the store."""
+    schema = pa.schema([_STORED.field(name) for name in columns])
+    for file in files:
+        # Spark writes timestamps of 96 bits, which would be read as nanoseconds.
+        with (
+            store.storage.open(file.name) as source,
+            pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as parquet,
+        ):
+            for batch in parquet.iter_batches(rows, columns=schema.names, use_threads=False):
+                yield from pa.Table.from_batches([batch]).select(schema.names).cast(schema).to_batches()
+
+
+def _reached(table: pa.Table, begin: npt.NDArray[np.int64]) -> pa.Table:
+    """The rows that the log still reaches back to."""
+    if not begin.any():
+        return table
+    return table.filter(pa.array(table["offset"].to_numpy() >= begin[table["partition"].to_numpy()]))
+
+
+def _by_partition(offsets: Mapping[int, int]) -> npt.NDArray[np.int64]:
+    return np.array([offset for _, offset in sorted(offsets.items())], np.int64)
+
+
+def _current(table: pa.Table) -> int:
+    """How many of the records readers see."""
+    return int(pc.sum(pc.equal(table[ROLE], "current")).as_py() or 0)
+
+
+def _write(store: Store, name: str, table: pa.Table) -> DataFile:
+    sink = pa.BufferOutputStream()
+    # Keys and values hardly ever come again; a dictionary of them is given up after a megabyte, in vain.
+    pq.write_table(table, sink, compression="snappy", use_dictionary=["topic", "partition", ROLE])
+    content = sink.getvalue().to_pybytes()
+    store.storage.create(name, content)
+    folder, size = name.rpartition("/")[0], len(content)
+    if [entry.bytes for entry in store.storage.files(folder) if entry.name == name] != [size]:
+        raise StateError(
+            f"{store.storage.root}/{name} was written, and it is not there.",
+            hint="Has another refresh taken it for one that was given up? Let grace be longer than a refresh takes.",
+        )
+    return DataFile(name, size, overlay=True)
