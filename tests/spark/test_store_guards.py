@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.records import Record
+from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import (
     DataLoss,
     LVQError,
@@ -25,16 +26,18 @@ from lvq_kafka.errors import (
     TopicRecreated,
     Unauthorized,
 )
+from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing import MemoryLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import snapshot
 from lvq_spark.store import read_version, refresh, versions
-from lvq_spark.store.guards import aged, look, pinned_at, unfit
+from lvq_spark.store.guards import aged, epochs_of, look, pinned_at, unfit
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.storage import LocalStorage
 from lvq_spark.store.tables import STORED
 from lvq_spark.store.versions import Store
+from tests.integration.test_leader_epochs import cut
 from tests.spark.test_store_refresh import DAY, append, values
 from tests.spark.test_store_versions import VERSION
 from tests.waiting import eventually
@@ -64,11 +67,12 @@ def base(queue: LastValueQueue[Any], **changes: Any) -> Version:
     """A version of the queue as it is now."""
     log = look(queue, 10.0)
     facts = {"topic": "t", "topic_id": log.topic_id, "key_header": None, "key_mismatch": "record", "schema": STORED}
-    return replace(VERSION, **{**facts, "start": log.start, "end": log.end, "pinned": log.at, **changes})
+    seen = {"start": log.start, "end": log.end, "epochs": log.epochs, "pinned": log.at}
+    return replace(VERSION, **{**facts, **seen, **changes})
 
 
 def judged(queue: LastValueQueue[Any], version: Version) -> LVQError | None:
-    return unfit(version, queue.definition, look(queue, 10.0))
+    return unfit(version, queue, look(queue, 10.0), 10.0)
 
 
 def test_a_version_of_this_log_can_be_built_upon(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
@@ -103,6 +107,33 @@ def test_a_log_that_begins_behind_the_version_is_told(queue: LastValueQueue[Any]
     assert judged(queue, version) is None
     memory_log.delete_records("t", 0, 2)
     assert isinstance(judged(queue, version), DataLoss)
+
+
+def test_a_log_that_was_cut_and_has_grown_again_is_told(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
+    version = base(queue)
+    memory_log.elect("t", 1)
+    assert judged(queue, version) is None, "another leader is nothing bad"
+    memory_log.elect("t", 1, end=4)
+    for n in range(3):
+        memory_log.write("t", b"other%d" % n, b"v", partition=1)
+    found = judged(queue, version)
+    assert isinstance(found, DataLoss)
+    assert re.search("has lost records that version 7 was read from.* partition 1", str(found))
+    assert judged(queue, replace(version, epochs={})) is None, "offsets alone do not tell"
+    memory_log.write("t", b"k", b"v", partition=0)
+    assert epochs_of(queue, look(queue, 10.0), version.end) == {0: 0, 1: 2}
+
+
+def test_the_epoch_of_a_cut_beyond_the_look_is_known_only_where_the_leader_has_stayed(
+    queue: LastValueQueue[Any], memory_log: MemoryLog
+) -> None:
+    log = look(queue, 10.0)
+    for partition in (0, 1):
+        memory_log.write("t", b"k", b"v", partition=partition)
+    assert epochs_of(queue, log, {0: 4, 1: 6}) == {0: 0, 1: 0}
+    memory_log.elect("t", 0)
+    assert epochs_of(queue, log, {0: 4, 1: 6}) == {1: 0}
+    assert epochs_of(queue, log, {0: 3, 1: 6}) == {0: 0, 1: 0}
 
 
 def test_a_version_older_than_deletes_are_kept_is_told_unless_nothing_was_written_since(
@@ -363,3 +394,34 @@ def test_that_old_versions_cannot_be_deleted_does_not_undo_the_new_one(
 def test_a_queue_in_memory_is_refused(spark: SparkSession, queue: LastValueQueue[Any], tmp_path: Path) -> None:
     with pytest.raises(LVQError, match="lies on a MemoryLog"):
         refresh(spark, queue, str(tmp_path))
+
+
+def test_a_store_is_rebuilt_when_its_log_was_cut_and_has_grown_again(
+    spark: SparkSession, collect: Collect, tmp_path: Path
+) -> None:
+    with EmbeddedBroker() as broker, closing(KafkaLog(broker.bootstrap_servers)) as log:
+        log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        queue = LastValueQueue("prices", key_header=None, log=log)
+        for n in range(20):
+            append(queue, (f"k{n}", "1"))
+        first = refresh(spark, queue, str(tmp_path / "store"))
+        broker.kill()
+        broker.restart()
+        append(queue, ("k0", "2"))
+        second = refresh(spark, queue, str(tmp_path / "store"), timeout=30)
+        assert (second.kind, second.rows) == ("delta", 20)
+        assert second.epochs[0] > first.epochs[0], "another leader is no reason to rebuild"
+        broker.kill()
+        cut(broker, "prices")
+        broker.restart()
+        for n in range(30):
+            append(queue, (f"new{n}", "3"))
+        assert log.end_offsets("prices")[0] > second.end[0]
+        with pytest.raises(DataLoss, match="has lost records"):
+            refresh(spark, queue, str(tmp_path / "store"), on_stale="fail", timeout=30)
+        third = refresh(spark, queue, str(tmp_path / "store"), timeout=30)
+        assert third.kind == "full"
+        assert "has lost records that version 2 was read from" in third.reasons[0]
+        rows = collect(read_version(spark, str(tmp_path / "store")))
+        assert rows == collect(snapshot(spark, queue))
+        assert b"k19" not in rows

@@ -13,7 +13,7 @@ from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store import layers, tables
-from lvq_spark.store.guards import LogState, aged, now, pinned_at
+from lvq_spark.store.guards import LogState, aged, epochs_of, now, pinned_at
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.versions import Store
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lvq_spark.store.little import LittleDelta
 
-__all__ = ["Builder"]
+__all__ = ["Builder", "draft_of", "horizon"]
 
 OVERLAY = 0.25
 """Up to this share of a version's records may lie in an overlay. Readers look up each row of the files below in it."""
@@ -45,8 +45,8 @@ class Builder:
             DataLoss: some of it may be gone, or was gone before it was read.
             TopicRecreated: the topic was.
         """
-        rows = tables.full(self.spark, spec, self.config, self.consistency, _horizon(log))
-        draft = replace(self.draft(number, spec, log), reasons=reasons)
+        rows = tables.full(self.spark, spec, self.config, self.consistency, horizon(log))
+        draft = replace(draft_of(self.queue, number, spec, log), reasons=reasons)
         with tables.task_errors():
             version = self._written(draft, rows)
         spent = (now() - log.at).total_seconds()
@@ -67,7 +67,7 @@ class Builder:
             TopicRecreated: the topic was.
         """
         beyond = replace(spec, start=base.end)
-        draft = self.draft(base.number + 1, spec, log)
+        draft = draft_of(self.queue, base.number + 1, spec, log)
         little = self._read(base, beyond)
         if little is not None:
             version = self.built_upon(base, little, draft, log)
@@ -90,34 +90,6 @@ class Builder:
         scan = tables.scan_of(beyond, self.config, self.consistency, deletes=True)
         return little.read(scan, self.queue.log)
 
-    def draft(self, number: int, spec: SnapshotSpec, log: LogState) -> Version:
-        """A version with all that is known before anything is written."""
-        definition = self.queue.definition
-        pinned = pinned_at(self.queue, log, spec.end)
-        return Version(
-            number=number,
-            kind="full",
-            queue=definition.name,
-            topic=spec.topic,
-            topic_id=spec.topic_id,
-            key_header=spec.key_header,
-            key_mismatch=spec.key_mismatch,
-            start=spec.start,
-            end=spec.end,
-            read_from=spec.start,
-            pinned=pinned,
-            committed=pinned,
-            rows=0,
-            kept=0,
-            overlaid=0,
-            upserts=0,
-            deletes=0,
-            cut=cut_id(spec),
-            schema=layers.STORED,
-            data="",
-            files=(),
-        )
-
     def built_upon(self, base: Version, delta: tables.Delta | LittleDelta, draft: Version, log: LogState) -> Version:
         """Work a delta into a version, and write that."""
         draft = replace(
@@ -137,7 +109,7 @@ class Builder:
     def _anew(self, base: Version, delta: tables.Delta | LittleDelta, draft: Version, log: LogState) -> Version:
         """A version of new files throughout."""
         with self._spread(delta) as spread:
-            rows = tables.merged(self.spark, self.store, base, spread, draft.start, _horizon(log))
+            rows = tables.merged(self.spark, self.store, base, spread, draft.start, horizon(log))
             return self._written(draft, rows)
 
     def _spread(self, delta: tables.Delta | LittleDelta) -> AbstractContextManager[tables.Delta]:
@@ -191,6 +163,36 @@ class Builder:
         )
 
 
-def _horizon(log: LogState) -> int:
+def draft_of(queue: LastValueQueue[Any], number: int, spec: SnapshotSpec, log: LogState) -> Version:
+    """A version with all that is known before anything is written."""
+    definition = queue.definition
+    pinned = pinned_at(queue, log, spec.end)
+    return Version(
+        number=number,
+        kind="full",
+        queue=definition.name,
+        topic=spec.topic,
+        topic_id=spec.topic_id,
+        key_header=spec.key_header,
+        key_mismatch=spec.key_mismatch,
+        start=spec.start,
+        end=spec.end,
+        read_from=spec.start,
+        pinned=pinned,
+        committed=pinned,
+        rows=0,
+        kept=0,
+        overlaid=0,
+        upserts=0,
+        deletes=0,
+        cut=cut_id(spec),
+        schema=layers.STORED,
+        data="",
+        files=(),
+        epochs=epochs_of(queue, log, spec.end),
+    )
+
+
+def horizon(log: LogState) -> int:
     """Deletes of before need not be kept: the log may not have them either. Milliseconds since the epoch."""
     return int((log.at.timestamp() - log.retention) * 1000)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import DataLoss, LVQError, QueueMismatch, TopicMismatch, TopicRecreated, Unauthorized
+from lvq_kafka.ports import LogEnd
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.store.layers import STORED
 from lvq_spark.store.manifest import Version
 
-__all__ = ["LogState", "aged", "look", "now", "pinned_at", "unfit"]
+__all__ = ["LogState", "aged", "epochs_of", "look", "now", "pinned_at", "unfit"]
 
 _RETENTION = 86_400_000  # ms; Kafka's default for delete.retention.ms, where settings may not be read
 
@@ -22,7 +22,8 @@ _RETENTION = 86_400_000  # ms; Kafka's default for delete.retention.ms, where se
 class LogState:
     """A topic's log at a moment, which lies before all that was asked of the cluster.
 
-    ``retention`` is the topic's ``delete.retention.ms``, in seconds.
+    ``end`` is what was committed, and ``epochs`` whose leaders said so; ``retention`` is the topic's
+    ``delete.retention.ms``, in seconds.
     """
 
     at: datetime
@@ -30,6 +31,7 @@ class LogState:
     topic_id: str
     start: Mapping[int, int]
     end: Mapping[int, int]
+    epochs: Mapping[int, int]
     retention: float
 
 
@@ -51,8 +53,27 @@ def look(queue: LastValueQueue[Any], timeout: float) -> LogState:
     except Unauthorized:
         retention = _RETENTION / 1000
     start = log.start_offsets(topic, timeout=timeout)
-    end = log.end_offsets(topic, stable=True, timeout=timeout)
-    return LogState(at, topic, log.describe_topic(topic, timeout=timeout).id, start, end, retention)
+    ends = log.stable_ends(topic, timeout=timeout)
+    topic_id = log.describe_topic(topic, timeout=timeout).id
+    end = {partition: found.offset for partition, found in ends.items()}
+    epochs = {partition: found.leader_epoch for partition, found in ends.items()}
+    return LogState(at, topic, topic_id, start, end, epochs, retention)
+
+
+def epochs_of(queue: LastValueQueue[Any], log: LogState, end: Mapping[int, int]) -> dict[int, int]:
+    """The leader epochs that tell later whether the log still has what lies below a cut; see `Log.check_uncut`.
+
+    A cut may reach beyond the look. If the leader is still the one of then, it was so in between; else it is not known.
+    """
+    known = dict(log.epochs)
+    if any(end[partition] > log.end[partition] for partition in end):
+        now_ends = queue.log.stable_ends(log.topic)
+        known = {
+            partition: epoch
+            for partition, epoch in known.items()
+            if end[partition] <= log.end[partition] or now_ends[partition].leader_epoch == epoch
+        }
+    return known
 
 
 _AGES = (60.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0, 7 * 24 * 3600.0)
@@ -78,9 +99,13 @@ def pinned_at(queue: LastValueQueue[Any], log: LogState, end: Mapping[int, int])
 _AGAIN = "Refresh with on_stale='rebuild' to read the whole log again."
 
 
-def unfit(base: Version, definition: QueueDefinition, log: LogState) -> LVQError | None:
-    """Why nothing can be built on a version, by all that is known before the log is read."""
-    topic = log.topic
+def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: float) -> LVQError | None:
+    """Why nothing can be built on a version, by all that is known before the log is read.
+
+    Raises:
+        TransportError: the cluster cannot be asked, or does not answer in ``timeout`` seconds.
+    """
+    topic, definition = log.topic, queue.definition
     differences = {
         name: (stored, asked)
         for name, stored, asked in (
@@ -109,7 +134,7 @@ def unfit(base: Version, definition: QueueDefinition, log: LogState) -> LVQError
             settings={"partitions": (str(base.partitions), str(len(log.end)))},
             hint=_AGAIN,
         )
-    return _lost(base, log) or aged(base, log, log.at)
+    return _lost(base, log) or aged(base, log, log.at) or _cut_and_grown(base, queue, log, timeout)
 
 
 def _lost(base: Version, log: LogState) -> LVQError | None:
@@ -127,6 +152,27 @@ def _lost(base: Version, log: LogState) -> LVQError | None:
                 f"{base.number} was read: what lay between is gone.",
                 hint=_AGAIN,
             )
+    return None
+
+
+def _cut_and_grown(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: float) -> LVQError | None:
+    """Where a partition has had the same leader all the time, nothing can have been cut."""
+    then = {
+        partition: LogEnd(base.end[partition], epoch)
+        for partition, epoch in base.epochs.items()
+        if log.epochs[partition] != epoch
+    }
+    if not then:
+        return None
+    try:
+        queue.log.check_uncut(log.topic, then, timeout=timeout)
+    except DataLoss as error:
+        said = str(error).removesuffix(error.hint).rstrip()
+        return DataLoss(
+            f"The log of {log.topic} has lost records that version {base.number} was read from, and others have taken "
+            f"their offsets. {said}",
+            hint=_AGAIN,
+        )
     return None
 
 

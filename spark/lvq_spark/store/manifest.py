@@ -52,6 +52,7 @@ class Version:
         cut: tells this cut through this log from all others.
         stream: the streaming query and its batch that brought it, if one did.
         schema: the columns of the files, in Spark's words.
+        epochs: of the leaders whose logs reached ``end``, where they are known.
         data: the folder of the files that were written last; the others lie where earlier versions have put them.
     """
 
@@ -80,7 +81,6 @@ class Version:
     base: int | None = None
     stream: tuple[str, int] | None = None
     epochs: Mapping[int, int] = field(default_factory=dict)
-    """The leader epochs at ``end``, where they are known."""
 
     @property
     def partitions(self) -> int:

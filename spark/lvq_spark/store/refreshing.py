@@ -201,7 +201,7 @@ class Refresher:
 
     def problem(self, base: Version, log: LogState) -> LVQError | None:
         """Why nothing can be built on a version."""
-        found = unfit(base, self.queue.definition, log)
+        found = unfit(base, self.queue, log, self.timeout)
         if found is None and not self.store.whole(base):
             found = DataLoss(f"Files of version {base.number} are missing or damaged.", hint="Rebuild the store.")
         return found

@@ -14,6 +14,7 @@ from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store import tables
+from lvq_spark.store.building import draft_of
 from lvq_spark.store.guards import LogState, look
 from lvq_spark.store.layers import reached
 from lvq_spark.store.manifest import Version
@@ -163,7 +164,7 @@ class _Upsert:
         rest = tables.held(reached(whole.rows, base.end)) if known else nullcontext(whole)
         builder = refresher.builder
         with rest as delta:
-            draft = builder.draft(base.number + 1, self._spec(base, log, end), log)
+            draft = draft_of(refresher.queue, base.number + 1, self._spec(base, log, end), log)
             draft = replace(draft, stream=(self.query, self.batch_id))
             return refresher.commit(builder.built_upon(base, gathered(base, delta) or delta, draft, log))
 
