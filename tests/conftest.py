@@ -40,9 +40,10 @@ BY_PLACE = {
 """The same for what needs no fixtures."""
 
 TOGETHER = (
-    "tests/spark/test_cluster.py",  # these three start a Spark, or several, of their own
+    "tests/spark/test_cluster.py",  # these four start a Spark, or several, of their own
     "tests/spark/test_demo.py",
     "tests/spark/test_example.py",
+    "tests/spark/test_lakehouse.py",
     "tests/spark/test_store",  # as long as all the rest that shares a session
     "tests/spark/",
     "test_bad_input.py",

@@ -4,7 +4,8 @@
   cut beforehand, to be used more than once; `choose_engine` says what reads it.
 - `register` makes ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")`` work.
 - `refresh` keeps versions of a snapshot in Parquet up to date from what is new in the log; `upsert` does so from a
-  stream; `versions` and `read_version` read them.
+  stream; `versions` and `read_version` read them. `merge`, `merge_each` and `read_merged` are the same for a table of
+  Delta's or Iceberg's.
 - `publish` writes a DataFrame into a queue. `decode` turns values into typed columns.
 - `local_session` is a Spark session on this machine.
 """
@@ -17,7 +18,7 @@ from lvq_spark.schema import SCHEMA
 from lvq_spark.session import local_session
 from lvq_spark.snapshots import choose_engine, snapshot
 from lvq_spark.source.registering import register
-from lvq_spark.store import Version, read_version, refresh, upsert, versions
+from lvq_spark.store import Version, merge, merge_each, read_merged, read_version, refresh, upsert, versions
 
 __all__ = [
     "SCHEMA",
@@ -29,8 +30,11 @@ __all__ = [
     "choose_engine",
     "decode",
     "local_session",
+    "merge",
+    "merge_each",
     "pin",
     "publish",
+    "read_merged",
     "read_version",
     "refresh",
     "register",

@@ -149,7 +149,9 @@ def _avro(raw: Column, writer: str, reader: str, options: Mapping[str, str], df:
             hint=f"Start it with spark.jars.packages=org.apache.spark:spark-avro_2.13:{version}.",
         ) from None
     except (PySparkException, Py4JError) as error:  # an internal error of Spark's, which holds the reason
-        lines = [line for line in str(error).splitlines() if "avro" in line.lower() and not line.startswith("\tat ")]
+        lines = [
+            line for line in str(error).splitlines() if "avro" in line.lower() and not line.lstrip().startswith("at ")
+        ]
         reason = lines[-1].removeprefix("Caused by: ") if lines else type(error).__name__
         raise ConfigError(f"Spark cannot use the Avro schema: {reason}", options=["schema"]) from None
     return _Read(parsed["value"], F.when(parsed["read"].isNull(), F.lit("is not Avro of its schema")))

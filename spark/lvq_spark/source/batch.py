@@ -152,14 +152,14 @@ class LvqReader(DataSourceReader):
 
 def rows(
     options: SourceOptions,
-    partition: InputPartition,
+    partition: InputPartition | None,
     columns: tuple[str, ...],
     *,
     deletes: bool,
     changes: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task. Of no partition at all Spark makes one of None. Arguments as for `Scan`."""
-    if partition.value is None:
+    if partition is None or partition.value is None:  # before Spark 4.2 the partition itself
         return
     spec, number = partition.value
     if not options.fail_on_data_loss:

@@ -1,11 +1,25 @@
 """Snapshots of queues that are kept up to date on storage.
 
-`refresh` brings one up to date, `upsert` does so from a stream, `versions` and `read_version` read it.
+`refresh` brings one up to date, `upsert` does so from a stream, `versions` and `read_version` read it. `merge` and
+`merge_each` do so with a table of Delta's or Iceberg's, and `read_merged` reads that.
 """
 
 from lvq_spark.store.manifest import DataFile, Version
+from lvq_spark.store.merged_table import read_merged
+from lvq_spark.store.merging import merge, merge_each
 from lvq_spark.store.refreshing import OnStale, refresh
 from lvq_spark.store.upserting import upsert
 from lvq_spark.store.versions import read_version, versions
 
-__all__ = ["DataFile", "OnStale", "Version", "read_version", "refresh", "upsert", "versions"]
+__all__ = [
+    "DataFile",
+    "OnStale",
+    "Version",
+    "merge",
+    "merge_each",
+    "read_merged",
+    "read_version",
+    "refresh",
+    "upsert",
+    "versions",
+]

@@ -1,0 +1,190 @@
+"""The table that queues are merged into: its rows, the row with its state, and the one statement that changes both."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lvq_kafka.errors import ConfigError
+from lvq_spark.store.guards import now
+from lvq_spark.store.layers import STORED
+from lvq_spark.store.manifest import Version, decode, encode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["MergedTable", "read_merged"]
+
+logger = logging.getLogger("lvq_spark.store")
+
+_COLUMNS = [field.split()[0] for field in re.sub(r"<.*>", "", STORED).split(", ")]
+
+_STATE = -1
+"""The partition of the row that holds the state, as its value. The row's key is empty, as a record's may be, too."""
+
+_SETTINGS = (
+    "Delta needs its package (io.delta:delta-spark of this Spark's version), "
+    "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
+    "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog; Iceberg needs its own "
+    "(org.apache.iceberg:iceberg-spark-runtime), and a catalog: "
+    "spark.sql.catalog.<name>=org.apache.iceberg.spark.SparkCatalog, with its type and warehouse."
+)
+
+# What Delta (Concurrent...Exception) and Iceberg say to a commit that another, of whatever kind, has come before.
+_OVERTAKEN = re.compile(r"\.Concurrent\w+Exception|ValidationException|CommitFailedException|CommitStateUnknown")
+
+
+class MergedTable:
+    """A table of Delta's or Iceberg's, by name."""
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self._spark = spark
+        self.name = name
+
+    def create(self) -> None:
+        """Create it, without rows, if it is not there.
+
+        Raises:
+            ConfigError: this session cannot, or there is something else.
+        """
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+        from pyspark.errors import AnalysisException, PySparkException
+
+        try:
+            try:
+                columns = self._spark.table(self.name).schema
+            except AnalysisException:
+                self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self.name} ({STORED}) USING {self._format()}")
+                columns = self._spark.table(self.name).schema
+        except (PySparkException, Py4JJavaError) as error:  # the latter where a class is missing
+            raise ConfigError(
+                f"There is no table {self.name} to merge into, and it cannot be created: {_first_line(error)}",
+                options=["table"],
+                hint=_SETTINGS,
+            ) from error
+        there = [(field.name, field.dataType.simpleString()) for field in columns]
+        asked = [
+            (field.name, field.dataType.simpleString()) for field in self._spark.createDataFrame([], STORED).schema
+        ]
+        if there != asked:
+            raise ConfigError(
+                f"{self.name} is another table: it has the columns {', '.join(name for name, _ in there)}.",
+                options=["table"],
+                hint=f"A queue's table has these alone: {STORED}.",
+            )
+
+    def _format(self) -> str:
+        from pyspark.errors import PySparkException
+
+        first = self.name.partition(".")[0].strip("`")
+        if first == "delta":
+            return first
+        try:
+            catalog = first if self._spark.conf.get(f"spark.sql.catalog.{first}", None) else None
+            catalog = catalog or self._spark.catalog.currentCatalog()
+            made_by = str(self._spark.conf.get(f"spark.sql.catalog.{catalog}", None))
+        except PySparkException as error:
+            raise ConfigError(f"{self.name}: {_first_line(error)}", options=["table"], hint=_SETTINGS) from error
+        for known in ("iceberg", "delta"):
+            if known in made_by.lower():
+                return known
+        raise ConfigError(
+            f"There is no table {self.name}, and the catalog {catalog} is neither Delta's nor Iceberg's.",
+            options=["table"],
+            hint=f"Create it empty, with these columns: {STORED}. {_SETTINGS}",
+        )
+
+    def state(self) -> Version | None:
+        """Up to where it is; None if it is empty.
+
+        Raises:
+            ConfigError: its rows are not a queue's, or a newer library's.
+        """
+        if not self.name.lower().startswith("delta."):  # Spark cannot refresh a path of Delta's, which needs none
+            self._spark.catalog.refreshTable(self.name)  # Iceberg's catalogs show what was there half a minute ago
+        table = self._spark.table(self.name)
+        found = table.where(f"partition = {_STATE}").select("value").take(2)
+        if len(found) == 1:
+            return decode(bytes(found[0][0] or b""), f"The state of {self.name}")
+        if found or not table.isEmpty():
+            raise ConfigError(
+                f"{self.name} has rows, and {'more than one state' if found else 'no state'}: it is no queue's table, "
+                "or somebody has changed it.",
+                options=["table"],
+                hint="Name another table, or one without rows; restore an earlier version of this one.",
+            )
+        return None
+
+    def rows(self) -> DataFrame:
+        """All records: what readers see, and what is kept for the next contest (R14)."""
+        return self._spark.table(self.name).where(f"partition <> {_STATE}")
+
+    def commit(self, news: DataFrame, base: Version | None, version: Version, *, whole: bool) -> Version | None:
+        """Merge records, and the new state, in one step; None if others have changed the table meanwhile.
+
+        Args:
+            news: the newest record of keys in their partitions, with a column ``lvq_forget``: it is not to be there.
+            base: the state that the table has to have still.
+            version: the state that it then has.
+            whole: whether what is not among them is to go.
+        """
+        version = replace(version, committed=now())
+        state = self._spark.createDataFrame([(encode(version),)], "value binary").selectExpr(
+            "X'' AS key", "value", "string(null) AS topic", f"{_STATE} AS partition", "bigint(null) AS offset",
+            "timestamp(null) AS timestamp", "null AS headers", "'state' AS lvq_role", "false AS lvq_forget",
+        )  # fmt: skip
+        try:
+            self._spark.sql(_statement(self.name, base, whole=whole), news=news.unionByName(state))
+        except Exception as error:
+            if not self._overtaken(base, version, error):
+                raise
+            return version if self.state() == version else None
+        logger.info("%s: %s merge %d, %d rows.", self.name, version.kind, version.number, version.rows)
+        return version
+
+    def _overtaken(self, base: Version | None, version: Version, error: Exception) -> bool:
+        """Whether the table has changed, so that what went wrong may go right the next time."""
+        state = self.state()
+        if state != base or _OVERTAKEN.search(str(error)):
+            logger.info("Another writer of %s was faster than merge %d.", self.name, version.number)
+            return True
+        return False
+
+
+def _statement(name: str, base: Version | None, *, whole: bool) -> str:
+    """Records have one row for each key and partition, and the state is one more.
+
+    It is looked at where the rows are written, so what is compared is what is replaced. Between its plan and its commit
+    the formats themselves let nobody else change it.
+    """
+    held = "NULL" if base is None else f"X'{encode(base).hex()}'"
+    overtaken = "CAST(raise_error('Another merge was faster.') AS BINARY)"
+    is_state, columns = f"news.partition = {_STATE}", ", ".join(_COLUMNS)
+    checked = f"CASE WHEN {is_state} AND NOT table.value <=> {held} THEN {overtaken} ELSE news.value END"
+    first = "news.value" if base is None else f"CASE WHEN {is_state} THEN {overtaken} ELSE news.value END"
+    updated = ", ".join(f"table.{c} = {checked if c == 'value' else f'news.{c}'}" for c in _COLUMNS)
+    inserted = ", ".join(first if c == "value" else f"news.{c}" for c in _COLUMNS)
+    return (
+        f"MERGE INTO {name} AS table USING {{news}} AS news "
+        "ON table.key = news.key AND table.partition = news.partition "
+        "WHEN MATCHED AND news.lvq_forget THEN DELETE "
+        f"WHEN MATCHED THEN UPDATE SET {updated} "
+        f"WHEN NOT MATCHED AND NOT news.lvq_forget THEN INSERT ({columns}) VALUES ({inserted})"
+        + (" WHEN NOT MATCHED BY SOURCE THEN DELETE" if whole else "")
+    )
+
+
+def read_merged(spark: SparkSession, table: str) -> DataFrame:
+    """A queue's table as a DataFrame, one row for each key, with the columns of `lvq_spark.snapshot`.
+
+    Raises:
+        AnalysisException: of Spark's: there is no such table.
+    """
+    return spark.table(table).where("lvq_role = 'current'").drop("lvq_role")
+
+
+def _first_line(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    return str(error if java is None else java.getMessage()).strip().partition("\n")[0]

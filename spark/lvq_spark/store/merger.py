@@ -1,0 +1,178 @@
+"""Bringing a table of Delta's or Iceberg's up to date: what to read from the log, and what of it to merge."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, get_args
+
+from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown, TopicRecreated
+from lvq_kafka.queue import LastValueQueue
+from lvq_spark.pinning import SnapshotSpec, pin
+from lvq_spark.scan.reading import Consistency
+from lvq_spark.shipping import map_in_arrow
+from lvq_spark.snapshots import client_config
+from lvq_spark.store import tables
+from lvq_spark.store.building import draft_of, horizon
+from lvq_spark.store.contest import Settle
+from lvq_spark.store.guards import LogState, aged, look, now, unfit
+from lvq_spark.store.layers import STORED, count, hinted, reached
+from lvq_spark.store.manifest import Version, cut_id
+from lvq_spark.store.merged_table import MergedTable
+from lvq_spark.store.refreshing import ATTEMPTS, OnStale
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Merger"]
+
+logger = logging.getLogger("lvq_spark.store")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What to merge."""
+
+    spec: SnapshotSpec
+    log: LogState
+
+
+class Merger:
+    """Merges one queue into one table. Arguments as for `lvq_spark.store.merging.merge`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        queue: LastValueQueue[Any],
+        table: str,
+        on_stale: OnStale,
+        consistency: Consistency,
+        timeout: float,
+    ) -> None:
+        for option, value, known in (
+            ("on_stale", on_stale, get_args(OnStale)),
+            ("consistency", consistency, get_args(Consistency)),
+        ):
+            if value not in known:
+                raise ConfigError(f"{option}={value!r} is none of {', '.join(known)}.", options=[option])
+        self._spark, self._queue, self._config = spark, queue, client_config(queue)
+        self._table = MergedTable(spark, table)
+        self._on_stale, self._consistency, self._timeout = on_stale, consistency, timeout
+
+    def bring_up_to_date(self, end: Mapping[int, int] | None = None, *, at_least: bool = False) -> Version:
+        """See `merge`; ``at_least``: the table may be beyond the end, and a full merge reads all there is."""
+        self._table.create()
+        for _ in range(ATTEMPTS):
+            done = self._step(end, at_least=at_least)
+            if done is not None:
+                return done
+        raise OutcomeUnknown(
+            f"Others have merged into {self._table.name} in between {ATTEMPTS} times in a row.",
+            hint="One merge at a time is enough: merge less often, or from fewer places.",
+        )
+
+    def _step(self, end: Mapping[int, int] | None, *, at_least: bool) -> Version | None:
+        """Up to where the table is, if it was brought there or is there; None if another was faster."""
+        base = self._table.state()
+        log = look(self._queue, self._timeout)
+        reasons = () if base is None else self._reasons(unfit(base, self._queue, log, self._timeout))
+        if at_least and end is not None:
+            end = None if base is None or reasons else {p: max(at, end.get(p, 0)) for p, at in base.end.items()}
+        cut = _Cut(pin(self._queue, end=end, timeout=self._timeout), log)
+        if base is not None and not reasons:
+            if base.cut == cut_id(cut.spec) and not _quiet(base, log):
+                return base
+            self._check_later(base, cut.spec)
+            try:
+                return self._delta(cut, base)
+            except (DataLoss, TopicRecreated) as error:
+                reasons = self._reasons(error)
+            # It has aged meanwhile, or records of the cut may be gone: not of a later one.
+            log = look(self._queue, self._timeout)
+            cut = _Cut(pin(self._queue, end=None if at_least else end, timeout=self._timeout), log)
+        return self._full(cut, base, reasons)
+
+    def _reasons(self, problem: LVQError | None) -> tuple[str, ...]:
+        if problem is None:
+            return ()
+        if self._on_stale == "fail":
+            raise problem
+        said = str(problem).removesuffix(problem.hint).rstrip()
+        logger.warning("%s is merged with the whole log: %s", self._table.name, said)
+        return (said,)
+
+    def _check_later(self, base: Version, spec: SnapshotSpec) -> None:
+        if any(spec.end[partition] < offset for partition, offset in base.end.items()):
+            raise ConfigError(
+                f"The cut at {dict(spec.end)} lies before that of {self._table.name}, {dict(base.end)}.",
+                options=["end"],
+                hint="A table only goes on: leave end out, or read an earlier version of it.",
+            )
+
+    def _full(self, cut: _Cut, base: Version | None, reasons: tuple[str, ...]) -> Version | None:
+        spec, log = cut.spec, cut.log
+        rows = tables.log_rows(self._spark, spec, self._config, self._consistency, deletes=spec.partitions > 1)
+        with tables.task_errors():
+            news = self._settled(rows, cut)
+            spent = (now() - log.at).total_seconds()
+            if spent > log.retention:
+                raise DataLoss(
+                    f"Reading {spec.topic} took {spent:.1f} s, and it keeps deletes for {log.retention:g} s "
+                    "(delete.retention.ms): some of the cut may have been gone before they were read.",
+                    hint="Raise delete.retention.ms above what a merge takes, or give Spark more cores.",
+                )
+            current, kept = count(news.where("not lvq_forget"))
+            draft = draft_of(self._queue, 1 if base is None else base.number + 1, spec, log)
+            draft = replace(draft, reasons=reasons, rows=current, kept=kept, upserts=current + kept)
+            return self._table.commit(news, base, draft, whole=True)
+
+    def _delta(self, cut: _Cut, base: Version) -> Version | None:
+        beyond = replace(cut.spec, start=base.end)
+        rows = tables.log_rows(self._spark, beyond, self._config, self._consistency, deletes=True)
+        with tables.task_errors(), tables.held(rows) as delta:
+            # Who has lost a contest to a record that is gone from the log's start may win it now: then look at all.
+            whole = dict(cut.spec.start) != dict(base.start)
+            known = self._table.rows()
+            met = reached(known, cut.spec.start) if whole else self._met(known, base, delta, cut)
+            news = self._settled(delta.rows.unionByName(met.drop("lvq_role")), cut)
+            problem = aged(base, cut.log, now())
+            if problem is not None:
+                raise problem
+            current, kept = count(news.where("not lvq_forget"))
+            if not whole:
+                seen, others = count(met)
+                current, kept = current + base.rows - seen, kept + base.kept - others
+            draft = draft_of(self._queue, base.number + 1, cut.spec, cut.log)
+            draft = replace(draft, kind="delta", base=base.number, read_from=base.end)
+            draft = replace(draft, rows=current, kept=kept, upserts=delta.upserts, deletes=delta.deletes)
+            return self._table.commit(news, base, draft, whole=whole)
+
+    def _met(self, known: DataFrame, base: Version, delta: tables.Delta, cut: _Cut) -> DataFrame:
+        """What there is of the keys of a delta, and of those whose deletes have been kept for long enough."""
+        keys = delta.rows.select("key")
+        if base.kept:
+            old = known.where("lvq_role = 'delete'").where(f"unix_millis(timestamp) < {horizon(cut.log)}")
+            keys = keys.union(old.select("key"))
+        return known.join(hinted(keys.distinct(), delta.upserts + base.kept), "key", "left_semi")
+
+    def _settled(self, rows: DataFrame, cut: _Cut) -> DataFrame:
+        """What records of whole keys are (R14), and which deletes need not be kept. This is where they are read.
+
+        They are held apart from where they come from: nothing of it is read again after its age was judged, and what
+        they have of the table itself does not stand in the way of its merge.
+        """
+        from pyspark.storagelevel import StorageLevel
+
+        spec = cut.spec
+        settle = Settle(spec.topic, spec.partitions, tables.FORGET_NONE)
+        # In one partition there is no other record that a delete could count against.
+        old = f"unix_millis(timestamp) < {horizon(cut.log)}" if spec.partitions > 1 else "true"
+        settled = map_in_arrow(rows.repartition("key"), settle, STORED)
+        news = settled.selectExpr("*", f"lvq_role = 'delete' AND {old} AS lvq_forget")
+        return news.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
+
+
+def _quiet(base: Version, log: LogState) -> bool:
+    """Whether nothing was written for so long that it has to be said anew, lest the next delta finds it too old."""
+    return dict(log.end) == dict(base.end) and (log.at - base.pinned).total_seconds() > log.retention / 2

@@ -1,0 +1,288 @@
+"""A Delta or Iceberg table is merged with a queue, and its rows are those of a snapshot at the same cut.
+
+Not named as a test: `tests/spark/test_lakehouse.py` runs it, in a Python with the Spark that both formats know.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.core.records import Record
+from lvq_kafka.errors import ConfigError, TopicRecreated
+from lvq_kafka.testing.brokers import ProvidedBroker
+from lvq_spark import snapshot
+from lvq_spark.store import Version
+from lvq_spark.store.layers import STORED
+from lvq_spark.store.merged_table import MergedTable, read_merged
+from lvq_spark.store.merging import merge, merge_each
+from tests.spark.test_store_guards import recreate
+from tests.spark.test_store_refresh import append, values
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+MakeQueue = Callable[..., LastValueQueue[bytes]]
+Collect = Callable[["DataFrame"], dict[bytes, Record]]
+
+
+def roles(spark: SparkSession, table: str) -> dict[str, int]:
+    return {row[0]: row[1] for row in spark.table(table).groupBy("lvq_role").count().collect()}
+
+
+def test_the_first_merge_reads_the_whole_log_and_later_ones_what_is_new(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str
+) -> None:
+    queue = make_queue()
+    append(queue, *[(f"k{n:02}", "1") for n in range(20)], ("", "an empty key"))
+    first = merge(spark, queue, table)
+    assert (first.number, first.kind, first.rows, first.end) == (1, "full", 21, {0: 21})
+    before = collect(read_merged(spark, table))
+    assert before == collect(snapshot(spark, queue))
+    append(queue, ("k07", "2"), ("k08", None), ("new", "1"), ("k07", "3"), ("gone", None))
+    second = merge(spark, queue, table)
+    assert (second.number, second.kind, second.base, second.rows, second.kept) == (2, "delta", 1, 21, 0)
+    assert (second.read_from, second.end, second.upserts, second.deletes) == ({0: 21}, {0: 26}, 4, 2)
+    rows = collect(read_merged(spark, table))
+    assert rows == collect(snapshot(spark, queue))
+    assert values(rows)["k07"] == "3"
+    assert merge(spark, queue, table) == second, "nothing is new, so nothing is committed"
+    assert merge(spark, queue, table, end=second.end) == second
+    assert roles(spark, table) == {"current": 21, "state": 1}
+    assert spark.table(table).columns[:-1] == snapshot(spark, queue).columns
+    with pytest.raises(ConfigError, match="lies before that of"):
+        merge(spark, queue, table, end={0: 5})
+    for version in history(spark, table):
+        then = spark.sql(f"SELECT * FROM {table} VERSION AS OF {version}")
+        if then.where("lvq_role = 'state'").count():
+            assert collect(then.where("lvq_role = 'current'").drop("lvq_role")) in (before, rows)
+
+
+def history(spark: SparkSession, table: str) -> list[int]:
+    query = f"SELECT snapshot_id FROM {table}.snapshots" if table.startswith("ice") else f"DESCRIBE HISTORY {table}"
+    found = [row[0] for row in spark.sql(query).collect()]
+    assert len(found) >= 2
+    return found
+
+
+def test_random_histories_of_keys_in_several_partitions_give_the_rows_of_a_snapshot(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, table: str
+) -> None:
+    """Two partitioners write the same keys, so what a merge forgets or keeps too much of shows (R14)."""
+    from confluent_kafka import Producer
+
+    queue, choose = make_queue(3), random.Random(7)
+    ours = queue.log.writer()
+    foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers, "partitioner": "consistent"})
+    for turn in range(3):
+        for n in range(50):
+            key, value = b"k%d" % choose.randrange(20), None if choose.random() < 0.4 else b"%d.%d" % (turn, n)
+            if choose.random() < 0.5:
+                foreign.produce(queue.topic, key=key, value=value, headers=[("n", b"%d" % n), ("n", None)])
+                assert foreign.flush(20) == 0
+            else:
+                ours.append(queue.topic, key, value).result(20)
+        version = merge(spark, queue, table)
+        assert version.kind == ("full" if turn == 0 else "delta")
+        rows = collect(read_merged(spark, table))
+        assert rows == collect(snapshot(spark, queue, end=version.end)), turn
+        counted = roles(spark, table)
+        assert (counted.pop("current"), counted.pop("state")) == (version.rows, 1)
+        assert sum(counted.values()) == version.kept > 0
+    ours.close()
+
+
+@pytest.mark.parametrize("table", ["delta"], indirect=True)
+def test_a_delete_is_kept_for_as_long_as_the_log_has_to_keep_it(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, table: str
+) -> None:
+    from confluent_kafka import Producer
+
+    day = 86_400_000
+    queue = make_queue(2, config={"message.timestamp.type": "CreateTime", "delete.retention.ms": str(30 * day)})
+    append(queue, ("a", "1"), ("b", "1"))
+    merge(spark, queue, table)
+    foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers, "partitioner": "murmur2_random"})
+    foreign.produce(queue.topic, key=b"a", value=None, timestamp=int(time.time() * 1000) - 10 * day)
+    assert foreign.flush(20) == 0
+    assert merge(spark, queue, table).kept == 1
+    assert roles(spark, table) == {"current": 1, "delete": 1, "state": 1}
+    queue.log.alter_topic_config(queue.topic, {"delete.retention.ms": str(day)})
+    append(queue, ("b", "2"))
+    version = merge(spark, queue, table)
+    assert (version.kind, version.rows, version.kept) == ("delta", 1, 0)
+    assert roles(spark, table) == {"current": 1, "state": 1}
+    assert collect(read_merged(spark, table)) == collect(snapshot(spark, queue))
+
+
+@pytest.mark.parametrize("table", ["delta"], indirect=True)
+def test_what_was_deleted_from_the_log_s_start_leaves_the_table_as_it_leaves_a_snapshot(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str
+) -> None:
+    queue = make_queue(config={"cleanup.policy": "compact,delete"})
+    append(queue, ("a", "1"), ("b", "1"), ("c", "1"))
+    merge(spark, queue, table)
+    queue.log.delete_before(queue.topic, {0: 2})
+    version = merge(spark, queue, table)
+    assert (version.number, version.kind, version.start, version.rows) == (2, "delta", {0: 2}, 1)
+    assert collect(read_merged(spark, table)) == collect(snapshot(spark, queue))
+
+
+class Crash(BaseException):
+    """The driver is killed here."""
+
+
+@pytest.mark.parametrize("table", ["iceberg"], indirect=True)
+def test_a_merge_that_dies_has_changed_all_or_nothing(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, commit = make_queue(2), MergedTable.commit
+    append(queue, ("a", "1"), ("b", "1"))
+    merge(spark, queue, table)
+    append(queue, ("a", "2"), ("b", None))
+
+    for after, expected in ((False, {"a": "1", "b": "1"}), (True, {"a": "2"})):
+
+        def killed(self: MergedTable, *arguments: Any, after: bool = after, **how: Any) -> Version | None:
+            if after:
+                commit(self, *arguments, **how)
+            raise Crash
+
+        with monkeypatch.context() as patched:
+            patched.setattr(MergedTable, "commit", killed)
+            with pytest.raises(Crash):
+                merge(spark, queue, table)
+        assert values(collect(read_merged(spark, table))) == expected
+    assert merge(spark, queue, table).number == 2
+    assert collect(read_merged(spark, table)) == collect(snapshot(spark, queue))
+
+
+def test_of_two_merges_at_once_one_goes_on_from_the_other(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have made up their minds before either commits: first into an empty table, then into one with rows."""
+    queue, commit, both, waited = make_queue(), MergedTable.commit, threading.Barrier(2), threading.local()
+    outcomes = []
+
+    def together(self: MergedTable, *arguments: Any, **how: Any) -> Version | None:
+        if not hasattr(waited, "once"):
+            waited.once = True
+            both.wait(100)
+        outcomes.append(commit(self, *arguments, **how))
+        return outcomes[-1]
+
+    MergedTable(spark, table).create()
+    for number in (1, 2):
+        append(queue, ("a", str(number)), ("b", str(number)), ("b", None))
+        with monkeypatch.context() as patched, ThreadPoolExecutor(2) as threads:
+            patched.setattr(MergedTable, "commit", together)
+            one, other = threads.map(lambda _: merge(spark, queue, table), range(2))
+        assert one == other == merge(spark, queue, table)
+        assert one.number == number
+        assert values(collect(read_merged(spark, table))) == {"a": str(number)}
+        assert roles(spark, table) == {"current": 1, "state": 1}
+    assert sum(outcome is None for outcome in outcomes) == 2
+
+
+def test_a_merge_that_was_overtaken_since_its_plan_brings_nothing_back(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    table: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The formats see no conflict here: the other commit is there before this one's transaction begins."""
+    queue, commit = make_queue(), MergedTable.commit
+    append(queue, ("a", "1"))
+    merge(spark, queue, table)
+    append(queue, ("b", "1"), ("b", None))
+    end = {0: queue.log.end_offsets(queue.topic)[0] - 1}
+    results = []
+
+    def overtaken(self: MergedTable, *arguments: Any, **how: Any) -> Version | None:
+        monkeypatch.setattr(MergedTable, "commit", commit)
+        merge(spark, queue, table)
+        results.append(commit(self, *arguments, **how))
+        return results[0]
+
+    monkeypatch.setattr(MergedTable, "commit", overtaken)
+    with pytest.raises(ConfigError, match="lies before that of"):
+        merge(spark, queue, table, end=end)
+    assert results == [None]
+    assert values(collect(read_merged(spark, table))) == {"a": "1"}
+
+
+@pytest.mark.parametrize("table", ["iceberg"], indirect=True)
+def test_a_topic_that_was_created_again_is_merged_as_a_whole_or_an_error(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str
+) -> None:
+    queue = make_queue(2)
+    append(queue, ("a", "1"), ("b", "1"))
+    first = merge(spark, queue, table)
+    recreate(queue, 2, {"cleanup.policy": "compact"})
+    append(queue, ("b", "2"), ("c", "1"))
+    with pytest.raises(TopicRecreated):
+        merge(spark, queue, table, on_stale="fail")
+    assert values(collect(read_merged(spark, table))) == {"a": "1", "b": "1"}
+    version = merge(spark, queue, table)
+    assert (version.number, version.kind, version.rows) == (2, "full", 2)
+    assert version.topic_id != first.topic_id
+    assert "created again" in version.reasons[0]
+    assert collect(read_merged(spark, table)) == collect(snapshot(spark, queue))
+    assert roles(spark, table) == {"current": 2, "state": 1}
+
+
+def test_a_table_of_something_else_is_refused_and_an_empty_one_is_filled(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, lvq_topic: str, tmp_path: Path
+) -> None:
+    queue = make_queue()
+    append(queue, ("a", "1"))
+    using = "iceberg" if table.startswith("ice") else "delta"
+    other = f"ice.db.other_{lvq_topic.replace('-', '_')}" if using == "iceberg" else f"delta.`{tmp_path}/other`"
+    spark.sql(f"CREATE TABLE {other} (name string) USING {using}")
+    with pytest.raises(ConfigError, match=r"is another table: it has the columns name\.") as error:
+        merge(spark, queue, other)
+    assert error.value.options == ("table",)
+    spark.sql(f"CREATE TABLE {table} ({STORED}) USING {using} PARTITIONED BY (partition)")
+    assert merge(spark, queue, table).number == 1
+    append(queue, ("a", "2"))
+    assert merge(spark, queue, table).kind == "delta"
+    assert collect(read_merged(spark, table)) == collect(snapshot(spark, queue))
+    spark.sql(f"DELETE FROM {table} WHERE lvq_role = 'state'")
+    with pytest.raises(ConfigError, match="has rows, and no state"):
+        merge(spark, queue, table)
+
+
+@pytest.mark.parametrize("table", ["iceberg"], indirect=True)
+def test_batches_of_a_stream_say_up_to_where_and_ones_that_come_again_change_nothing(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str
+) -> None:
+    queue = make_queue()
+    run = merge_each(queue, table)
+
+    def batch(*offsets: int) -> DataFrame:
+        rows = [(queue.topic, 0, offset) for offset in offsets]
+        return spark.createDataFrame(rows, "topic string, partition int, offset bigint")
+
+    append(queue, ("a", "1"), ("b", "1"))
+    run(batch(0, 1), 0)
+    append(queue, ("a", None), ("b", "2"), ("c", "1"))
+    run(batch(2, 3), 1)
+    assert values(collect(read_merged(spark, table))) == {"b": "2"}
+    for again in (batch(2, 3), batch(0), batch()):
+        run(again, 1)
+    version = merge(spark, queue, table, end={0: 4})
+    assert (version.number, version.read_from, version.end) == (2, {0: 2}, {0: 4})
+    for wrong, said in (("'other' AS topic, 0 AS partition, 0 AS offset", "of the topic other"), ("1", "lacks")):
+        with pytest.raises(ConfigError, match=said):
+            run(spark.sql(f"SELECT {wrong}"), 8)
