@@ -40,7 +40,7 @@ test: lint test-fast test-protocol test-embedded test-docker ## Run everything; 
 
 # More workers than processors: most of these tests wait for each other's threads, and hardly compute.
 test-fast: $(READY) ## Run what needs no broker (under a minute)
-	@$(BIN)/pytest tests/unit tests/property tests/scenarios -m "not protocol" -q -n 8
+	@$(BIN)/pytest tests/unit tests/property tests/scenarios -m "not protocol" -q -n 6 --dist worksteal
 
 test-protocol: $(READY) ## Run the simulator and the tests on the client's mock cluster, which prove the consume protocol
 	@$(BIN)/pytest tests/simulator tests/property tests/unit/kafka -m protocol -q -n 4
