@@ -111,7 +111,11 @@ class Consumer(Generic[V]):
         at_least_one(max_in_work=max_in_work, prefetch=prefetch, max_deliveries=max_deliveries)
         seconds(commit_interval=commit_interval, revoke_grace=revoke_grace)
         if lock_timeout is not None and not lock_timeout > 0:
-            raise ConfigError(f"lock_timeout={lock_timeout!r} is not positive.", options=["lock_timeout"])
+            raise ConfigError(
+                f"lock_timeout={lock_timeout!r} is not positive.",
+                options=["lock_timeout"],
+                hint="None lets a message be held for as long as it takes.",
+            )
         if on_foreign_commits not in ("refuse", "ignore"):
             raise ConfigError(
                 f"on_foreign_commits={on_foreign_commits!r} is neither refuse nor ignore.",

@@ -37,6 +37,11 @@ class Settlement:
         self._life = life
         self._future: Future[None] | None = None  # nobody has asked yet
 
+    def __repr__(self) -> str:
+        asked = self._future
+        known = "not asked for" if asked is None else "decided" if asked.done() else "waited for"
+        return f"<Settlement of {self._item.partition}/{self._item.offset}, {known}>"
+
     def future(self) -> Future[None]:
         """The same as a future, for `concurrent.futures.wait` and the like. Asking for it makes the commit urgent.
 

@@ -48,6 +48,8 @@ class Settling:
     def extend(self, item: Item, seconds: float | None) -> None:
         """See `Delivery.extend`."""
         if seconds is not None and not seconds > 0:
-            raise ConfigError(f"seconds={seconds!r} is not positive.", options=["seconds"])
+            raise ConfigError(
+                f"seconds={seconds!r} is not positive.", options=["seconds"], hint="To give a message back, release it."
+            )
         seconds = self._holdings.limits.lock_timeout if seconds is None else seconds
         self._holdings.settle(Ledger.extend, item, math.inf if seconds is None else self._holdings.clock() + seconds)

@@ -54,6 +54,7 @@ class ClientConfig:
             raise ConfigError(
                 f"Bootstrap servers are given twice: {servers} and, as a property, {also}.",
                 options=["bootstrap_servers", "bootstrap.servers"],
+                hint="Leave one of them out.",
             )
         for name in given:
             _check(name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -46,6 +47,9 @@ ON_A_BROKER = (
     test_restart,
     test_transactions,
 )
+assert {module.__name__ for module in ON_A_BROKER} == {
+    f"tests.scenarios.{path.stem}" for path in Path(test_keys.__file__).parent.glob("test_*.py")
+} - {"tests.scenarios.test_completeness"}, "a module of scenarios is not run on a broker"
 NOT_ON_A_BROKER = {
     test_keys.test_s025_a_queue_without_the_name_of_its_key_header_is_refused,
     test_keys.test_s026_a_key_header_makes_a_last_value_queue_and_the_switch_alone_does_not,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,5 +99,10 @@ def _opened(file: str, session: Session) -> Iterator[Callable[[bytes], object]]:
             with partial.open("wb") as data:
                 yield data.write
             partial.replace(path)
+        except OSError as error:
+            if error.filename == str(partial):
+                error.filename = file  # the one that the user knows
+            raise
         finally:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)

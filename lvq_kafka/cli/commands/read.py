@@ -60,7 +60,8 @@ def get(
         table.flush()
     complain_of_unread(sum(is_unread(entry.value, form) for entry in found), form)
     if missing:
-        raise Complaint(f"{queue.name} has no value for {', '.join(missing)}.", NOTHING)
+        named = ", ".join(key or "the empty key" for key in missing)
+        raise Complaint(f"{queue.name} has no value for {named}.", NOTHING)
 
 
 def _raw(entry: Entry[Any]) -> bytes:
@@ -139,6 +140,8 @@ def browse(
     Gives the values of now, and with --follow the updates. Each key comes once, with its newest value, in queue order.
     The line with the event "end-of-dump" says that the values of now are complete, and up to which offsets.
     """
+    if updates_only and replay:
+        raise click.UsageError("--updates-only leaves out the values that --replay is about.")
     queue = session.open(choice, form)
     following = follow or updates_only
     with session.browser(

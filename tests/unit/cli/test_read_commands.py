@@ -125,6 +125,9 @@ def test_browse_replays_what_is_young_enough(prices: Run) -> None:
     assert len(values(prices, "browse", "prices", "--replay", "3600")) == 2
     assert values(prices, "browse", "prices", "--replay", "0") == []
     assert prices("browse", "prices", "--replay", "-1").code == 2
+    both = prices("browse", "prices", "--replay", "60", "--updates-only")
+    assert both.code == 2
+    assert "--updates-only leaves out the values that --replay is about" in both.stderr
 
 
 def test_browse_goes_on_behind_values_that_it_cannot_read(prices: Run) -> None:
@@ -200,8 +203,10 @@ def test_an_export_to_a_file_is_there_when_it_is_complete(
 
 
 def test_an_export_that_cannot_be_written_is_an_error_of_usage(prices: Run, tmp_path: Path) -> None:
-    ran = prices("export", "prices", str(tmp_path / "none" / "x"))
+    file = tmp_path / "none" / "x"
+    ran = prices("export", "prices", str(file))
     assert ran.code == 2
+    assert str(file) in ran.stderr
     assert "No such file or directory" in ran.stderr
 
 
