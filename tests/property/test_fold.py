@@ -124,6 +124,20 @@ def test_the_fold_of_a_log_equals_the_fold_of_any_legal_compaction_of_it(
     assert content(table) == expected(log)
 
 
+@given(data=st.data(), partition_logs=logs(partitions=3))
+def test_the_fold_of_several_partitions_equals_that_of_any_compaction_that_keeps_deletes(
+    data: st.DataObject, partition_logs: list[list[Record]]
+) -> None:
+    """While the delete of a key is there, it hides what other partitions have of it; afterwards it cannot (R14)."""
+    compacted = []
+    for log in partition_logs:
+        newest = {record.key: record.offset for record in log}
+        compacted.append([record for record in log if newest[record.key] == record.offset or data.draw(st.booleans())])
+    table = LatestValues(3)
+    feed(data, table, compacted)
+    assert content(table) == expected(partition_logs)
+
+
 @given(data=st.data(), partition_logs=logs(partitions=2))
 def test_a_grown_topic_moves_keys_home_without_reading_again(
     data: st.DataObject, partition_logs: list[list[Record]]
