@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from contextlib import closing
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, DataLoss
@@ -14,6 +17,7 @@ from lvq_spark.points import Offsets, Times
 from lvq_spark.source.option_names import OPTIONS
 from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.planning import plan, ranges
+from tests.unit.kafka.mock_cluster import MockCluster
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
 
@@ -82,6 +86,8 @@ def test_client_properties_go_to_the_client_and_secrets_are_in_no_repr() -> None
         ({"lvq.key": "header:ticker", "lvq.keyMismatch": "fail"}, "key_mismatch", "fail"),
         ({"lvq.tombstones": "keep"}, "deletes", True),
         ({"lvq.keys": '["SUJN", ""]'}, "keys", frozenset({b"IBM", b""})),
+        ({"lvq.keys": "[]", "lvq.partitioner": "consistent_random"}, "partitioner", "consistent_random"),
+        ({"lvq.keys": "[]", "lvq.partitioner": "murmur2_random"}, "strays", "pass"),
         ({"lvq.group": "lvq.prices"}, "group", "lvq.prices"),
         ({"lvq.onForeignCommits": "ignore"}, "on_foreign_commits", "ignore"),
         ({"lvq.batchBytes": "4m"}, "bytes", 4 << 20),
@@ -155,6 +161,13 @@ def test_a_client_property_without_its_prefix_is_told() -> None:
         ),
         ({"lvq.keys": '["?"]'}, "JSON list of keys in base64", ["lvq.keys"]),
         ({"lvq.keys": '{"a": 1}'}, "JSON list of keys in base64", ["lvq.keys"]),
+        ({"lvq.partitioner": "murmur2_random"}, "needs keys to look for", ["lvq.partitioner", "lvq.keys"]),
+        ({"lvq.keys": "[]", "lvq.partitioner": "murmur"}, "murmur", ["lvq.partitioner"]),
+        (
+            {"lvq.keys": "[]", "lvq.partitioner": "murmur2_random", "lvq.strays": "pass"},
+            "no key lies astray",
+            ["lvq.partitioner", "lvq.strays"],
+        ),
         ({"lvq.extraColumns": "colour"}, "names 'colour'", ["lvq.extraColumns"]),
         ({"path": "t"}, "a topic is not a path", ["path"]),
         ({"kafka.group.id": "g"}, "no consumer group is joined", ["kafka.group.id"]),
@@ -298,3 +311,37 @@ def test_splits_share_out_every_offset_once(log: MemoryLog, splits: dict[str, st
     assert len(shares) == 5
     assert [offset for p, first, after in shares if p == 1 for offset in range(first, after)] == list(range(6))
     assert [offset for p, first, after in shares if p == 0 for offset in range(first, after)] == list(range(4))
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2_random", "consistent_random"])
+def test_only_the_partitions_are_read_where_the_keys_lie(memory_log: MemoryLog, partitioner: str) -> None:
+    """Each key lies where the client itself puts it, with the partitioner of that name."""
+    memory_log.create_topic("t", partitions=7, config={"cleanup.policy": "compact"})
+    where = placed(partitioner, [b"IBM", b"MSFT", b"x", *(b"k%d" % n for n in range(40))])
+    for key, partition in where.items():
+        memory_log.write("t", key, b"v", partition=partition)
+    assert len(set(where.values())) == 7
+
+    def read(*keys: bytes, **more: str) -> list[int]:
+        said = json.dumps([base64.b64encode(key).decode() for key in keys])
+        return plan(parse(**{"lvq.keys": said, "lvq.partitioner": partitioner, **more}), memory_log).ranges
+
+    assert [read(key) for key in where] == [[partition] for partition in where.values()]
+    assert read(b"IBM", b"MSFT") == sorted({where[b"IBM"], where[b"MSFT"]})
+    assert read() == []
+    assert len(read(b"")) == (1 if partitioner == "murmur2_random" else 7), "to the other one an empty key is none"
+    with pytest.raises(ConfigError, match="a header is the key") as error:
+        read(b"IBM", **{"lvq.key": "header:ticker"})
+    assert error.value.options == ("lvq.partitioner", "lvq.keyMismatch")
+
+
+def placed(partitioner: str, keys: list[bytes]) -> dict[bytes, int]:
+    """Where librdkafka puts keys, of seven partitions."""
+    where: dict[bytes, int] = {}
+    with closing(MockCluster()) as cluster:
+        cluster.create_topic("t", 7)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "partitioner": partitioner})
+        for key in keys:
+            producer.produce("t", b"v", key, on_delivery=lambda _, m: where.update({m.key(): m.partition()}))
+        assert producer.flush(20) == 0
+    return {key: where[key] for key in keys}

@@ -166,9 +166,13 @@ def test_the_key_can_be_a_header_and_the_last_of_repeated_ones_counts(
 
 
 def test_only_the_keys_that_are_asked_for_come(make_queue: MakeQueue, load: Load, lvq_topic: str) -> None:
-    queue = make_queue()
-    append(queue.log, lvq_topic, ("IBM", "1"), ("MSFT", "1"), ("IBM", "2"))
-    assert values(load(**{"lvq.keys": '["SUJN", ""]'})) == {"IBM": "2"}
+    queue = make_queue(3)
+    append(queue.log, lvq_topic, ("IBM", "1"), *[(f"k{n}", "1") for n in range(20)], ("IBM", "2"))
+    everywhere = load(**{"lvq.keys": '["SUJN", ""]'})
+    assert values(everywhere) == {"IBM": "2"}
+    at_home = load(**{"lvq.keys": '["SUJN"]', "lvq.partitioner": "murmur2_random"})
+    assert values(at_home) == {"IBM": "2"}
+    assert [frame.rdd.getNumPartitions() for frame in (everywhere, at_home)] == [3, 1]
 
 
 def test_a_key_that_may_lie_in_two_partitions_is_never_shown_twice(

@@ -69,6 +69,8 @@ class LvqDataSource(DataSource):
     lvq.nullKeys                   pass: a record without a key is a row of its own; drop; fail
     lvq.strays                     fail: a key lies outside its home partition, and may lie there, too; pass
     lvq.keys                       a JSON list of keys in base64: only these
+    lvq.partitioner                murmur2_random, consistent_random: what every writer of the topic has always used,
+                                   so that with ``lvq.keys`` only their home partitions are read. A wrong one loses rows
     lvq.group, lvq.hideConsumed    only what this group, or the queue's own (true), has not consumed;
                                    ``lvq.onForeignCommits`` refuse, ignore
     lvq.consistency                pinned, atleast; see `lvq_spark.scan.reading.Consistency`

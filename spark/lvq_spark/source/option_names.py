@@ -20,7 +20,8 @@ EXTRA = ("deleted",)
 OPTIONS = (
     *("subscribe", "assign", *QUEUE, *START, *END, "startingOffsetsByTimestampStrategy"),
     *("includeHeaders", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs", *SPLITS, "maxOffsetsPerTrigger"),
-    *("lvq.dedupe", "lvq.key", "lvq.keyMismatch", "lvq.tombstones", "lvq.nullKeys", "lvq.strays", "lvq.keys"),
+    *("lvq.dedupe", "lvq.key", "lvq.keyMismatch", "lvq.tombstones", "lvq.nullKeys", "lvq.strays"),
+    *("lvq.keys", "lvq.partitioner"),
     *("lvq.group", "lvq.hideConsumed", "lvq.onForeignCommits", "lvq.consistency", "lvq.asOfPolicy"),
     *("lvq.batchRows", "lvq.batchBytes", "lvq.memoryBytes", "lvq.extraColumns"),
 )

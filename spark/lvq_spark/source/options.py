@@ -19,6 +19,7 @@ from lvq_spark.scan.reading import PATIENCE, Consistency
 from lvq_spark.scan.scanning import Keyless, Strays
 from lvq_spark.source.given import Given
 from lvq_spark.source.option_names import END, EXTRA, OPTIONS, QUEUE, REFUSED, SPLITS, START
+from lvq_spark.source.pruning import Partitioner
 
 __all__ = ["SourceOptions"]
 
@@ -43,6 +44,7 @@ class SourceOptions:
         key_header, key_mismatch: what names a record's key; see `lvq_kafka.QueueDefinition`.
         deletes: whether deletes have rows; None where not said.
         keyless, strays, keys: see `lvq_spark.scan.scanning.Scan`.
+        partitioner: what every writer of the topic uses, so that only the home partitions of the keys need be read.
         group: show only what this group has not consumed; ``hide_consumed`` the same with the queue's own.
         min_partitions, max_records_per_partition: into how many tasks to split every record there is.
         max_offsets: how much a batch of a stream may take.
@@ -66,6 +68,7 @@ class SourceOptions:
     keyless: Keyless = "pass"
     strays: Strays = "fail"
     keys: frozenset[bytes] | None = field(default=None, repr=False)
+    partitioner: Partitioner | None = None
     group: str | None = None
     hide_consumed: bool = False
     on_foreign_commits: OnForeignCommits = "refuse"
@@ -111,8 +114,9 @@ class SourceOptions:
             ),
             deletes=_deletes(given),
             keyless=given.choice("lvq.nullKeys", get_args(Keyless), "pass"),
-            strays=given.choice("lvq.strays", get_args(Strays), "fail"),
+            strays="pass" if given.has("lvq.partitioner") else given.choice("lvq.strays", get_args(Strays), "fail"),
             keys=_keys(given),
+            partitioner=_partitioner(given),
             group=given.text("lvq.group") or None,
             hide_consumed=given.boolean("lvq.hideConsumed", False),
             on_foreign_commits=given.choice("lvq.onForeignCommits", get_args(OnForeignCommits), "refuse"),
@@ -274,6 +278,19 @@ def _keys(given: Given) -> frozenset[bytes] | None:
             options=["lvq.keys"],
             hint='For the key IBM that is ["SUJN"].',
         ) from None
+
+
+def _partitioner(given: Given) -> Partitioner | None:
+    if not given.has("lvq.partitioner"):
+        return None
+    if not given.has("lvq.keys"):
+        raise ConfigError(
+            "lvq.partitioner needs keys to look for.",
+            options=["lvq.partitioner", "lvq.keys"],
+            hint="With lvq.keys only the partitions are read where these keys lie.",
+        )
+    _clash(given, "lvq.partitioner", "lvq.strays", "Who names the partitioner says that no key lies astray.")
+    return given.choice("lvq.partitioner", get_args(Partitioner), "murmur2_random")
 
 
 def _texts(keys: object) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -13,6 +13,7 @@ from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import SnapshotSpec, pin
 from lvq_spark.points import Offsets, Times, resolve, times
 from lvq_spark.source.options import SourceOptions
+from lvq_spark.source.pruning import homes
 
 __all__ = ["assigned", "open_queue", "plan", "ranges"]
 
@@ -38,7 +39,10 @@ def plan(options: SourceOptions, log: Log) -> SnapshotSpec:
     queue = open_queue(options, log)
     topic = queue.definition.topic
     everything = range(log.describe_topic(topic).partitions)
-    read = assigned(options, topic, len(everything))
+    read: Collection[int] = assigned(options, topic, len(everything))
+    if options.partitioner is not None and options.keys is not None:
+        mismatch = queue.definition.key_mismatch
+        read = homes(options.keys, options.partitioner, len(everything), key_mismatch=mismatch).intersection(read)
     starts, ends = options.start, options.end
     start: Mapping[int, int] | None = None
     end: Mapping[int, int] | None = None
