@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lvq_spark.store import refresh
-from lvq_spark.submitting import add_store_options, job_parser, main
+from lvq_spark.submitting import add_consistency_option, add_store_options, facts, job_parser, main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,19 +27,7 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
         keep=options.keep,
         grace=options.grace,
     )
-    return {
-        "store": options.store,
-        "version": version.number,
-        "kind": version.kind,
-        "reasons": version.reasons,
-        "rows": version.rows,
-        "upserts": version.upserts,
-        "deletes": version.deletes,
-        "topic": version.topic,
-        "topic_id": version.topic_id,
-        "end": dict(version.end),
-        "committed": version.committed.isoformat(),
-    }
+    return {"store": options.store, **facts(version)}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,12 +38,7 @@ def parser() -> argparse.ArgumentParser:
         "refresh.py prices --config client.properties --store /data/prices --on-stale fail --keep 24",
     )
     add_store_options(options)
-    options.add_argument(
-        "--consistency",
-        choices=["pinned", "atleast"],
-        default="pinned",
-        help="what to do about keys whose record of the cut was compacted away: fail, or take the newer one",
-    )
+    add_consistency_option(options)
     return options
 
 

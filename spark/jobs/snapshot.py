@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lvq_spark import pin, snapshot
-from lvq_spark.submitting import job_parser, main
+from lvq_spark.submitting import add_consistency_option, job_parser, main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,12 +63,7 @@ def parser() -> argparse.ArgumentParser:
         help="what to do where compaction may have taken records of that cut",
     )
     options.add_argument("--group", help="leave out what this consumer group has consumed")
-    options.add_argument(
-        "--consistency",
-        choices=["pinned", "atleast"],
-        default="pinned",
-        help="what to do about keys whose record of the cut was compacted away: fail, or take the newer one",
-    )
+    add_consistency_option(options)
     options.add_argument(
         "--engine", choices=["auto", "python", "connector"], default="auto", help="what reads the log (default: auto)"
     )

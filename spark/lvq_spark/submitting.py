@@ -21,7 +21,19 @@ from lvq_kafka.queue import LastValueQueue
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["EXIT_CODES", "Work", "add_store_options", "job_parser", "main", "open_queue"]
+    from lvq_spark.store import Version
+
+__all__ = [
+    "EXIT_CODES",
+    "Work",
+    "add_consistency_option",
+    "add_refresh_options",
+    "add_store_options",
+    "facts",
+    "job_parser",
+    "main",
+    "open_queue",
+]
 
 USAGE, CLUSTER, QUEUE, DATA, TASK, FAULT = 2, 3, 4, 5, 6, 70
 
@@ -75,9 +87,8 @@ def job_parser(description: str, *examples: str) -> argparse.ArgumentParser:
     return parser
 
 
-def add_store_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of what keeps a store up to date."""
-    parser.add_argument("--store", metavar="PATH", required=True, help="a directory for this store alone")
+def add_refresh_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of what builds upon what there is."""
     parser.add_argument(
         "--on-stale",
         choices=["rebuild", "fail"],
@@ -85,6 +96,22 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
         help="what to do where nothing can be built on the newest version: read the whole log, or fail "
         "(default: rebuild)",
     )
+
+
+def add_consistency_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option of what pins its own cut."""
+    parser.add_argument(
+        "--consistency",
+        choices=["pinned", "atleast"],
+        default="pinned",
+        help="what to do about keys whose record of the cut was compacted away: fail, or take the newer one",
+    )
+
+
+def add_store_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of what keeps a store up to date."""
+    parser.add_argument("--store", metavar="PATH", required=True, help="a directory for this store alone")
+    add_refresh_options(parser)
     parser.add_argument("--keep", metavar="N", type=int, default=3, help="versions to keep at least (default: 3)")
     parser.add_argument(
         "--grace",
@@ -93,6 +120,22 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
         default=3600.0,
         help="how long a version stays after the next one is there: longer than any job reads it (default: 3600)",
     )
+
+
+def facts(version: Version) -> dict[str, object]:
+    """What the result of a job tells of a version: the new one, or the one that was there."""
+    return {
+        "version": version.number,
+        "kind": version.kind,
+        "reasons": version.reasons,
+        "rows": version.rows,
+        "upserts": version.upserts,
+        "deletes": version.deletes,
+        "topic": version.topic,
+        "topic_id": version.topic_id,
+        "end": dict(version.end),
+        "committed": version.committed.isoformat(),
+    }
 
 
 def main(parser: argparse.ArgumentParser, work: Work, arguments: Sequence[str] | None = None) -> NoReturn:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
-NAMES = ["publish", "refresh", "snapshot", "stream"]
+NAMES = ["merge", "publish", "refresh", "snapshot", "stream"]
 
 
 def job(name: str) -> ModuleType:

@@ -24,6 +24,7 @@ from lvq_spark.store import Version
 from lvq_spark.store.layers import STORED
 from lvq_spark.store.merged_table import MergedTable, read_merged
 from lvq_spark.store.merging import merge, merge_each
+from tests.spark.test_jobs import run
 from tests.spark.test_store_guards import recreate
 from tests.spark.test_store_refresh import append, values
 
@@ -57,6 +58,8 @@ def test_the_first_merge_reads_the_whole_log_and_later_ones_what_is_new(
     assert rows == collect(snapshot(spark, queue))
     assert values(rows)["k07"] == "3"
     assert merge(spark, queue, table) == second, "nothing is new, so nothing is committed"
+    told = run("merge", spark, queue, "--table", table)
+    assert (told["table"], told["version"], told["kind"], told["rows"]) == (table, 2, "delta", 21)
     assert merge(spark, queue, table, end=second.end) == second
     assert roles(spark, table) == {"current": 21, "state": 1}
     assert spark.table(table).columns[:-1] == snapshot(spark, queue).columns
