@@ -55,9 +55,26 @@ TOGETHER = (
 """Tests that share what takes seconds to start: several workers would start it several times. Each stays with one."""
 
 
+LONGEST = (
+    *("tests/spark/test_store", "tests/spark/", "tests/spark/test_lakehouse.py"),
+    *("tests/spark/test_cluster.py", "tests/spark/test_example.py", "tests/spark/test_demo.py"),
+)
+"""Groups that take minutes. They come first: what begins last is what everybody waits for in the end."""
+
+
+def _group(nodeid: str) -> str:
+    """What a test stays together with; by itself it is a group of its own."""
+    return next((group for group in TOGETHER if group in nodeid), nodeid)
+
+
+def _turn(item: pytest.Item) -> int:
+    group = _group(item.nodeid)
+    return LONGEST.index(group) if group in LONGEST else len(LONGEST)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """With ``--dist loadgroup``: hand tests out as workers get free, the groups of `TOGETHER` first, the largest ahead.
+    """With ``--dist loadgroup``: hand tests out as workers get free, in the groups of `TOGETHER`.
 
     xdist's own groups, which are marks, do not reach the scheduler with pytest 9.2.
     """
@@ -65,14 +82,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
         return None
     from xdist.scheduler import LoadScopeScheduling
 
+    config.option.loadscopereorder = False  # not by the number of tests: `LONGEST` tells better
+
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next((group for group in TOGETHER if group in nodeid), nodeid)
+            return _group(nodeid)
 
     return Scheduling(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=_turn)
     for item in items:
         for marker, fixtures in BY_FIXTURE.items():
             if fixtures.intersection(getattr(item, "fixturenames", ())):

@@ -77,11 +77,12 @@ class Browser(Reader[V], Generic[V]):
     ) -> None:
         if isinstance(keys, str | bytes):
             raise ConfigError(f"keys={keys!r} is one key, not several.", options=["keys"], hint="Put it into a list.")
-        for option, clashes in (("replay_period", replay_period), ("follow", not follow)):
-            if clashes and not dump:
-                raise ConfigError(
-                    f"dump=False leaves out what {option} is about.", options=["dump", option], hint="Give one of them."
-                )
+        if replay_period and not dump:
+            raise ConfigError(
+                f"dump=False leaves out what replay_period={replay_period!r} is about.",
+                options=["dump", "replay_period"],
+                hint="Give one of them.",
+            )
         super().__init__(
             log,
             definition,

@@ -275,12 +275,6 @@ CASES = [
         facts={"options": ("dump", "replay_period")},
     ),
     Case(
-        "R3: a browser without what there is, nor what comes",
-        lambda log: LastValueQueue.open("prices", log=log).browser(dump=False, follow=False),
-        *(ConfigError, ValueError, ["dump=False", "follow"], "Give one of them"),
-        facts={"options": ("dump", "follow")},
-    ),
-    Case(
         "an option of a consumer that is out of range",
         lambda log: LastValueQueue.open("prices", log=log).consumer(max_in_work=0),
         *(ConfigError, ValueError, ["max_in_work=0"], "At least 1"),
