@@ -216,6 +216,7 @@ class _Run:
             Life(member.name, read_journal(member.journal), member.stops, member.killed) for member in self._members.all
         ]
         newest, kept = _newest(self._log)
+        topics = [_INPUT, _OUTPUT] if ordeal.transactional else [_INPUT]
         verdict = judge(
             lives,
             session=_SESSION,
@@ -228,6 +229,10 @@ class _Run:
         verdict.findings += left + [f"a producer failed: {failure!r}" for failure in feed.failures]
         if calm >= _CALM:
             verdict.findings.append(f"G10: not all was consumed within {_CALM:g} s: {self._standing()}")
+            open_ones = {topic: _undecided(self._log, topic) for topic in topics}
+            verdict.findings += [
+                f"transactions are open in {topic}: {places}" for topic, places in open_ones.items() if places
+            ]
         verdict.findings += [f"the broker lost {place}" for place in _lost(feed.stored, newest)]
         events = [event for life in lives for event in life.events]
         return Report(
@@ -289,9 +294,15 @@ def _output(log: KafkaLog) -> list[Output]:
     return made
 
 
+def _undecided(log: KafkaLog, topic: str) -> dict[int, tuple[int, int]]:
+    """By partition, where open transactions begin and the log ends, where there are any."""
+    stable, ends = log.end_offsets(topic, stable=True), log.end_offsets(topic)
+    return {partition: (stable[partition], end) for partition, end in ends.items() if stable[partition] < end}
+
+
 def _records(log: KafkaLog, topic: str) -> Iterator[tuple[Place, str, str | None]]:
     """All committed records, by partition in the order of the log."""
-    positions, ends = log.start_offsets(topic), log.end_offsets(topic)
+    positions, ends = log.start_offsets(topic), log.end_offsets(topic, stable=True)  # what is open may stay so
     found: dict[int, list[tuple[Place, str, str | None]]] = {partition: [] for partition in ends}
     with closing(log.reader(topic, positions)) as reader:
         while any(positions[partition] < end for partition, end in ends.items()):
