@@ -92,7 +92,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=_turn)
+    if hasattr(config, "workerinput"):  # elsewhere they run in the order that was asked for
+        items.sort(key=_turn)
     for item in items:
         for marker, fixtures in BY_FIXTURE.items():
             if fixtures.intersection(getattr(item, "fixturenames", ())):
