@@ -191,9 +191,7 @@ class _Run:
         try:
             commits = self._log.committed(self._group, _INPUT)
             ends = self._log.end_offsets(_INPUT)
-            if self._ordeal.transactional and self._log.end_offsets(_OUTPUT, stable=True) != self._log.end_offsets(
-                _OUTPUT
-            ):
+            if self._ordeal.transactional and _undecided(self._log, _OUTPUT):
                 return False
         except TransportError:
             return False
@@ -216,7 +214,6 @@ class _Run:
             Life(member.name, read_journal(member.journal), member.stops, member.killed) for member in self._members.all
         ]
         newest, kept = _newest(self._log)
-        topics = [_INPUT, _OUTPUT] if ordeal.transactional else [_INPUT]
         verdict = judge(
             lives,
             session=_SESSION,
@@ -229,6 +226,7 @@ class _Run:
         verdict.findings += left + [f"a producer failed: {failure!r}" for failure in feed.failures]
         if calm >= _CALM:
             verdict.findings.append(f"G10: not all was consumed within {_CALM:g} s: {self._standing()}")
+            topics = [_INPUT, _OUTPUT] if ordeal.transactional else [_INPUT]
             open_ones = {topic: _undecided(self._log, topic) for topic in topics}
             verdict.findings += [
                 f"transactions are open in {topic}: {places}" for topic, places in open_ones.items() if places

@@ -6,14 +6,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lvq_kafka.errors import DataLoss
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store import layers, tables
-from lvq_spark.store.guards import LogState, aged, epochs_of, now, pinned_at
+from lvq_spark.store.guards import LogState, aged, epochs_of, now, overdue, pinned_at
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.versions import Store
 
@@ -49,14 +48,10 @@ class Builder:
         draft = replace(draft_of(self.queue, number, spec, log), reasons=reasons)
         with tables.task_errors():
             version = self._written(draft, rows)
-        spent = (now() - log.at).total_seconds()
-        if spent > log.retention:
+        problem = overdue(log, "refresh")
+        if problem is not None:
             self.store.discard(version)
-            raise DataLoss(
-                f"Reading {spec.topic} took {spent:.1f} s, and it keeps deletes for {log.retention:g} s "
-                "(delete.retention.ms): some of the cut may have been gone before they were read.",
-                hint="Raise delete.retention.ms above what a refresh takes, or give Spark more cores.",
-            )
+            raise problem
         return version
 
     def delta(self, base: Version, spec: SnapshotSpec, log: LogState) -> Version:

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal, get_args
 
-from lvq_kafka.errors import DataLoss, LVQError, QueueMismatch, TopicMismatch, TopicRecreated, Unauthorized
+from lvq_kafka.errors import (
+    ConfigError,
+    DataLoss,
+    LVQError,
+    QueueMismatch,
+    TopicMismatch,
+    TopicRecreated,
+    Unauthorized,
+)
 from lvq_kafka.ports import LogEnd
 from lvq_kafka.queue import LastValueQueue
+from lvq_spark.scan.reading import Consistency
 from lvq_spark.store.layers import STORED
 from lvq_spark.store.manifest import Version
 
-__all__ = ["LogState", "aged", "epochs_of", "look", "now", "pinned_at", "unfit"]
+__all__ = [
+    "LogState",
+    "OnStale",
+    "aged",
+    "check_policies",
+    "epochs_of",
+    "look",
+    "now",
+    "overdue",
+    "pinned_at",
+    "quiet",
+    "rebuilding",
+    "unfit",
+]
+
+OnStale = Literal["rebuild", "fail"]
+"""What to do where nothing can be built on the newest version: read the whole log again, or fail with the reason."""
+
+logger = logging.getLogger("lvq_spark.store")
 
 _RETENTION = 86_400_000  # ms; Kafka's default for delete.retention.ms, where settings may not be read
 
@@ -190,3 +218,47 @@ def aged(base: Version, log: LogState, moment: datetime) -> LVQError | None:
         "(delete.retention.ms): some since then may be gone.",
         hint=f"{_AGAIN} Refresh more often, or raise delete.retention.ms.",
     )
+
+
+def overdue(log: LogState, work: str) -> LVQError | None:
+    """Whether a cut has taken so long to be read that some of it may have gone before; ``work`` is what did that."""
+    spent = (now() - log.at).total_seconds()
+    if spent <= log.retention:
+        return None
+    return DataLoss(
+        f"Reading {log.topic} took {spent:.1f} s, and it keeps deletes for {log.retention:g} s "
+        "(delete.retention.ms): some of the cut may have been gone before they were read.",
+        hint=f"Raise delete.retention.ms above what a {work} takes, or give Spark more cores.",
+    )
+
+
+def quiet(base: Version, log: LogState) -> bool:
+    """Whether nothing was written for so long that it has to be said anew, lest the next delta finds it too old."""
+    return dict(log.end) == dict(base.end) and (log.at - base.pinned).total_seconds() > log.retention / 2
+
+
+def check_policies(on_stale: str, consistency: str) -> None:
+    """See that both are what they may be.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    for option, value, known in (
+        ("on_stale", on_stale, get_args(OnStale)),
+        ("consistency", consistency, get_args(Consistency)),
+    ):
+        if value not in known:
+            raise ConfigError(f"{option}={value!r} is none of {', '.join(known)}.", options=[option])
+
+
+def rebuilding(problem: LVQError, on_stale: OnStale, what_is_done: str) -> tuple[str, ...]:
+    """What to say of what is built from the whole log; ``what_is_done``, and to what, goes to the log.
+
+    Raises:
+        LVQError: the problem, where it is to be an error.
+    """
+    if on_stale == "fail":
+        raise problem
+    said = str(problem).removesuffix(problem.hint).rstrip()
+    logger.warning("%s: %s", what_is_done, said)
+    return (said,)

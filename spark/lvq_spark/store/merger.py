@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown, TopicRecreated
 from lvq_kafka.queue import LastValueQueue
@@ -16,18 +15,16 @@ from lvq_spark.snapshots import client_config
 from lvq_spark.store import tables
 from lvq_spark.store.building import draft_of, horizon
 from lvq_spark.store.contest import Settle
-from lvq_spark.store.guards import LogState, aged, look, now, unfit
+from lvq_spark.store.guards import LogState, OnStale, aged, check_policies, look, now, overdue, quiet, rebuilding, unfit
 from lvq_spark.store.layers import STORED, count, hinted, reached
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.merged_table import MergedTable
-from lvq_spark.store.refreshing import ATTEMPTS, OnStale
+from lvq_spark.store.refreshing import ATTEMPTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Merger"]
-
-logger = logging.getLogger("lvq_spark.store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +47,7 @@ class Merger:
         consistency: Consistency,
         timeout: float,
     ) -> None:
-        for option, value, known in (
-            ("on_stale", on_stale, get_args(OnStale)),
-            ("consistency", consistency, get_args(Consistency)),
-        ):
-            if value not in known:
-                raise ConfigError(f"{option}={value!r} is none of {', '.join(known)}.", options=[option])
+        check_policies(on_stale, consistency)
         self._spark, self._queue, self._config = spark, queue, client_config(queue)
         self._table = MergedTable(spark, table)
         self._on_stale, self._consistency, self._timeout = on_stale, consistency, timeout
@@ -81,7 +73,7 @@ class Merger:
             end = None if base is None or reasons else {p: max(at, end.get(p, 0)) for p, at in base.end.items()}
         cut = _Cut(pin(self._queue, end=end, timeout=self._timeout), log)
         if base is not None and not reasons:
-            if base.cut == cut_id(cut.spec) and not _quiet(base, log):
+            if base.cut == cut_id(cut.spec) and not quiet(base, log):
                 return base
             self._check_later(base, cut.spec)
             try:
@@ -96,11 +88,7 @@ class Merger:
     def _reasons(self, problem: LVQError | None) -> tuple[str, ...]:
         if problem is None:
             return ()
-        if self._on_stale == "fail":
-            raise problem
-        said = str(problem).removesuffix(problem.hint).rstrip()
-        logger.warning("%s is merged with the whole log: %s", self._table.name, said)
-        return (said,)
+        return rebuilding(problem, self._on_stale, f"{self._table.name} is merged with the whole log")
 
     def _check_later(self, base: Version, spec: SnapshotSpec) -> None:
         if any(spec.end[partition] < offset for partition, offset in base.end.items()):
@@ -115,13 +103,9 @@ class Merger:
         rows = tables.log_rows(self._spark, spec, self._config, self._consistency, deletes=spec.partitions > 1)
         with tables.task_errors():
             news = self._settled(rows, cut)
-            spent = (now() - log.at).total_seconds()
-            if spent > log.retention:
-                raise DataLoss(
-                    f"Reading {spec.topic} took {spent:.1f} s, and it keeps deletes for {log.retention:g} s "
-                    "(delete.retention.ms): some of the cut may have been gone before they were read.",
-                    hint="Raise delete.retention.ms above what a merge takes, or give Spark more cores.",
-                )
+            problem = overdue(log, "merge")
+            if problem is not None:
+                raise problem
             current, kept = count(news.where("not lvq_forget"))
             draft = draft_of(self._queue, 1 if base is None else base.number + 1, spec, log)
             draft = replace(draft, reasons=reasons, rows=current, kept=kept, upserts=current + kept)
@@ -171,8 +155,3 @@ class Merger:
         settled = map_in_arrow(rows.repartition("key"), settle, STORED)
         news = settled.selectExpr("*", f"lvq_role = 'delete' AND {old} AS lvq_forget")
         return news.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
-
-
-def _quiet(base: Version, log: LogState) -> bool:
-    """Whether nothing was written for so long that it has to be said anew, lest the next delta finds it too old."""
-    return dict(log.end) == dict(base.end) and (log.at - base.pinned).total_seconds() > log.retention / 2

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.scan.reading import Consistency
+from lvq_spark.store.guards import OnStale
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.merger import Merger
-from lvq_spark.store.refreshing import OnStale
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown, TopicRecreated
 from lvq_kafka.queue import LastValueQueue
@@ -13,7 +13,7 @@ from lvq_spark.pinning import SnapshotSpec, pin
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.snapshots import client_config
 from lvq_spark.store.building import Builder
-from lvq_spark.store.guards import LogState, look, unfit
+from lvq_spark.store.guards import LogState, OnStale, check_policies, look, quiet, rebuilding, unfit
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.storage import open_storage
 from lvq_spark.store.versions import Store
@@ -21,10 +21,7 @@ from lvq_spark.store.versions import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ATTEMPTS", "OnStale", "Refresher", "refresh"]
-
-OnStale = Literal["rebuild", "fail"]
-"""What to do where nothing can be built on the newest version: read the whole log again, or fail with the reason."""
+__all__ = ["ATTEMPTS", "Refresher", "refresh"]
 
 logger = logging.getLogger("lvq_spark.store")
 
@@ -116,12 +113,7 @@ class Refresher:
         grace: float,
         timeout: float,
     ) -> None:
-        for option, value, known in (
-            ("on_stale", on_stale, get_args(OnStale)),
-            ("consistency", consistency, get_args(Consistency)),
-        ):
-            if value not in known:
-                raise ConfigError(f"{option}={value!r} is none of {', '.join(known)}.", options=[option])
+        check_policies(on_stale, consistency)
         if keep < 1:
             raise ConfigError(f"keep={keep}: the newest version is always kept.", options=["keep"])
         if grace < 0:
@@ -184,9 +176,8 @@ class Refresher:
             return _Plan(spec, log, base, True, reasons)
         if any(spec.end[partition] < offset for partition, offset in base.end.items()):
             return self._earlier(base, spec)
-        # Where nothing was written for long, that is said anew, lest the next little delta finds the version too old.
-        quiet = dict(log.end) == dict(base.end) and (log.at - base.pinned).total_seconds() > log.retention / 2
-        return base if base.cut == cut_id(spec) and not quiet else _Plan(spec, log, base, False)
+        there = base.cut == cut_id(spec) and not quiet(base, log)
+        return base if there else _Plan(spec, log, base, False)
 
     def _made(self, plan: _Plan, end: Mapping[int, int] | None) -> Version:
         if plan.base is None or plan.whole:
@@ -212,11 +203,7 @@ class Refresher:
         Raises:
             LVQError: the problem, where it is to be an error.
         """
-        if self.on_stale == "fail":
-            raise problem
-        said = str(problem).removesuffix(problem.hint).rstrip()
-        logger.warning("%s is read anew: %s", self.store.storage.root, said)
-        return (said,)
+        return rebuilding(problem, self.on_stale, f"{self.store.storage.root} is read anew")
 
     def _earlier(self, base: Version, spec: SnapshotSpec) -> Version:
         for version in self.store.all():

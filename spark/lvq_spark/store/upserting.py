@@ -15,10 +15,10 @@ from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store import tables
 from lvq_spark.store.building import draft_of
-from lvq_spark.store.guards import LogState, look
+from lvq_spark.store.guards import LogState, OnStale, look
 from lvq_spark.store.layers import reached
 from lvq_spark.store.manifest import Version
-from lvq_spark.store.refreshing import ATTEMPTS, OnStale, Refresher
+from lvq_spark.store.refreshing import ATTEMPTS, Refresher
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lvq_spark import local_session
+from tests.spark.conftest import SMALL_JVM
 from tests.spark.lakehouse.jars import LAKEHOUSE
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.codegen.wholeStage": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": SMALL_JVM,
     }
     session = local_session("local[2,2]", config, connector=True)
     yield session
