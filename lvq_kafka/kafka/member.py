@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Condition
 from typing import Any
 
@@ -34,6 +35,8 @@ _CLASSIC_DEFAULTS: Mapping[str, PropertyValue] = {
 _COMMITTED_TIMEOUT = 5.0  # seconds for one question
 _PATIENCE = 30.0  # seconds over all attempts
 _VISIT = 1.0  # seconds that a poll may be put off, so that another thread can ask the client something
+_LEAVING_POLL = 0.02  # seconds
+_LEAVING = 2.0  # seconds, in which the client takes its partitions back; it asks nobody
 _UNANSWERED = 16  # commits whose answer, should it come late, is still of interest
 
 
@@ -53,6 +56,8 @@ class KafkaMember:
         self._listener = listener
         self._owned: set[int] = set()
         self._waiting: set[int] = set()  # the group's, and not owned yet: they could not be begun with
+        self._leaving = False
+        self._told = 0  # how often the client has called back
         self._failure: Exception | None = None
         self._unanswered: list[tuple[Mapping[int, Commit], Answered]] = []
         self._door = Condition()
@@ -148,9 +153,11 @@ class KafkaMember:
         """See `lvq_kafka.ports.GroupMember.close`."""
         if self._consumer is None:
             return
+        self._leaving = True
         try:
             if self._owned:
                 self._revoke(self._owned)
+            self._leave(self._consumer)
         finally:
             consumer, self._consumer = self._consumer, None
             consumer.close()
@@ -174,6 +181,7 @@ class KafkaMember:
 
     def _guard(self, step: Callable[[], None]) -> None:
         """Keep an error for `poll` to raise: the client has to be let finish what it is in the middle of."""
+        self._told += 1
         try:
             step()
         except Exception as error:  # noqa: BLE001  # the listener's errors are not ours to choose from
@@ -185,7 +193,7 @@ class KafkaMember:
             raise failure
 
     def _assign(self, consumer: Consumer, partitions: list[int]) -> None:
-        if not partitions:  # the new protocol says so, too, that nothing came
+        if not partitions or self._leaving:  # the new protocol says so, too, that nothing came
             return
         try:
             starts = self._starts(partitions)
@@ -230,6 +238,21 @@ class KafkaMember:
                 self._listener.revoked(going)
         finally:
             self._owned.difference_update(going)
+
+    def _leave(self, consumer: Consumer) -> None:
+        """Unsubscribe, and wait until the client has told of all that this takes away.
+
+        One that is closed while it has more than one thing to tell can wait for itself for ever, and holds the lock of
+        the interpreter as it does (librdkafka's issue 4884, seen here with 2.16.0): the process stands still, with all
+        of its threads.
+        """
+        with suppress(KafkaException):
+            consumer.unsubscribe()
+            deadline = time.monotonic() + _LEAVING
+            told = -1
+            while (self._told != told or consumer.assignment()) and time.monotonic() < deadline:
+                told = self._told
+                consumer.poll(_LEAVING_POLL)
 
     def _lose(self, partitions: Collection[int]) -> None:
         self._waiting.difference_update(partitions)

@@ -12,7 +12,7 @@ from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.member import KafkaMember
 from lvq_kafka.kafka.writer import KafkaWriter
 from lvq_kafka.ports import Commit
-from tests.unit.kafka.mock_cluster import MockCluster
+from tests.unit.kafka.mock_cluster import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, MockCluster
 from tests.waiting import eventually
 
 LEADERLESS = TransportError("no leader", code="LEADER_NOT_AVAILABLE", retriable=True)
@@ -104,3 +104,28 @@ def test_partitions_that_were_never_begun_with_are_given_up_without_a_word(
     assert has_failed()
     member.close()
     assert listener.gone == []
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_one_that_is_closed_in_a_rebalance_hears_of_it_before_the_client_closes(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    """The client's close can wait for itself for ever when it has two things to tell."""
+    told: list[str] = []
+    for name in ("_on_assign", "_on_revoke", "_on_lost"):
+        original = getattr(KafkaMember, name)
+
+        def noted(self: KafkaMember, *said: object, original: Callable[..., None] = original) -> None:
+            told.append("in time" if self._consumer is not None else "in close")
+            original(self, *said)
+
+        monkeypatch.setattr(KafkaMember, name, noted)
+    member = KafkaMember(
+        ClientConfig(cluster.bootstrap_servers, {"group.protocol": protocol}), "g", "t", listener := Listener(0)
+    )
+    given = CONSUMER_GROUP_HEARTBEAT if protocol == "consumer" else HEARTBEAT
+    eventually(lambda: cluster.requests(given) > 1, 30)  # it has its partitions, and has not been told yet
+    assert told == []
+    member.close()
+    assert told == ["in time"] * 2
+    assert listener.assignments == []
