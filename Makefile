@@ -16,13 +16,14 @@ NO_VENV := install python3-venv (apt-get install python3-venv), or set PYTHON to
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1|/' | column -t -s '|'
 
+# The lock is complete; asked for what PySpark needs, uv would fetch and unpack its half gigabyte a second time.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11")'
 	@echo "setting up $(VENV) from requirements.lock (once)"
 	@$(HAS_PIP) 2>/dev/null || { rm -rf $(VENV) && $(PYTHON) -m venv $(VENV) >/dev/null && $(HAS_PIP); } || \
 	    { rm -rf $(VENV); echo "$(PYTHON) cannot make an environment with pip: $(NO_VENV)" >&2; exit 1; }
 	@$(BIN)/python -m pip --quiet --disable-pip-version-check install uv==$(UV_VERSION)
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --require-hashes -r requirements.lock
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 

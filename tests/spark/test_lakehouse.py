@@ -41,7 +41,7 @@ def lakehouse_python() -> Path:
         shutil.rmtree(home, ignore_errors=True)
         for command in (
             ["venv", "--quiet", "--python", sys.executable, str(home)],
-            ["pip", "install", "--quiet", "--require-hashes", "--python", str(python), "-r", str(LOCK)],
+            ["pip", "install", "--quiet", "--no-deps", "--require-hashes", "--python", str(python), "-r", str(LOCK)],
         ):
             done = subprocess.run([uv, *command], capture_output=True, text=True, timeout=250, check=False)
             assert done.returncode == 0, done.stderr
