@@ -133,8 +133,10 @@ class World:
             case Deleted():
                 key = event.key
                 at = self.given.pop(key, (-1, -1))
-                if event.consumed:
-                    assert at in self.known, f"I7: {key} is said to be consumed"
+                if event.consumed:  # this value, or one that took its place before the browser had read that one
+                    assert at in self.written, f"I7: {key} is said to be consumed, and was not given"
+                    later = [place for place, (of, _) in self.written.items() if of == key and place >= at]
+                    assert not self.known.isdisjoint(later), f"I7: {key} is said to be consumed"
                 else:
                     deletes = [at for at, change in self.written.items() if change == (key, None)]
                     assert max(deletes) > at, f"I7: {key} is said to be deleted"
