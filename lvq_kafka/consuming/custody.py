@@ -47,8 +47,12 @@ class Custody(Holdings):
     def __init__(self, definition: QueueDefinition, limits: Limits, clock: Callable[[], float] = uptime) -> None:
         super().__init__(definition, limits, clock)
         self._transaction = _Transaction.NONE
-        self._unanswered: Flight[Durable] | None = None  # the last plain commit, until it is known to be stored
+        # By partition, the last plain commit, until it is known to be stored.
+        self._unanswered: dict[int, Flight[Durable]] = {}
+        self._asked: Flight[Durable] | None = None  # the last plain commit
         self._asked_at = -math.inf  # when the last commit was made, a transaction's included
+        # By partition, when the last commit of a transaction was decided; without end while it is not.
+        self._decided_at: dict[int, float] = {}
         self._turned_at = clock()
         tell_of_forks(self)
 
@@ -142,9 +146,6 @@ class Custody(Holdings):
         """Hand out nothing more of these."""
         with self._lock:
             self._ledger.withhold(partitions)
-            for item in self._counting.withdraw(partitions) if self._counting is not None else ():
-                self._ledger.leave(item)
-                self._ledger.give_back(item)
 
     def wait_finished(self, partitions: Collection[int], timeout: float) -> bool:
         """Wait until nothing of these is held, or nobody shall wait for it any more; False when time is up."""
@@ -159,6 +160,7 @@ class Custody(Holdings):
             self._ledger.revoke(partitions)
             for partition in partitions:
                 self._lives.end(partition, self._commits.last(partition))
+                self._unanswered.pop(partition, None)  # what it said is no longer this consumer's to say
             vain = self._commits.end(partitions)
             self._notify()
         for future in vain:
@@ -176,8 +178,8 @@ class Custody(Holdings):
             if self.committing or (partitions is None and self._commits.in_flight):
                 return None
             if self._transaction is _Transaction.NEXT:
-                if self._unanswered is not None:
-                    self._commits.renew(self.partitions)
+                if self._unanswered:
+                    self._commits.renew(self._unanswered)
                 elif partitions is None:
                     return None
             if self.suspended:
@@ -185,10 +187,8 @@ class Custody(Holdings):
             asked_at = self.clock()
             flight = self._commits.take(partitions)
             if flight is not None:
-                self._unanswered, self._asked_at = flight, asked_at
-            elif partitions is None:
-                self._unanswered = None  # what it said is no longer this consumer's to say
-                self._changed.notify_all()
+                self._unanswered |= dict.fromkeys(flight.maps, flight)
+                self._asked, self._asked_at = flight, asked_at
             ready = self._commits.take_ready()
         resolve(ready)
         return flight
@@ -198,12 +198,14 @@ class Custody(Holdings):
         said = set(answers.values()) if isinstance(answers, Mapping) else {answers}
         with self._lock:
             self._commits.landed(flight, answers)
-            if Answer.STORED in said and flight is self._unanswered:
+            if Answer.STORED in said and flight is self._asked:
                 self.proven()
             if said == {Answer.STORED}:
                 self._trouble = ""
-                if flight is self._unanswered:
-                    self._unanswered = None
+            for partition in flight.maps:
+                answer = answers.get(partition) if isinstance(answers, Mapping) else answers
+                if answer is Answer.STORED and self._unanswered.get(partition) is flight:
+                    del self._unanswered[partition]
             ready = self._commits.take_ready()
             self._changed.notify_all()
         resolve(ready)
@@ -249,8 +251,9 @@ class Custody(Holdings):
     def begin_commit(self, items: Collection[Item], timeout: float) -> Flight[Durable] | None:
         """What a transaction commits for these messages, which were left. No other commit is sent until it is over.
 
-        Not before the last plain commit is known to be stored: one on its way could arrive after the transaction's, and
-        undo it. Returns None when the group holds all of it already, since newer values have come.
+        Not before the last plain commits are known to be stored, and all are answered: one on its way could arrive
+        after the transaction's, and undo it. Returns None when the group holds all of it already, since newer values
+        have come.
 
         Raises:
             LockLost: one of them is no longer held.
@@ -258,7 +261,7 @@ class Custody(Holdings):
         """
         with self._lock:
             self._transaction = _Transaction.NEXT
-            arrived = self._wait_for(lambda: self._unanswered is None or self._closed or self.failed, timeout)
+            arrived = self._wait_for(lambda: self._is_quiet or self._closed or self.failed, timeout)
             self._check()
             if not arrived:
                 raise TransportError(
@@ -267,12 +270,7 @@ class Custody(Holdings):
                     retriable=True,
                     hint="See whether the brokers can be reached.",
                 )
-            lost = [item for item in items if item.state not in _LEAVING]
-            if lost:
-                raise LockLost(
-                    f"{lost[0]} is no longer held: its partition was revoked, or the time to settle it was over.",
-                    hint="The transaction is aborted: whoever has the partition now gets the message.",
-                )
+            self.check_left(items)
             self._transaction = _Transaction.COMMITTING
             self._asked_at = self.clock()
             flight = self._commits.take({item.partition for item in items}, items)
@@ -285,7 +283,47 @@ class Custody(Holdings):
                     retriable=True,
                     hint="Settle the messages that have been held for longest.",
                 )
+            if flight is not None:
+                self._decided_at |= dict.fromkeys(flight.maps, math.inf)
             return flight
+
+    def check_decided(self, partitions: Iterable[int], since: float) -> None:
+        """See that what the group held of these since then cannot have been changed by a transaction of this consumer.
+
+        One that was on its way when they were lost is taken by the group when they are here again.
+
+        Raises:
+            TransportError: it can. They have to be looked at once more.
+        """
+        with self._lock:
+            undecided = sorted(p for p in partitions if self._decided_at.get(p, -math.inf) >= since)
+        if undecided:
+            raise TransportError(
+                f"A transaction of this consumer commits for partition {', '.join(map(str, undecided))}, "
+                "which has come back meanwhile.",
+                code="UNSTABLE_OFFSET_COMMIT",
+                retriable=True,
+                hint="It begins when that is decided.",
+            )
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether no plain commit can arrive any more."""
+        return not (self._unanswered or self._commits.in_flight)
+
+    def check_left(self, items: Iterable[Item]) -> None:
+        """See that the assignments under which these messages were left go on.
+
+        Raises:
+            LockLost: one of them is no longer held, though its partition may be here again.
+        """
+        with self._lock:
+            lost = [item for item in items if item.state not in _LEAVING]
+        if lost:
+            raise LockLost(
+                f"{lost[0]} is no longer held: its partition was revoked, or the time to settle it was over.",
+                hint="The transaction is aborted: whoever has the partition now gets the message.",
+            )
 
     def _says_done(self, flight: Flight[Durable] | None, item: Item) -> bool:
         said = None if flight is None else flight.maps.get(item.partition)
@@ -302,6 +340,7 @@ class Custody(Holdings):
                     step(self._ledger, item)
             if flight is not None:
                 self._commits.landed(flight, answer)
+                self._decided_at |= dict.fromkeys(flight.maps, self.clock())
                 if answer is Answer.STORED:
                     self.proven()
             ready = self._commits.take_ready()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from threading import Event, Thread, current_thread
 
 from lvq_kafka.consuming.custody import Custody
@@ -55,7 +56,7 @@ class Consuming:
         self._commit_interval = commit_interval
         self._revoke_grace = revoke_grace
         self._flight: Flight[Durable] | None = None
-        self._commit_at = self._not_before = self._answer_by = 0.0
+        self._commit_at = self._not_before = self._answer_by = self._polled_at = 0.0
         self._stop = Event()
         self._thread = Thread(target=self._run, name=f"lvq-consume-{name}", daemon=True)
 
@@ -91,6 +92,7 @@ class Consuming:
             try:
                 while not (self._stop.is_set() or self._custody.failed):
                     self._step(self._member)
+                self._await_answer(self._member)
             except Exception as error:  # noqa: BLE001  # a dead consumer must say so, whatever killed it
                 self._fail(error)
             finally:
@@ -114,6 +116,7 @@ class Consuming:
         if custody.turn():
             self._inspection.hasten()
         pause = _BUSY_POLL if custody.busy else _IDLE_POLL
+        self._polled_at = custody.clock()
         try:
             fetch = member.poll(pause)
         except TransportError as error:
@@ -132,6 +135,14 @@ class Consuming:
             self._commit(member)
         if self._inspection.is_due(now):
             self._look(now)
+
+    def _await_answer(self, member: GroupMember) -> None:
+        """Let nothing be on its way before the last commit: the client could send it again, behind that one."""
+        self._custody.withhold(self._custody.partitions)
+        deadline = time.monotonic() + _LAST_CHANCE
+        while self._flight is not None and time.monotonic() < deadline and not self._custody.failed:
+            with suppress(TransportError):
+                member.poll(_BUSY_POLL)
 
     def _look(self, now: float) -> None:
         """See that topic and group are what we take them for, now and then, and after every trouble."""
@@ -219,6 +230,7 @@ class Consuming:
 
     def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
         """See `GroupListener.assigned`: start at the commits, and hand nothing out below the ends of now (G12)."""
+        self._custody.check_decided(partitions, self._polled_at)
         begin = self._inspection.begin(partitions, commits)
         self._custody.assign(begin.maps, begin.starts, begin.ends, tag=begin.tag)
         logger.info("the consumer of %s has got partitions %s", self._name, sorted(begin.starts))

@@ -49,6 +49,8 @@ class _Book(Generic[W]):
     """Claims that were sent. A later claim contains all that was settled, and counted, before an earlier one."""
     stored: int = 0
     """The last of them that is known to be stored."""
+    sure: bool = True
+    """Whether nothing older can have been written over that."""
     wanted: int = 0
     """The first of them that may be the last to be stored. Until it is, one is sent though nothing has changed."""
     waiters: list[tuple[int, int, W]] = field(default_factory=list)
@@ -63,6 +65,8 @@ class Flight(Generic[W]):
     """By partition, what it says."""
     numbers: Mapping[int, int]
     books: Mapping[int, _Book[W]]
+    alone: Collection[int]
+    """Where no older one was on its way: the client may send that again, behind this one, if it was refused for now."""
 
 
 class Commits(Generic[W]):
@@ -78,7 +82,7 @@ class Commits(Generic[W]):
         if limit is not None:
             ledger.limit = limit
         self._books: dict[int, _Book[W]] = {}
-        self._flight: Flight[W] | None = None
+        self._flights: list[Flight[W]] = []
         self.sent = 0
         """Commits that were sent."""
         self._ready: list[W] = []
@@ -111,13 +115,17 @@ class Commits(Generic[W]):
         if book.durable.sequence <= stored.sequence <= book.sequence and stored.covers(book.durable):
             return True
         book.sequence = max(book.sequence, stored.sequence)
-        self._want(partition, book)
+        self._doubt(partition, book)
         return False
 
     def renew(self, partitions: Collection[int]) -> None:
         """Send a commit for these though nothing may have changed."""
         for partition in partitions:
             self._want(partition, self._books[partition])
+
+    def _doubt(self, partition: int, book: _Book[W]) -> None:
+        book.sure = False
+        self._want(partition, book)
 
     def _want(self, partition: int, book: _Book[W]) -> None:
         book.wanted = book.attempts + 1
@@ -127,8 +135,12 @@ class Commits(Generic[W]):
 
     @property
     def in_flight(self) -> bool:
-        """Whether a commit is on its way."""
-        return self._flight is not None
+        """Whether a commit is on its way, or more than one."""
+        return bool(self._flights)
+
+    def waits_for(self, flight: Flight[W]) -> bool:
+        """Whether that commit is on its way."""
+        return flight in self._flights
 
     @property
     def longest(self) -> int:
@@ -138,14 +150,14 @@ class Commits(Generic[W]):
     def take(self, partitions: Collection[int] | None = None, leaving: Collection[Item] = ()) -> Flight[W] | None:
         """What to commit now, for these partitions or for all; None when there is nothing new, or no room for it.
 
-        What was on its way before is given up, and said again.
+        What is on its way is said again. It may still arrive, even behind this one: so nobody is told of this one.
 
         Args:
             leaving: messages to commit as done, which the ledger is told of only when that has succeeded.
         """
         dirty = self._ledger.dirty
-        if self._flight is not None:
-            dirty |= self._flight.maps.keys() & self._books.keys()
+        for flight in self._flights:
+            dirty |= flight.maps.keys() & self._books.keys()
         asked = set(self._books if partitions is None else partitions) & self._books.keys()
         touched = {item.partition for item in leaving}
         maps: dict[int, CommitMap] = {}
@@ -161,8 +173,10 @@ class Commits(Generic[W]):
             return None
         self.sent += 1
         books = {partition: self._books[partition] for partition in maps}
-        self._flight = Flight(maps, {partition: book.attempts for partition, book in books.items()}, books)
-        return self._flight
+        alone = maps.keys() - {partition for flight in self._flights for partition in flight.maps}
+        flight = Flight(maps, {partition: book.attempts for partition, book in books.items()}, books, alone)
+        self._flights.append(flight)
+        return flight
 
     def _claim(self, book: _Book[W], partition: int, leaving: Collection[Item]) -> CommitMap | None:
         claim = replace(
@@ -172,7 +186,8 @@ class Commits(Generic[W]):
             sequence=book.durable.sequence,
         ).shortened(self._ledger.limit)
         if claim == book.durable and book.stored >= book.wanted:
-            self._tell(book, book.attempts + 1)
+            if book.sure:
+                self._tell(book, book.attempts + 1)
             return None
         if claim.covers(book.durable):
             return claim
@@ -186,22 +201,27 @@ class Commits(Generic[W]):
 
     def landed(self, flight: Flight[W], answers: Mapping[int, Answer] | Answer) -> None:
         """An answer came, for all partitions of a commit or for each of them; perhaps late, perhaps once more."""
-        if flight is self._flight:
-            self._flight = None
+        if flight in self._flights:
+            self._flights.remove(flight)
         too_large = 0
         for partition, commit_map in flight.maps.items():
             book, number = flight.books[partition], flight.numbers[partition]
             answer = answers if isinstance(answers, Answer) else answers.get(partition, Answer.UNKNOWN)
             if answer is Answer.TOO_LARGE:
                 too_large = max(too_large, _size(commit_map))
-            if self._books.get(partition) is not book or number == book.stored:
-                continue  # it went away meanwhile, and perhaps came back; or this is known
-            if number < book.attempts:  # given up: nobody knows which of the two the group has in the end
-                if number < book.stored:
-                    self._want(partition, book)
+            now = self._books.get(partition)
+            if now is None or (now is book and number == book.stored):
+                continue  # it went away meanwhile; or this is known
+            if now is not book or number < book.stored:  # nobody knows which of the two the group has in the end
+                self._doubt(partition, now)
+            elif number < book.attempts:
+                continue  # the one that says it again is on its way
             elif answer is Answer.STORED:
-                book.durable, book.stored = commit_map, number
-                self._tell(book, number)
+                book.durable, book.stored, book.sure = commit_map, number, partition in flight.alone
+                if book.sure:
+                    self._tell(book, number)
+                elif not any(partition in older.maps for older in self._flights):
+                    self._want(partition, book)
             else:
                 self._ledger.dirty.add(partition)
         if too_large:
@@ -214,7 +234,7 @@ class Commits(Generic[W]):
         self._ledger.limit = min(limit, self._ledger.limit)
 
     def _tell(self, book: _Book[W], number: int) -> None:
-        """What this claim says is stored."""
+        """What this claim says is stored, and stays so."""
         waiters, book.waiters = book.waiters, []
         for waiting in waiters:
             offset, after, waiter = waiting
@@ -232,7 +252,7 @@ class Commits(Generic[W]):
     def wait_done(self, partition: int, offset: int, waiter: W) -> None:
         """Have the waiter told when the group holds that this message is done."""
         book = self._books[partition]
-        if book.durable.done(offset):
+        if book.durable.done(offset) and book.sure:
             self._ready.append(waiter)
         else:
             book.waiters.append((offset, 0, waiter))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lvq_kafka.managing import reclaiming
 from tests.simulator.browser import Browser
+from tests.simulator.group import Request
 from tests.simulator.log import Transaction
 from tests.simulator.scene import Scene, one_of
 
@@ -109,9 +110,13 @@ class ClusterSteps(Scene):
         if way is None:
             return False
         queue, connection = way
-        request = connection.requests.popleft()
-        self._sent.append((queue, request))
         kind = how % 8
+        request = connection.requests.popleft()
+        if kind == 3 and len(connection.requests) and self._is_waited_for(request):
+            connection.requests.append(request)
+            self.counts["commits sent again by the client, behind newer ones"] += 1
+            return True
+        self._sent.append((queue, request))
         if kind == 0:
             self.counts["commits lost"] += 1
             return True
@@ -127,6 +132,12 @@ class ClusterSteps(Scene):
             connection.answers.append((request.flight, answers))
         self._adrift = [(queue, connection) for queue, connection in self._adrift if connection.requests]
         return True
+
+    def _is_waited_for(self, request: Request) -> bool:
+        """Whether the client has not answered for it, so that it may send it again."""
+        return any(
+            member.number == request.member and member.commits.waits_for(request.flight) for member in self.members
+        )
 
     def stale(self, who: int, how: int) -> bool:
         """A commit from long ago arrives again."""

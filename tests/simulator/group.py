@@ -4,8 +4,9 @@ Partitions move cooperatively: one that has another owner first has to be given 
 being put out of the group. Every such step is a new epoch (a generation, in the older protocol).
 
 What is taken for granted of a broker: commits of one member arrive in the order in which they were sent, or not at all,
-and one may be taken twice in a row. The rest may happen: they are lost, late, and their answers are lost or late. With
-fencing off nothing is taken for granted: every commit that was ever sent may arrive again, at any time.
+and one may be taken twice in a row. One that the client has not answered for is an exception: it was refused for now,
+and the client sends it again, behind newer ones. The rest may happen: they are lost, late, and so are their answers.
+With fencing off nothing is taken for granted: every commit that was ever sent may arrive again, at any time.
 """
 
 from __future__ import annotations

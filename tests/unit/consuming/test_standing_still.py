@@ -70,7 +70,7 @@ def test_nothing_is_handed_out_before(world: World) -> None:
 
 def settled_below_commits(world: World, consumer: Consumer[str]) -> None:
     has_read_all(world, consumer)
-    eventually(lambda: not consumer._holdings._ledger.dirty and consumer._holdings._unanswered is None)
+    eventually(lambda: not consumer._holdings._ledger.dirty and not consumer._holdings._unanswered)
 
 
 def test_whoever_takes_while_the_thread_stands_still_gets_nothing(world: World) -> None:

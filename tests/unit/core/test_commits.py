@@ -145,7 +145,7 @@ def test_a_good_answer_that_comes_after_its_time_was_over_is_good() -> None:
     assert pipe.commits.take() is None
 
 
-def test_a_commit_that_is_given_up_is_said_again() -> None:
+def test_a_commit_that_is_on_its_way_is_said_again_and_nobody_is_told_while_it_may_arrive() -> None:
     pipe = Pipe(3)
     pipe.ack(1)
     first = pipe.fly()
@@ -153,7 +153,38 @@ def test_a_commit_that_is_given_up_is_said_again() -> None:
     assert second is not None, "what was on its way is forgotten"
     assert second.maps[0].runs == first.maps[0].runs
     pipe.commits.landed(second, STORED)
+    assert pipe.told == []
+    pipe.commits.landed(first, UNKNOWN)
+    assert pipe.commit().runs == first.maps[0].runs
     assert pipe.told == ["1"]
+
+
+def test_who_begins_to_wait_while_an_older_commit_may_arrive_waits_for_that_too() -> None:
+    pipe = Pipe(3)
+    pipe.ack(1)
+    older = pipe.fly()
+    pipe.ack(2, wait=False)
+    pipe.commits.landed(pipe.fly(), STORED)
+    pipe.commits.wait_done(0, 2, "2")
+    assert pipe.told == []
+    pipe.commits.landed(older, STORED)
+    assert pipe.told == []
+    pipe.commit()
+    assert sorted(pipe.told) == ["1", "2"]
+
+
+def test_an_older_commit_of_the_assignment_before_may_arrive_too() -> None:
+    pipe = Pipe(2)
+    pipe.ack(1, wait=False)
+    older = pipe.fly()
+    pipe.commits.end([0])
+    pipe.commits.begin(0, CommitMap(0), tag=TAG, partitions=1)
+    pipe.ack(0)
+    pipe.commits.landed(pipe.fly(), STORED)
+    assert pipe.told == []
+    pipe.commits.landed(older, STORED)
+    pipe.commit()
+    assert pipe.told == ["0"]
 
 
 def test_what_is_on_its_way_for_others_goes_on_when_there_is_nothing_new_for_those_asked_for() -> None:
@@ -177,7 +208,7 @@ def test_a_commit_for_some_partitions_does_not_forget_what_was_on_its_way_for_ot
     second = pipe.commits.take([0])
     assert second is not None
     pipe.commits.landed(second, STORED)
-    assert pipe.fly().maps.keys() == {1}
+    assert pipe.fly().maps.keys() == {1}, "what was said twice has to be said again when both are answered"
 
 
 @pytest.mark.parametrize("late", [STORED, UNKNOWN])
@@ -189,10 +220,11 @@ def test_after_a_late_answer_to_an_older_commit_the_newest_is_written_once_more(
     pipe.ack(2)
     newer = pipe.fly()
     pipe.commits.landed(newer, STORED)
-    assert pipe.told == ["1", "2"]
     pipe.commits.landed(older, late)
+    assert pipe.told == []
     assert pipe.commits.last(0) == newer.maps[0], "what is known to be stored goes back"
     assert pipe.commit().runs == (1, 2)
+    assert pipe.told == ["1", "2"]
     assert pipe.commits.take() is None
 
 
@@ -207,6 +239,8 @@ def test_an_answer_to_a_commit_that_was_given_up_tells_nobody_while_the_next_is_
     assert pipe.told == []
     assert pipe.commits.in_flight
     pipe.commits.landed(newer, STORED)
+    assert pipe.told == [], "the older one may have come behind it"
+    pipe.commit()
     assert pipe.told == ["1"]
 
 
@@ -547,13 +581,14 @@ def test_a_transaction_says_what_left_with_it_though_nothing_else_has_changed_si
     assert flight.maps[0].runs == (1, 1)
 
 
-def test_an_answer_to_a_commit_that_was_given_up_costs_no_other_one() -> None:
+def test_what_left_while_another_was_on_its_way_is_said_once_more() -> None:
     pipe = Pipe(3)
     pipe.ack(1, wait=False)
     first = pipe.fly()
     second = pipe.fly()
     pipe.commits.landed(first, STORED)
     pipe.commits.landed(second, STORED)
+    assert pipe.commit().runs == second.maps[0].runs
     assert pipe.commits.take() is None
 
 
@@ -602,6 +637,7 @@ class Broker:
         self.limits = limits
         self.stored = CommitMap(0)
         self.sent: list[Flight[str]] = []
+        self.again: list[Flight[str]] = []
         self.answers: list[tuple[Flight[str], Answer]] = []
         self.waiting: dict[str, int] = {}
         self.promised: set[int] = set()
@@ -638,10 +674,16 @@ class Broker:
                 del self.answers[which % len(self.answers)]
 
     def give_up(self) -> None:
-        """An answer does not come in time."""
-        flight = self.commits._flight
-        if flight is not None:
+        """Answers do not come in time. The client has given up long before, and sends nothing again any more."""
+        for flight in list(self.commits._flights):
             self.commits.landed(flight, UNKNOWN)
+        self.sent = [flight for flight in self.sent if flight not in self.again]
+
+    def send_again(self, which: int) -> None:
+        """A request was refused for now: the client sends it again, behind the others."""
+        if self.sent and self.commits.waits_for(self.sent[which % len(self.sent)]):
+            self.again.append(self.sent.pop(which % len(self.sent)))
+            self.sent.append(self.again[-1])
 
     def check(self) -> None:
         for waiter in self.pipe.told:
@@ -650,13 +692,15 @@ class Broker:
             self.promised.add(offset)
         durable = self.commits.last(0)
         assert all(map(self.stored.done, self.promised)), "what was promised is taken back"
-        assert self.stored.covers(durable), "what is known to be stored is not"
-        assert not [waiter for waiter, offset in self.waiting.items() if durable.done(offset)], "not told though it is"
+        book = self.commits._books[0]
+        if not self.commits.in_flight and book.stored >= book.wanted:  # nothing older can come, and nothing has
+            assert self.stored.covers(durable), "what is known to be stored is not"
+            assert not [waiter for waiter, at in self.waiting.items() if durable.done(at)], "not told though it is"
 
 
 OFTEN = ["ack", "ack", "send", "receive", "answer"]
 EVENTS = st.sampled_from(
-    [*OFTEN, *OFTEN, "again", "lose", "mute", "give up", "hurry", "sink", "renew", "look"],
+    [*OFTEN, *OFTEN, "again", "again and later", "lose", "mute", "give up", "hurry", "sink", "renew", "look"],
 )
 
 
@@ -689,6 +733,8 @@ def test_whatever_happens_to_commits_and_answers_nobody_is_told_too_early_or_nev
                 broker.answer(number, twice=True)
             case "give up":
                 broker.give_up()
+            case "again and later":
+                broker.send_again(number)
             case "sink":
                 broker.limits[0] = sunk_to
             case "renew":

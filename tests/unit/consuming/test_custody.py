@@ -1,0 +1,103 @@
+"""What a consumer holds, driven by hand: the commit of a transaction among plain ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+import pytest
+
+from lvq_kafka.consuming.custody import Custody
+from lvq_kafka.consuming.holdings import Limits
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commits import Answer, Flight
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.records import Fetch, Record, RecordBatch
+from lvq_kafka.errors import LVQError, TransportError
+from tests.waiting import eventually
+
+
+class Hands:
+    """Custody of two partitions with three messages each, all of them in work, and a thread for a transaction."""
+
+    def __init__(self, thread: ThreadPoolExecutor) -> None:
+        self.custody = Custody(QueueDefinition(name="q", topic="t", key_header=None), Limits())
+        both = {0: CommitMap(0), 1: CommitMap(0)}
+        self.custody.assign(both, dict.fromkeys(both, 0), dict.fromkeys(both, 0), tag=bytes(8))
+        records = [Record(p, offset, 0, f"{p}{offset}".encode(), b"v") for p in both for offset in range(3)]
+        self.custody.read(Fetch(RecordBatch.of(records), dict.fromkeys(both, 3)))
+        flight = self.custody.next_commit()
+        assert flight is not None
+        self.custody.answered(flight, Answer.STORED)
+        self.items = sorted(
+            (item for item, _ in self.custody.take(6).taken), key=lambda item: (item.partition, item.offset)
+        )
+        self._thread = thread
+
+    def ack(self, item: Item) -> Flight[object]:
+        self.custody.settle(Ledger.ack, item)
+        flight = self.custody.next_commit()
+        assert flight is not None
+        return flight
+
+    def begin_commit(self, item: Item) -> Future[Flight[object] | None]:
+        self.custody.open_transaction()
+        self.custody.settle(Ledger.leave, item)
+        return self._thread.submit(self.custody.begin_commit, [item], 20.0)
+
+
+@pytest.fixture
+def hands() -> Iterator[Hands]:
+    with ThreadPoolExecutor(1) as thread:
+        hands = Hands(thread)
+        yield hands
+        hands.custody.fail(LVQError("the test is over"))
+
+
+def test_g11_a_transaction_waits_for_a_commit_that_a_revocation_has_overtaken(hands: Hands) -> None:
+    """The client may send it again, and then it would undo what the transaction says."""
+    on_its_way = hands.ack(hands.items[0])
+    begun = hands.begin_commit(hands.items[1])
+    eventually(lambda: hands.custody.urgent)
+    hands.custody.withhold([1])
+    last = hands.custody.next_commit([1])
+    if last is not None:
+        hands.custody.answered(last, Answer.STORED)
+    hands.custody.forget([1])
+    assert not wait([begun], 0.1).done
+    hands.custody.answered(on_its_way, Answer.STORED)
+    flight = begun.result(20)
+    assert flight is not None
+    assert flight.maps.keys() == {0}
+
+
+def test_g11_a_transaction_waits_until_what_was_refused_in_its_partition_is_stored(hands: Hands) -> None:
+    on_its_way = hands.ack(hands.items[0])
+    begun = hands.begin_commit(hands.items[1])
+    eventually(lambda: hands.custody.urgent)
+    hands.custody.answered(on_its_way, Answer.UNKNOWN)
+    assert not wait([begun], 0.1).done
+    again = hands.custody.next_commit()
+    assert again is not None
+    hands.custody.answered(again, Answer.STORED)
+    assert begun.result(20) is not None
+
+
+def test_g11_a_partition_that_comes_back_while_a_transaction_commits_for_it_waits_until_that_is_decided(
+    hands: Hands,
+) -> None:
+    """In the new protocol it may come back under the same epoch: then the group takes the commit, late as it is."""
+    custody, item = hands.custody, hands.items[0]
+    flight = hands.begin_commit(item).result(20)
+    custody.forget([0])
+    looked_at = custody.clock()
+    with pytest.raises(TransportError) as caught:
+        custody.check_decided([0, 1], looked_at)
+    assert caught.value.retriable
+    custody.check_decided([1], looked_at)
+    custody.end_transaction([(Ledger.commit, item)], flight, Answer.STORED)
+    with pytest.raises(TransportError):
+        custody.check_decided([0], looked_at)
+    custody.check_decided([0], math.nextafter(custody.clock(), math.inf))
