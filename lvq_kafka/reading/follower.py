@@ -100,6 +100,10 @@ class Follower:
         """See `lvq_kafka.forking`."""
         self._standing.left_behind()
 
+    def rewind(self, since: Mapping[int, int]) -> None:
+        """Read again from these positions on: more is wanted of the log than was. `wait_caught_up` waits for it."""
+        self._standing.rewind(since)
+
     # ---------------------------------------------------------------- how it is
 
     @property
@@ -123,7 +127,7 @@ class Follower:
 
     @property
     def starting_over(self) -> bool:
-        """Whether the table is what it was before the topic was created anew or cut short."""
+        """Whether the table is what it was before the reading thread started over."""
         return self._standing.starting_over
 
     @property

@@ -50,7 +50,6 @@ class Reading:
         self._observing = observing
         self._since = since
         self._screen = screen
-        self._from: Mapping[int, int] = {}
         self._reader: LogReader
 
     def open(self) -> None:
@@ -61,7 +60,8 @@ class Reading:
             TransportError: the cluster cannot be reached or refuses.
         """
         described = self._log.describe_topic(self._topic)
-        self._from = dict(self._since(self._log, self._topic)) if self._since is not None else {}
+        if self._since is not None:
+            self._standing.since = self._since(self._log, self._topic)
         self._begin(described)
 
     def run(self) -> None:
@@ -76,8 +76,8 @@ class Reading:
     def _step(self) -> None:
         standing, replay = self._standing, self._standing.replay
         try:
-            if standing.gone is not None:
-                self._start_over(standing.gone)
+            if standing.gone is not None or standing.rewinding:
+                self._start_over()
             elif replay.described.partitions > replay.table.partitions:
                 self._grow(replay.table.partitions, replay.described.partitions)
             elif replay.aiming_again:
@@ -105,11 +105,12 @@ class Reading:
 
     def _begin(self, described: TopicDescription) -> None:
         """Begin at the beginning: an empty table, a reader on all partitions, the log's end of now as the target."""
+        since = self._standing.since
         starts = dict(self._log.start_offsets(self._topic))
         # Ends before stable ends: a partition without transactions then never looks blocked.
         ends = self._log.end_offsets(self._topic, partitions=described.partitions)
         stable = self._log.end_offsets(self._topic, stable=True, partitions=described.partitions)
-        for partition, offset in self._from.items():
+        for partition, offset in since.items():
             # Within the log: it may have been deleted from, or cut off, since that place was asked for.
             start = starts.get(partition, 0)
             starts[partition] = min(max(offset, start), ends.get(partition, start))
@@ -122,7 +123,7 @@ class Reading:
         )
         table.advance(starts)
         self._reader = self._log.reader(self._topic, starts)
-        self._standing.begin(Replay(described, table, starts, ends, stable))
+        self._standing.begin(Replay(described, table, since, starts, ends, stable))
 
     def _tombstone_memory(self) -> int:
         try:
@@ -137,12 +138,13 @@ class Reading:
         self._reader.assign(added)
         self._standing.grow(now, added)
 
-    def _start_over(self, error: LVQError) -> None:
-        """The topic, or what this reader was about to read of it, is gone: build anew what can be built (R18)."""
+    def _start_over(self) -> None:
+        """Read all anew: what was read or was to come next is gone (R18), or the beginning was too late."""
         standing = self._standing
         try:
             described = self._log.describe_topic(self._topic)
         except TopicNotFound as gone:
+            standing.lose(gone, standing.replay.described.id)
             if time.monotonic() - standing.gone_since < _ABSENCE:
                 standing.stop.wait(_POLL)
                 return
@@ -151,8 +153,11 @@ class Reading:
                 topic=self._topic,
                 hint="Declare the queue again and open a new reader.",
             ) from gone
-        log.warning("reading %s from its start again: %s", self._topic, error)
+        if standing.gone is not None:
+            log.warning("reading %s from its start again: %s", self._topic, standing.gone)
+        else:
+            log.info("reading %s again, from further back", self._topic)
         if described.id != standing.replay.described.id:
-            self._from = {}
+            standing.since = {}
         self._reader.close()
         self._begin(described)

@@ -28,12 +28,14 @@ class Replay:
         self,
         described: TopicDescription,
         table: Store,
+        since: Mapping[int, int],
         starts: Mapping[int, int],
         ends: Mapping[int, int],
         stable: Mapping[int, int],
     ) -> None:
         self.described = described
         self.table = table
+        self.since = since  # where it was to begin; the log may have begun later
         self.stable = stable
         self._starts = starts
         self._ends = ends

@@ -44,6 +44,9 @@ class Standing:
     ``replay`` is what is read. ``table`` is what is shown: that of the replay, or when the reading thread has started
     over, that of the one before, until the new one is complete. So nobody is shown a value that is older than one shown
     before, or a gap (G2).
+
+    ``since`` is where to begin to read, within what the log holds. Whoever wants more of it than that says so by
+    `rewind`.
     """
 
     def __init__(self, topic: str) -> None:
@@ -53,7 +56,8 @@ class Standing:
         self.failure: Exception | None = None
         self.table: Store = LatestValues()
         self.topic_id = ""  # of the topic that the table was read from
-        self.replay = Replay(TopicDescription(topic, "", 0, 0), self.table, {}, {}, {})
+        self.since: Mapping[int, int] = {}
+        self.replay = Replay(TopicDescription(topic, "", 0, 0), self.table, self.since, {}, {}, {})
         self.gone: LVQError | None = None  # why the reading thread has to start over
         self.gone_since = 0.0
         self.heard = time.monotonic()
@@ -140,6 +144,11 @@ class Standing:
 
     # ---------------------------------------------------------------- those who use it
 
+    def rewind(self, since: Mapping[int, int]) -> None:
+        """The reading thread is to begin again, from here: more is wanted of the log than was read of it."""
+        with self.listeners.changing(everybody=True):
+            self.since = since
+
     def settle(self) -> None:
         """Count what was read as complete, though an open transaction hides some. The lock is held."""
         self.replay.settle()
@@ -173,6 +182,8 @@ class Standing:
             return "failed"
         if self.trouble is not None:
             return "disconnected"
+        if self.rewinding:
+            return "catching-up"
         if self.replay.caught_up:
             return "caught-up"
         return "blocked" if self.replay.blocked else "catching-up"
@@ -199,8 +210,13 @@ class Standing:
 
     @property
     def starting_over(self) -> bool:
-        """Whether the table is what it was before the topic was created anew or cut short."""
+        """Whether the table is what it was before the reading thread started over."""
         return self.replay.table is not self.table
+
+    @property
+    def rewinding(self) -> bool:
+        """Whether what is read did not begin where it should, and the reading thread is about to begin again."""
+        return self.since is not self.replay.since
 
     def check(self) -> None:
         """Raise when nothing more will come.

@@ -104,6 +104,8 @@ class _AsFarAsAllowed:
 
     def __call__(self) -> bool:
         standing, replay = self._standing, self._standing.replay
+        if standing.rewinding:
+            return False
         if replay is not self._replay:  # the topic was created anew, or cut short
             self._replay, self._blocked_since, self._allowed = replay, None, None
         if replay.complete:

@@ -1,4 +1,4 @@
-"""Whatever is written, deleted, consumed and compacted meanwhile: the browser of a queue gives what is true (G2)."""
+"""Whatever is written, deleted, consumed, taken back and compacted: the browser of a queue gives what is true (G2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lvq_kafka.testing import MemoryLog
 At = tuple[int, int]
 """A partition and an offset."""
 
-KEYS = ["a", "b", "c", "d", "e"]
+KEYS = ["a", "b", "c"]
 CHANGES = [
     st.tuples(st.just("put"), st.sampled_from(KEYS)),
     st.tuples(st.just("put"), st.sampled_from(KEYS)),
@@ -25,12 +25,13 @@ CHANGES = [
     st.tuples(st.just("commit"), st.booleans()),
     st.tuples(st.just("commit"), st.booleans()),
     st.tuples(st.just("compact"), st.integers(0, 3)),
+    st.tuples(st.just("purge"), st.none()),
+    st.tuples(st.just("reset"), st.integers(0, 3)),
 ]
-BEFORE = st.lists(st.one_of(*CHANGES), max_size=30)
+BEFORE = st.lists(st.one_of(*CHANGES), min_size=5, max_size=30)
 DURING = st.lists(st.one_of(*CHANGES), max_size=10)
-BETWEEN = st.lists(
-    st.one_of(*CHANGES, st.just(("take", None)), st.just(("take", None)), st.just(("refresh", None))), max_size=40
-)
+LOOKING = [st.just(("take", None)), st.just(("take", None)), st.just(("refresh", None)), st.just(("refresh", None))]
+BETWEEN = st.lists(st.one_of(*CHANGES, *LOOKING), min_size=10, max_size=40)
 
 
 class World:
@@ -49,6 +50,8 @@ class World:
         self.committed: set[At] = set()
         self.known: set[At] = set()
         """What was committed when the browser looked last."""
+        self.hidden: set[At] = set()
+        """What was committed at any look since the browser is open."""
         self.browser: Browser[str] | None = None
         self.given: dict[str, At] = {}
         """What the browser shows."""
@@ -67,6 +70,11 @@ class World:
                     self.acked.add(at)
             case "commit":
                 self._commit(with_dead=argument)
+            case "purge":
+                self.acked.update(at for at in self.newest.values() if self.written[at][1] is not None)
+                self._commit(with_dead=True)
+            case "reset":
+                self._reset(argument)
             case "compact":
                 old = self.browser is None and argument == 0
                 self.log.compact("q", drop_tombstones=old, choose=lambda record: record.offset % 4 != argument)
@@ -88,6 +96,15 @@ class World:
         """Commit what was acked; and, as a consumer may or may not know of it, what was superseded or deleted."""
         dead = {at for at, (key, value) in self.written.items() if value is None or self.newest[key] != at}
         self.committed |= self.acked | (dead if with_dead else set())
+        self._store()
+
+    def _reset(self, to: int) -> None:
+        """Take back what was consumed from this offset on, in every partition."""
+        self.acked = {at for at in self.acked if at[1] < to}
+        self.committed = {at for at in self.committed if at[1] < to}
+        self._store()
+
+    def _store(self) -> None:
         commits = {}
         for partition in range(self.partitions):
             done = [(partition, offset) in self.committed for offset in range(self.log.end_offsets("q")[partition])]
@@ -111,12 +128,16 @@ class World:
     def open(self) -> None:
         assert self.browser is not None
         self.browser.open()
-        self.known = set(self.committed)
+        self._looked()
 
     def _refresh(self) -> None:
         assert self.browser is not None
         self.browser.refresh()
+        self._looked()
+
+    def _looked(self) -> None:
         self.known = set(self.committed)
+        self.hidden |= self.known
 
     def _is_shown(self, key: str, at: At) -> bool:
         return self.newest[key] == at and self.written[at][1] is not None and at not in self.known
@@ -128,7 +149,7 @@ class World:
             case EndOfDump():
                 self.ended = True
                 for key, at in self.there.items():
-                    if self._is_shown(key, at):
+                    if self._is_shown(key, at) and at not in self.hidden:
                         assert self.given.get(key) == at, f"I8: {key} was there from the beginning, and is not given"
             case Deleted():
                 key = event.key
@@ -144,14 +165,15 @@ class World:
                 key, at = event.key, (event.position.partition, event.position.offset)
                 assert self.written[at] == (key, event.value)
                 assert at not in self.known, f"I7: {event} was consumed before the last look"
-                assert at > self.highest.get(key, (-1, -1)), f"I7: {event} comes after a newer value, or twice"
+                assert at >= self.highest.get(key, (-1, -1)), f"I7: {event} comes after a newer value"
+                assert at != self.given.get(key), f"I7: {event} comes twice, and was not said to be gone in between"
                 self.given[key] = self.highest[key] = at
             case _:
                 raise AssertionError(event)
 
     def finish(self) -> None:
         assert self.browser is not None
-        self.known = set(self.committed)  # to drain is to look, too
+        self._looked()  # to drain is to look, too
         for event in self.browser.drain(30):
             self._see(event)
         assert self.ended

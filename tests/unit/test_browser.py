@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue
-from lvq_kafka.errors import Closed, ReaderFailed
+from lvq_kafka.errors import BrokerUnavailable, Closed, QueueNotDeclared, ReaderFailed, TopicRecreated
 from lvq_kafka.ports import Commit, LogReader
 from lvq_kafka.testing import MemoryLog
 from tests.unit.managing import consume, put
@@ -135,3 +135,123 @@ def test_g2_a_look_that_another_one_has_overtaken_shows_nothing_again_that_was_c
         slow[0].join(10)
         assert browser.take(10) == EndOfDump({0: 2}), "b was consumed before the last look, and before its turn"
         assert browser.take(10) == Deleted("a", consumed=True)
+
+
+class TestTakenBack:
+    """What a reset takes back is in the queue again (G3)."""
+
+    def test_g3_what_it_gave_and_told_as_consumed_it_gives_again_and_what_is_still_there_not_twice(
+        self, queue: LastValueQueue[str]
+    ) -> None:
+        put(queue, "a=1", "b=1", "c=1")
+        with queue.browser(refresh=0.01) as browser:
+            assert values(browser.drain()) == {"a": "1", "b": "1", "c": "1"}
+            consume(queue, "a", "b")
+            assert browser.drain() == [Deleted("a", consumed=True), Deleted("b", consumed=True)]
+            queue.reset("earliest")
+            again = [browser.take(30), browser.take(30)]
+            assert values(again) == {"a": "1", "b": "1"}
+            assert browser.drain() == []
+
+    def test_g3_it_reads_again_what_it_had_no_need_to_read(self, queue: LastValueQueue[str]) -> None:
+        put(queue, "a=old", "b=1", "a=1", "c=1", "c")
+        consume(queue, "a", "b")
+        put(queue, "d=1")
+        with queue.browser(refresh=1000) as browser:
+            assert values(browser.drain()) == {"d": "1"}
+            queue.reset("earliest")
+            assert values(browser.drain()) == {"b": "1", "a": "1"}
+            assert browser.state == "caught-up"
+            put(queue, "e=1")
+            assert values(browser.drain()) == {"e": "1"}
+
+    def test_an_open_transaction_does_not_hide_it(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+        put(queue, "a=1", "b=1")
+        queue.purge()
+        with queue.browser(refresh=0.01, metadata_interval=0.05) as browser:
+            assert isinstance(browser.take(30), EndOfDump)
+            writer = memory_log.writer(transactional_id="x")
+            writer.begin_transaction()
+            writer.append("prices", b"hidden", b"1").result()
+            queue.reset("earliest")
+            assert values([browser.take(30), browser.take(30)]) == {"a": "1", "b": "1"}
+            assert browser.state == "blocked"
+            writer.commit_transaction()
+            assert values([browser.take(30)]) == {"hidden": "1"}
+
+    def test_what_was_not_wanted_before_is_not_wanted_now(self, queue: LastValueQueue[str]) -> None:
+        put(queue, "a=1", "b=1", "c=1")
+        queue.purge()
+        with queue.browser(dump=False) as updates, queue.browser(keys=["b"]) as chosen:
+            queue.reset("earliest")
+            assert values(updates.drain()) == {}
+            assert values(chosen.drain()) == {"b": "1"}
+
+    def test_what_comes_back_while_it_opens_is_in_its_dump(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        put(queue, "a=1", "b=1")
+        queue.purge()
+        before_polls(memory_log, lambda reader, poll: (reader, poll) == (1, 1) and queue.reset("earliest"))
+        with queue.browser(follow=False) as browser:
+            *entries, end = browser
+        assert values(entries) == {"a": "1", "b": "1"}
+        assert end == EndOfDump({0: 2})
+
+
+class TestUnknownConsumption:
+    """What a browser that is opened says of the group, one that runs says, too (R17, G5)."""
+
+    def test_r17_it_fails_when_the_group_is_gone(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+        put(queue, "a=1")
+        queue.purge()
+        with queue.browser(refresh=0.01) as browser:
+            assert isinstance(browser.take(30), EndOfDump)
+            memory_log.delete_group(queue.definition.group)
+            with pytest.raises(ReaderFailed, match="lvq repair prices") as caught:
+                browser.take(30)
+            assert isinstance(caught.value.reason, QueueNotDeclared)
+            assert browser.state == "failed"
+            assert browser.failure is caught.value.reason
+
+    def test_r17_who_asks_for_a_look_learns_it_at_once(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+        with queue.browser(refresh=1000) as browser:
+            memory_log.delete_group(queue.definition.group)
+            with pytest.raises(ReaderFailed) as caught:
+                browser.drain()
+            assert isinstance(caught.value.reason, QueueNotDeclared)
+            assert browser.state == "failed"
+
+    def test_r17_it_fails_when_the_commits_are_of_an_earlier_topic(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        stored = memory_log.committed(queue.definition.group, "prices")
+        with queue.browser(refresh=1000) as browser:
+            memory_log.delete_topic("prices")
+            memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+            memory_log.commit(queue.definition.group, "prices", stored)
+            with pytest.raises(ReaderFailed) as caught:
+                browser.refresh()
+            assert isinstance(caught.value.reason, TopicRecreated)
+
+    def test_g5_of_a_topic_that_was_deleted_it_says_that_and_not_that_the_queue_is_not_declared(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        with queue.browser(refresh=0.01, metadata_interval=0.05) as browser:
+            assert isinstance(browser.take(30), EndOfDump)
+            memory_log.delete_group(queue.definition.group)  # as a broker does, with the topic
+            memory_log.delete_topic("prices")
+            with pytest.raises(ReaderFailed, match="deleted while it was being read"):
+                browser.take(30)
+
+    def test_what_the_cluster_does_not_answer_for_a_moment_is_no_failure(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        with queue.browser(refresh=0.01) as browser:
+            assert isinstance(browser.take(30), EndOfDump)
+            down = BrokerUnavailable("nobody answers", code="_TRANSPORT", retriable=True)
+            memory_log.fail_next("committed", down, times=3)
+            looked = browser.as_of
+            eventually(lambda: browser.as_of > looked)
+            put(queue, "a=1")
+            assert values([browser.take(30)]) == {"a": "1"}

@@ -1,0 +1,94 @@
+"""What the consumers of a queue have consumed, as a browser of it knows: by looks at their group's commits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.records import Record
+from lvq_kafka.managing.damage import examine
+from lvq_kafka.ports import Log
+from lvq_kafka.reading.follower import Follower
+
+__all__ = ["Consumed"]
+
+
+class Consumed:
+    """What a group has done, as of the last look. The lock of the follower guards it.
+
+    Args:
+        log: where the queue lies.
+        definition: the queue.
+        group: its consumer group.
+        follower: who reads the queue.
+        on_news: called with the lock held when a look has found something else than the one before; with True where
+            something is no longer done that was, as after a reset.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        definition: QueueDefinition,
+        group: str,
+        follower: Follower,
+        on_news: Callable[[bool], None],
+    ) -> None:
+        self.as_of = 0.0
+        """Seconds since the epoch of the last look; 0.0 before the first."""
+        self._log = log
+        self._queue = definition.name
+        self._topic = definition.topic
+        self._group = group
+        self._follower = follower
+        self._on_news = on_news
+        self._maps: dict[int, CommitMap] = {}
+        self._looks = 0  # that have ended
+
+    def look(self) -> None:
+        """Learn what is done by now.
+
+        Raises:
+            QueueNotDeclared, TopicRecreated: it is not known any more: all of it would come back, or what is new would
+                be hidden (R17).
+            TopicNotFound: there is no such topic now.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        learned = False
+        while not learned:
+            others = self._looks
+            learned = self._learn(self._ask(), others)
+
+    def _ask(self) -> dict[int, CommitMap]:
+        commits = self._log.committed(self._group, self._topic)
+        described = self._log.describe_topic(self._topic)  # afterwards: the commits of a topic go with it
+        partitions = range(described.partitions)
+        found = examine(self._group, self._topic, partitions, commits, queue=self._queue, described=described)
+        for damage in found.damages:
+            # Of a text that cannot be read the offset is good all the same: too much is shown, never too little.
+            if damage.needs_start:
+                raise damage.error
+        return dict(found.maps)
+
+    def _learn(self, maps: dict[int, CommitMap], others: int) -> bool:
+        """Take in what a look has found; False where another thread's has ended meanwhile, which may know more."""
+        with self._follower.changed:
+            if self._looks != others:
+                return False
+            self._looks += 1
+            self.as_of = time.time()
+            before, self._maps = self._maps, maps
+            if maps != before:
+                self._on_news(any(p not in maps or not maps[p].covers(was) for p, was in before.items()))
+        return True
+
+    def done(self, record: Record) -> bool:
+        """Whether this record was consumed."""
+        known = self._maps.get(record.partition)
+        return known is not None and known.done(record.offset)
+
+    @property
+    def bases(self) -> dict[int, int]:
+        """By partition, the offset below which everything is done."""
+        return {partition: known.base for partition, known in self._maps.items()}

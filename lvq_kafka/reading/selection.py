@@ -1,0 +1,107 @@
+"""Which values a browser is about: those of some keys, with some headers, of some time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+
+from lvq_kafka.core.keys import Key, encode_key
+from lvq_kafka.core.records import Record, header_value
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.ports import Log
+
+__all__ = ["Selection", "seconds"]
+
+
+class Selection:
+    """What of a topic one browser gives, whatever was consumed. For the arguments see `lvq_kafka.Browser`.
+
+    Raises:
+        ConfigError: an argument is no such thing, or two contradict each other.
+    """
+
+    def __init__(
+        self,
+        *,
+        dump: bool,
+        replay_period: float | None,
+        keys: Iterable[Key] | None,
+        headers: Mapping[str, Key | None] | None,
+    ) -> None:
+        if isinstance(keys, str | bytes):
+            raise ConfigError(f"keys={keys!r} is one key, not several.", options=["keys"], hint="Put it into a list.")
+        if replay_period and not dump:
+            raise ConfigError(
+                f"dump=False leaves out what replay_period={replay_period!r} is about.",
+                options=["dump", "replay_period"],
+                hint="Give one of them.",
+            )
+        self._horizon = _horizon(replay_period)
+        self._dump = dump and replay_period != 0
+        self._keys = None if keys is None else frozenset(map(encode_key, keys))
+        self._headers = {name: None if value is None else encode_key(value) for name, value in (headers or {}).items()}
+        self._opened_at: Mapping[int, int] = {}
+        self._shown: set[bytes] = set()
+
+    def first(self, log: Log, topic: str) -> dict[int, int]:
+        """Before which offset of each partition nothing is selected, as of now: 0 where it is not named.
+
+        It is never behind what an open transaction hides yet.
+        """
+        if self._dump and self._horizon is None:
+            return {}
+        visible = log.end_offsets(topic, stable=True)
+        if not self._dump or self._horizon is None:
+            return visible
+        recent = log.offsets_at(topic, self._horizon)
+        return {partition: min(offset, visible.get(partition, 0)) for partition, offset in recent.items()}
+
+    def opened(self, positions: Mapping[int, int]) -> None:
+        """What lies below these is for the dump; what comes from there on is an update."""
+        self._opened_at = dict(positions)
+
+    def takes(self, key: bytes, record: Record | None) -> bool:
+        """Whether to tell of this record of a key; None for its delete."""
+        if self._keys is not None and key not in self._keys:
+            return False
+        if record is None:
+            # Who selects by headers is told only of the end of what they were shown; a delete carries none.
+            return not self._headers or key in self._shown
+        if self._horizon is not None and record.timestamp < self._horizon and self._was_there(record):
+            return False
+        if self._headers:
+            if not self._matches(record):
+                return False
+            self._shown.add(key)
+        return True
+
+    def _was_there(self, record: Record) -> bool:
+        return record.offset < self._opened_at.get(record.partition, 0)
+
+    def _matches(self, record: Record) -> bool:
+        for name, wanted in self._headers.items():
+            found = header_value(record.headers, name)
+            if found is None or (wanted is not None and found != wanted):
+                return False
+        return True
+
+
+def _horizon(replay_period: object) -> int | None:
+    """The earliest time, in ms, that a replay period from now on includes; checked as R15 asks."""
+    if replay_period is None:
+        return None
+    return round((time.time() - seconds("replay_period", replay_period)) * 1000)
+
+
+def seconds(option: str, value: object) -> float:
+    """A number of seconds that somebody gave.
+
+    Raises:
+        ConfigError: it is none, or negative.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise ConfigError(
+            f"{option}={value!r} is no number of seconds.", options=[option], hint="Give zero or more, as a number."
+        )
+    return float(value)
