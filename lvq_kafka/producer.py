@@ -10,11 +10,19 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Literal, Self
+from typing import Any, Generic, Literal, NoReturn, Self
 
 from lvq_kafka.codecs import BYTES, Codec, V
 from lvq_kafka.core.keys import Key, encode_key
-from lvq_kafka.errors import BrokerUnavailable, ConfigError, LVQError, MissingKey, OutcomeUnknown, UnencodableKey
+from lvq_kafka.errors import (
+    BrokerUnavailable,
+    Closed,
+    ConfigError,
+    LVQError,
+    MissingKey,
+    OutcomeUnknown,
+    UnencodableKey,
+)
 from lvq_kafka.ports import Log, Receipt
 
 __all__ = ["UNKEYED_HEADER", "Keyless", "Message", "MessageHeaders", "Producer"]
@@ -135,8 +143,16 @@ class Producer(Generic[V]):
             TransportError: the local buffer stayed full for ``max_block`` seconds, or this producer is fenced off.
             StateError: a transactional producer has no transaction open.
             Closed: the producer is closed.
+            TypeError: it is no `Message`.
         """
-        headers, key = self._encode_headers(message.headers)
+        try:
+            headers, key = self._encode_headers(message.headers)
+        except AttributeError:
+            if isinstance(message, Message):
+                raise
+            raise TypeError(
+                f"send takes a Message, not {reprlib.repr(message)}; put(key, value) is the shorthand."
+            ) from None
         if message.key is not None:
             key = self._agree(encode_key(message.key), key, headers)
         elif key is None:
@@ -185,7 +201,9 @@ class Producer(Generic[V]):
 
         Raises what `flush` raises.
         """
-        self._report(self.writer.close(timeout), timeout)
+        undecided = self.writer.close(timeout)
+        self._append = self._refuse
+        self._report(undecided, timeout)
 
     @contextlib.contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Self]:
@@ -200,7 +218,10 @@ class Producer(Generic[V]):
             TransportError: it could not be committed; ``code`` is ``"_FENCED"`` when a newer producer with the same
                 transactional id has taken over.
         """
-        self.writer.begin_transaction()
+        try:
+            self.writer.begin_transaction()
+        except Closed:
+            self._refuse()
         try:
             yield self
             self.flush_transaction(timeout)
@@ -294,6 +315,9 @@ class Producer(Generic[V]):
                 f"The message for {self.topic!r} has no {missing}.",
                 hint='It names the value to replace. A queue with keyless="pass" takes messages without it.',
             )
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise Closed(f"The producer of {self.topic!r} is closed.", hint="Open another one: queue.producer().") from None
 
     def _report(self, undecided: int, timeout: float | None) -> None:
         failures = self.writer.take_failures()

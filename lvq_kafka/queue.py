@@ -47,7 +47,7 @@ class Declaration:
     created_topic: bool
     created_queue: bool
     findings: tuple[Finding, ...] = ()
-    """Settings of the topic that are still not as a last value queue wants them."""
+    """What is still not as a last value queue, or the caller's ``spec``, wants it of the topic."""
     reconciled: tuple[Finding, ...] = ()
     """Settings that were not, and have been set right."""
     unchecked: tuple[str, ...] = ()
@@ -197,7 +197,7 @@ class LastValueQueue(Managed, Generic[V]):
             name: the queue's name, and its topic's unless ``topic`` is given. Several queues may share a topic.
             key_header: the message header that names the key; None when the record key itself is the key.
             start: whether a new queue holds what is in its topic already, or only what comes.
-            spec: how to create the topic, should it be missing, and what the settings of one that exists should be.
+            spec: how to create the topic, should it be missing, and how one that exists should be.
             on_mismatch: what to do about an existing topic's settings that break a last value queue.
             keyless, order, key_mismatch, non_destructive: see `QueueDefinition`.
 

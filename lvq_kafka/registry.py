@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import time
 
@@ -52,13 +53,11 @@ class Registry:
             QueueNotDeclared: there is no queue of that name.
             ConfigError: its definition is unreadable or newer than this library.
         """
-        record = self._read().record(name.encode())
+        table = self._read()
+        record = table.record(name.encode())
         if record is None or record.value is None:
-            raise QueueNotDeclared(
-                f"No queue {name} is declared.",
-                queue=name,
-                hint=f"Declare it first, with LastValueQueue.declare or: lvq declare {name} --key-header NAME",
-            )
+            names = [key_text(key) for key in table.key_range()]
+            raise QueueNotDeclared(f"No queue {name} is declared.", queue=name, hint=_instead(name, names))
         return QueueDefinition.from_json(record.value, name=name)
 
     def all(self, *, strict: bool = False) -> list[QueueDefinition]:
@@ -213,6 +212,15 @@ class Registry:
         finally:
             reader.close()
         return records
+
+
+def _instead(name: str, names: list[str]) -> str:
+    """What to do about a queue that is not there, where these are."""
+    similar = difflib.get_close_matches(name, names, n=1)
+    if similar:
+        return f"Did you mean {similar[0]}? `lvq queues` lists all that are."
+    others = "" if not names else ", or see which there are: `lvq queues`"
+    return f"Declare it first, with LastValueQueue.declare or `lvq declare {name} --key-header NAME`{others}."
 
 
 def _mismatch(declared: QueueDefinition, asked: QueueDefinition) -> QueueMismatch:

@@ -6,7 +6,7 @@ import logging
 from contextlib import suppress
 from typing import Literal
 
-from lvq_kafka.core.policy import Finding, TopicSpec, judge, topic_settings
+from lvq_kafka.core.policy import Finding, TopicSpec, judge, judge_size, topic_settings
 from lvq_kafka.errors import TopicMismatch, TopicNotFound, Unauthorized
 from lvq_kafka.ports import Log
 
@@ -25,7 +25,7 @@ def ensure_topic(log: Log, topic: str, spec: TopicSpec) -> bool:
     except TopicNotFound:
         created = log.create_topic(
             topic,
-            partitions=spec.partitions,
+            partitions=spec.new_partitions,
             replication_factor=spec.replication_factor,
             config=topic_settings(spec),
         )
@@ -39,17 +39,22 @@ def ensure_topic(log: Log, topic: str, spec: TopicSpec) -> bool:
 def check_topic(
     log: Log, topic: str, spec: TopicSpec, on_mismatch: OnMismatch
 ) -> tuple[list[Finding], list[Finding], list[str]]:
-    """Judge the topic's settings; findings that are left, findings that were mended, and what could not be seen."""
+    """Judge the topic; findings that are left, findings that were mended, and what could not be seen."""
     described = log.describe_topic(topic)
+    replicas = described.replication_factor
+    findings, unchecked = judge_size(spec, partitions=described.partitions, replication_factor=replicas), []
+    reconciled: list[Finding] = []
     try:
         config = log.topic_config(topic)
     except Unauthorized:
-        return [], [], [f"the settings of {topic}: this user may not read them"]
-    findings = judge(config, spec, replication_factor=described.replication_factor)
-    reconciled: list[Finding] = []
-    if findings and on_mismatch == "reconcile":
-        log.alter_topic_config(topic, {finding.setting: finding.expected for finding in findings})
-        findings, reconciled = [], findings
+        unchecked = [f"the settings of {topic}: this user may not read them"]
+    else:
+        settings = judge(config, spec, replication_factor=replicas)
+        if settings and on_mismatch == "reconcile":
+            log.alter_topic_config(topic, {finding.setting: finding.expected for finding in settings})
+            reconciled = settings
+        else:
+            findings += settings
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors and on_mismatch == "raise":
         raise TopicMismatch(
@@ -60,4 +65,4 @@ def check_topic(
         )
     for finding in findings:
         messages.warning("topic %s: %s", topic, finding)
-    return findings, reconciled, []
+    return findings, reconciled, unchecked

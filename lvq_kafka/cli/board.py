@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lvq_kafka.cli.output import count, printable, printable_value
+from lvq_kafka.cli.output import count, printable, printable_key, printable_value
 from lvq_kafka.cli.table import plain_table
 from lvq_kafka.entries import Deleted, EndOfDump, Entry, Event
 from lvq_kafka.reading.browser import Browser
@@ -165,7 +165,8 @@ class Board:
         names = list(dict.fromkeys(name for _, row in rows for name in row.cells))[:_COLUMNS]
         most = max(8, width // (len(names) + 1))
         table = plain_table()
-        table.add_column("KEY", style="bold cyan", no_wrap=True, min_width=self._width("", (key for key, _ in rows)))
+        keyed = [printable_key(key) for key, _ in rows]
+        table.add_column("KEY", style="bold cyan", no_wrap=True, min_width=self._width("", keyed))
         columns = []
         for name in names:
             head, *texts = _aligned(
@@ -177,11 +178,11 @@ class Board:
             columns.append((name, texts))
         table.add_column("AGE", style="dim", justify="right", no_wrap=True, min_width=7)
         wall = time.time()
-        for at, (key, row) in enumerate(rows):
+        for at, (_, row) in enumerate(rows):
             cells = [row.cells[name].render(texts[at], now) if name in row.cells else "" for name, texts in columns]
             age = Text("deleted", "red") if row.deleted else Text(_age(wall - row.timestamp))
             style = "strike dim" if row.deleted else ""
-            table.add_row(Text(printable(key), style), *cells, age, style=style)
+            table.add_row(Text(keyed[at], style), *cells, age, style=style)
         return table
 
     def _width(self, name: str, texts: Iterable[str]) -> int:

@@ -114,5 +114,6 @@ def describe(error: BaseException) -> str:
 
 def tell(message: str, *, warning: bool = False) -> None:
     """Say something on stderr, in one line: an error, or a warning."""
-    click.secho("lvq: ", file=sys.stderr, fg="yellow" if warning else "red", bold=True, nl=False)
-    click.echo(f"{'warning: ' if warning else ''}{' '.join(message.split())}", file=sys.stderr)
+    name = click.style("lvq: ", fg="yellow" if warning else "red", bold=True)
+    # In one write: beside a board that is shown, each write becomes a line of its own.
+    click.echo(f"{name}{'warning: ' if warning else ''}{' '.join(message.split())}", file=sys.stderr)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lvq_kafka.cli.rows import to_line
+from lvq_kafka.producer import UNKEYED_HEADER
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from lvq_kafka.cli.table import ValueTable
 
-__all__ = ["Output", "count", "printable", "printable_value"]
+__all__ = ["Output", "count", "printable", "printable_key", "printable_value"]
 
 _DELAY = 1.0  # seconds of waiting before anything is said about it
 
@@ -112,6 +113,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def printable_key(key: str) -> str:
+    """A key for a person to read. The unique one that a message without a key was given says nothing to anybody."""
+    return "(no key)" if key.startswith(f"{UNKEYED_HEADER}:") else printable(key)
 
 
 def _escaped(character: str) -> str:

@@ -14,9 +14,13 @@ A current value, from ``get``, ``browse``, ``watch``, ``consume`` and ``export``
   order, and is there when a name repeats.
 - ``delivery_count`` is there, from ``consume``, for a message that is handed out again.
 
-Everything that is no value has an ``event``: ``{"event": "deleted", "key": "IBM"}``, and, when the values of now have
-all been given, ``{"event": "end-of-dump", "offsets": {"0": 42}, "blocked": []}``. ``offsets`` is the next offset of
-each partition; ``blocked`` says which partitions an open transaction holds up.
+Everything that is no value has an ``event``:
+
+- ``{"event": "deleted", "key": "IBM"}``: the key has no value any more.
+- ``{"event": "consumed", "key": "IBM"}``, from ``browse``: a consumer is done with its value, which ``browse`` leaves
+  out from now on. It still is the current value of the key, for ``get``, ``watch`` and ``export``.
+- ``{"event": "end-of-dump", "offsets": {"0": 42}, "blocked": []}``: the values of now have all been given. ``offsets``
+  is the next offset of each partition; ``blocked`` says which partitions an open transaction holds up.
 
 ``put --from-jsonl`` and ``send --from-jsonl`` read the same lines. They need ``value``, and ``key`` or ``headers``;
 ``deleted`` deletes the key; the rest, and other events, are passed over. So what one queue gave, another one takes.
@@ -116,7 +120,7 @@ def value_row(item: Valued, form: Format) -> dict[str, Any]:
 def event_row(event: Event[Any], form: Format) -> dict[str, Any]:
     """The line for whatever a browser or a watch gives."""
     if isinstance(event, Deleted):
-        return {"event": "deleted", "key": shown(encode_key(event.key))}
+        return {"event": "consumed" if event.consumed else "deleted", "key": shown(encode_key(event.key))}
     if isinstance(event, EndOfDump):
         offsets = {str(partition): offset for partition, offset in event.offsets.items()}
         return {"event": "end-of-dump", "offsets": offsets, "blocked": blocked_rows(event.blocked)}

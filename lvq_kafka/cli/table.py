@@ -9,8 +9,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
-from lvq_kafka.cli.output import printable, printable_value
+from lvq_kafka.cli.output import printable, printable_key, printable_value
 from lvq_kafka.entries import Deleted, EndOfDump, Event
+from lvq_kafka.producer import UNKEYED_HEADER
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ValueTable", "clock", "plain_table"]
 
 _LOOK_AHEAD = 200  # rows that are looked at for the widths of the columns before the first is written
-_KEY_WIDTH = (6, 40)
+_KEY_WIDTH = (8, 40)
 _GAP = "  "
 
 
@@ -28,7 +29,7 @@ class ValueTable:
     """Writes values as rows, in columns as wide as the first rows need; what is too long is cut off.
 
     Args:
-        key_header: the header that is the key, which the key's own column shows already.
+        key_header: the header that is the key, which the key's own column shows already, as it does that there is none.
     """
 
     def __init__(self, console: Console, *, key_header: str | None) -> None:
@@ -44,7 +45,10 @@ class ValueTable:
             return
         if isinstance(event, Deleted):
             self.flush()
-            self._write(event.key, Text("deleted", "red"), time.time(), "", key_style="strike")
+            if event.consumed:
+                self._write(event.key, Text("consumed", "dim"), time.time(), "")
+            else:
+                self._write(event.key, Text("deleted", "red"), time.time(), "", key_style="strike")
             return
         self._waiting.append(event)
         if self._widths is not None or len(self._waiting) >= _LOOK_AHEAD:
@@ -58,14 +62,14 @@ class ValueTable:
         for item in waiting:
             value = Text(printable_value(item.value))
             for name, data in item.headers:
-                if name != self._key_header:
+                if name not in (self._key_header, UNKEYED_HEADER):
                     said = "" if data is None else printable_value(data)
                     value.append(f"{_GAP}{printable(name)}={said}", "dim")
             self._write(item.key, value, item.timestamp, _place(item))
 
     def _measure(self, items: list[Valued]) -> None:
         low, high = _KEY_WIDTH
-        key = min(high, max(low, *(cell_len(printable(item.key)) for item in items)))
+        key = min(high, max(low, *(cell_len(printable_key(item.key)) for item in items)))
         when = max(len(clock(item.timestamp)) for item in items)
         place = max(len("AT"), *(len(_place(item)) for item in items))
         self._widths = (key, when, place)
@@ -88,7 +92,7 @@ class ValueTable:
         )  # offsets grow; what follows may need more room than what was measured
         value.truncate(max(1, self._room - longer), overflow="ellipsis", pad=True)
         line = Text.assemble(
-            (_fit(printable(key), key_width), f"bold cyan {key_style}".strip()),
+            (_fit(printable_key(key), key_width), f"bold cyan {key_style}".strip()),
             _GAP,
             value,
             _GAP,

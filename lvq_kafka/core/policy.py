@@ -8,7 +8,7 @@ from typing import Literal
 
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["Finding", "TopicSpec", "judge", "reason_for", "topic_settings"]
+__all__ = ["Finding", "TopicSpec", "judge", "judge_size", "reason_for", "topic_settings"]
 
 _REASONS = {
     "cleanup.policy": "compaction keeps the newest record of each key for ever",
@@ -23,29 +23,31 @@ _REASONS = {
     "unclean.leader.election.enable": "a replica that lags must not become the truth",
     "retention.ms": "age alone must not remove a current value",
     "retention.bytes": "size alone must not remove a current value",
+    "partitions": "an existing topic keeps its number of partitions, since with another one keys would move",
+    "replication_factor": "an existing topic keeps its replicas; kafka-reassign-partitions gives it others",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """How to create a queue's topic.
+    """How to create a queue's topic, and what one that is there already is compared with.
 
     Args:
-        partitions: order is total with one, and per partition otherwise.
+        partitions: order is total with one, which None makes of a new topic, and per partition otherwise.
         replication_factor: None takes the cluster's default.
         delete_retention: seconds for which a delete stays readable; a reader away for longer has to start over.
         reclaim: keep the policy ``compact,delete``, so that a consumed prefix can be removed by DeleteRecords.
         config: topic settings that go over the ones chosen here, by Kafka's names.
     """
 
-    partitions: int = 1
+    partitions: int | None = None
     replication_factor: int | None = None
     delete_retention: float = 86_400.0
     reclaim: bool = False
     config: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.partitions < 1:
+        if self.partitions is not None and self.partitions < 1:
             raise ConfigError(f"A topic cannot have {self.partitions} partitions.", options=["partitions"])
         if self.replication_factor is not None and self.replication_factor < 1:
             raise ConfigError(
@@ -59,6 +61,11 @@ class TopicSpec:
                 f"cleanup.policy={policy} and a last value queue cannot be combined: {_REASONS['cleanup.policy']}.",
                 options=["cleanup.policy", "key_header"],
             )
+
+    @property
+    def new_partitions(self) -> int:
+        """How many partitions a new topic gets."""
+        return self.partitions or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +133,19 @@ def judge(config: Mapping[str, str], spec: TopicSpec | None = None, *, replicati
     if replication_factor >= 3:
         at_least("min.insync.replicas", "2")
     return findings
+
+
+def judge_size(spec: TopicSpec, *, partitions: int, replication_factor: int) -> list[Finding]:
+    """Compare a topic's size with what was asked for, where it was. Settings do not mend it."""
+    asked = {
+        "partitions": (spec.partitions, partitions),
+        "replication_factor": (spec.replication_factor, replication_factor),
+    }
+    return [
+        Finding(name, str(wanted), str(actual), "warning")
+        for name, (wanted, actual) in asked.items()
+        if wanted not in (None, actual)
+    ]
 
 
 def _number(settings: Mapping[str, str], setting: str) -> float:

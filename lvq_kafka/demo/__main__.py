@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BOARD_SECONDS = 8.0
+INTERRUPTED = 130
 SESSION_TIMEOUT = 60.0  # seconds; more than any member of a group gets by default
 
 
@@ -43,6 +44,7 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 110)
     stage = Stage(console)
     begun = time.monotonic()
+    broker: ProvidedBroker | None = None
     try:
         with ThreadPoolExecutor(1) as background:
             session = background.submit(_start_spark)  # takes its ten seconds while the rest is shown
@@ -60,6 +62,10 @@ def main() -> int:
     except LVQError as error:
         console.print(f"[red bold]{type(error).__name__}: {error}[/red bold]")
         return 1
+    except KeyboardInterrupt:
+        given = broker is not None and broker.kind == "given"
+        console.print(f"stopped; {'its queues and topics' if given else 'broker and data'} are gone")
+        return INTERRUPTED
     console.print(f"\n[dim]{time.monotonic() - begun:.0f} s in all[/dim]")
     return stage.finish()
 
@@ -70,11 +76,16 @@ def _tour(stage: Stage, broker: ProvidedBroker, session: Future[SparkSession]) -
     with ExitStack() as opened:  # whatever fails, nothing of the tour stays on the cluster
         log = connect_within(opened, broker.bootstrap_servers)
         queue = _declare(stage, f"{prefix}prices", log)
-        opened.callback(_drop, queue)
+        _drop_at_the_end(opened, broker, queue)
         view, late = _tick(stage, opened, queue, ticks)
         _share(stage, opened, broker, f"{prefix}closes", log, ticks)
         _delete(stage, queue, view, late)
         _snapshot(stage, queue, view, session)
+
+
+def _drop_at_the_end(opened: ExitStack, broker: ProvidedBroker, queue: LastValueQueue[str]) -> None:
+    if broker.kind == "given":  # any other one goes, and all its data
+        opened.callback(_drop, queue)
 
 
 def _drop(queue: LastValueQueue[str]) -> None:
@@ -136,7 +147,7 @@ def _tick(
 def _share(stage: Stage, opened: ExitStack, broker: ProvidedBroker, name: str, log: Log, ticks: list[Tick]) -> None:
     with stage.scene("Consume: two processes share a queue, one is killed"):
         queue = LastValueQueue.declare(name, key_header="month", spec=TopicSpec(partitions=4), log=log, value=TEXT)
-        opened.callback(_drop, queue)
+        _drop_at_the_end(opened, broker, queue)
         share(stage, queue, broker.bootstrap_servers, monthly_closes(ticks))
 
 

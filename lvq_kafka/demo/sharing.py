@@ -49,7 +49,8 @@ def share(stage: Stage, queue: LastValueQueue[str], bootstrap_servers: str, clos
 
 def _start(bootstrap_servers: str, queue: str, ledger: Path) -> subprocess.Popen[bytes]:
     ledger.touch()
-    return subprocess.Popen([sys.executable, "-m", "lvq_kafka.demo.worker", bootstrap_servers, queue, str(ledger)])
+    command = [sys.executable, "-m", "lvq_kafka.demo.worker", bootstrap_servers, queue, str(ledger)]
+    return subprocess.Popen(command, process_group=0)  # Ctrl-C is for the tour, which ends them
 
 
 def _lines(ledger: Path) -> list[tuple[str, str]]:

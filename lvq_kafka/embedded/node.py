@@ -69,7 +69,7 @@ class Node:
         if options.port is not None and not is_free(options.port):
             raise BrokerStartFailed(
                 f"Port {options.port} of {HOST} is taken by another process.",
-                hint="Choose another one with the option port.",
+                hint="Choose another one with the option port: lvq broker start --port 9093; 0 is any that is free.",
             )
         home = _make_home(options.data_dir)
         try:

@@ -67,7 +67,8 @@ class ClientConfig:
         Raises:
             ConfigError: the file cannot be read or a line is no property; names the line.
         """
-        return cls._of(_read(Path(path), "path"), f"{os.fspath(path)} does not set bootstrap.servers.")
+        missing = f"{os.fspath(path)} does not set bootstrap.servers."
+        return cls._of(_read(Path(path), "path"), missing, hint="For example bootstrap.servers=localhost:9092.")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> ClientConfig:
@@ -90,13 +91,17 @@ class ClientConfig:
                 properties[name] = _text(Path(environ[in_file]), in_file).rstrip("\r\n")
             elif environ.get(variable):
                 properties[name] = environ[variable]
-        return cls._of(properties, "Neither LVQ_BOOTSTRAP_SERVERS nor a file in LVQ_CONFIG names bootstrap servers.")
+        return cls._of(
+            properties,
+            "Neither LVQ_BOOTSTRAP_SERVERS nor a file in LVQ_CONFIG names bootstrap servers.",
+            hint='Pass bootstrap_servers="localhost:9092", or set LVQ_BOOTSTRAP_SERVERS.',
+        )
 
     @classmethod
-    def _of(cls, properties: dict[str, str], missing: str) -> ClientConfig:
+    def _of(cls, properties: dict[str, str], missing: str, *, hint: str) -> ClientConfig:
         servers = properties.pop("bootstrap.servers", "")
         if not servers:
-            raise ConfigError(missing, options=["bootstrap.servers"], hint="For example localhost:9092.")
+            raise ConfigError(missing, options=["bootstrap.servers"], hint=hint)
         return cls(servers, properties)
 
     @property

@@ -131,7 +131,7 @@ def translate(
         return TopicNotFound(
             f"Cannot {doing}: there is no such topic, or this user may not see it.",
             topic=topic,
-            hint="Declare the queue first, or check the name and the cluster.",
+            hint="Check the topic's name and the cluster, or declare a queue.",
         )
     if code in UNREACHABLE:
         where = f" No answer from {servers}." if servers else ""

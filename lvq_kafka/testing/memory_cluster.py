@@ -120,7 +120,9 @@ class Cluster:
             return self.topics[name]
         except KeyError:
             raise TopicNotFound(
-                f"The topic {name!r} does not exist.", topic=name, hint="Declare the queue first, or create the topic."
+                f"The topic {name!r} does not exist.",
+                topic=name,
+                hint="Check the topic's name and the cluster, or declare a queue.",
             ) from None
 
     def partition(self, topic: str, partition: int) -> Partition:

@@ -311,7 +311,7 @@ def test_a_missing_topic_is_named_by_every_reader_and_writer(plain: str, tmp_pat
         assert isinstance(error, LookupError)
         assert error.topic == "nowhere"
         assert "'nowhere'" in str(error)
-        assert "Declare the queue" in error.hint
+        assert "declare a queue" in error.hint
     error = error_of(lambda: send(queue_of(config, "nowhere")), AT_ONCE)
     assert isinstance(error, DeliveryFailed)
     assert (error.key, error.retriable) == (b"IBM", False)

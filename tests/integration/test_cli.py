@@ -277,6 +277,8 @@ def test_the_broker_of_lvq_is_used_without_being_named_while_it_runs(own_cache: 
     assert b"lvq broker start" in shell.run("queues", code=2).stderr
     (started,) = shell.rows("broker", "start", "--port", "0")
     try:
+        assert started.pop("started") is True
+        assert shell.rows("broker", "start", "--port", "0") == [started | {"started": False}]
         assert shell.rows("broker", "status") == [started]
         shell.run("declare", "prices", "-k", "ticker")
         shell.run("put", "prices", "IBM", "118.50")

@@ -133,7 +133,7 @@ CASES = [
     Case(
         "a view of a missing topic",
         lambda log: enter(LastValueQueue("nowhere", key_header=None, log=log).view()),
-        *(TopicNotFound, LookupError, ["nowhere"], "Declare"),
+        *(TopicNotFound, LookupError, ["nowhere"], "declare a queue"),
         facts={"topic": "nowhere"},
         shell=["get", "nowhere", "IBM", "--bare"],
         code=4,
@@ -141,7 +141,7 @@ CASES = [
     Case(
         "a browser of a missing topic",
         lambda log: enter(LastValueQueue("nowhere", key_header=None, log=log).browser()),
-        *(TopicNotFound, LookupError, ["nowhere"], "Declare"),
+        *(TopicNotFound, LookupError, ["nowhere"], "declare a queue"),
         facts={"topic": "nowhere"},
         shell=["browse", "nowhere", "--bare"],
         code=4,
@@ -149,7 +149,7 @@ CASES = [
     Case(
         "a producer for a missing topic",
         send_to_a_topic_that_is_not_there,
-        *(DeliveryFailed, ConnectionError, ["nowhere"], "Declare"),
+        *(DeliveryFailed, ConnectionError, ["nowhere"], "declare a queue"),
         facts={"key": b"IBM", "code": "UNKNOWN_TOPIC_OR_PART", "retriable": False},
         shell=["put", "nowhere", "IBM", "1", "--bare"],
         code=4,
@@ -157,7 +157,7 @@ CASES = [
     Case(
         "a consumer of a missing topic",
         consume_from_a_topic_that_is_gone,
-        *(TopicNotFound, LookupError, ["gone"], "Declare"),
+        *(TopicNotFound, LookupError, ["gone"], "declare a queue"),
         facts={"topic": "gone"},
         shell=["consume", "gone"],
         code=4,

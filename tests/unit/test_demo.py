@@ -88,6 +88,21 @@ def test_a_scene_that_fails_leaves_nothing_on_a_cluster_that_is_yours(
     assert given._cluster.topics.keys() <= {"_lvq_queues"}
 
 
+def test_ctrl_c_ends_it_in_one_line_and_leaves_nothing(
+    given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "share", interrupted)
+    assert demo.main() == 130
+    assert capsys.readouterr().out.splitlines()[-1] == "stopped; its queues and topics are gone"
+    assert queues(log=given) == []
+    monkeypatch.setattr(demo, "provide_broker", interrupted)
+    assert demo.main() == 130
+    assert capsys.readouterr().out.splitlines()[-1] == "stopped; broker and data are gone"
+
+
 def test_a_worker_that_was_killed_delays_the_cleaning_up_and_does_not_prevent_it(
     given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

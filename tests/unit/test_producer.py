@@ -412,8 +412,24 @@ def test_a_closed_producer_refuses_everything_but_another_close(log: MemoryLog) 
         producer.put("IBM", b"v")
     with pytest.raises(Closed):
         producer.delete("IBM")
-    with pytest.raises(Closed):
+    with pytest.raises(Closed, match="The producer of 'prices' is closed"):
         producer.send(Message(b"v", headers={"ticker": "IBM"}))
+    again = Producer(log, TOPIC, key_header="ticker", transactional_id="feed")
+    again.close()
+    with pytest.raises(Closed, match="The producer of 'prices' is closed"), again.transaction():
+        pytest.fail("nothing can begin")
+
+
+def test_who_sends_a_bare_value_is_told_what_send_takes(log: MemoryLog) -> None:
+    class Odd(dict[str, str]):
+        def items(self) -> Any:
+            raise AttributeError("mine")
+
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        with pytest.raises(TypeError, match=r"send takes a Message, not 'x'; put\(key, value\) is the shorthand"):
+            producer.send("x")  # type: ignore[arg-type]
+        with pytest.raises(AttributeError, match="mine"):  # as it is, where the headers of a message raise it
+            producer.send(Message(b"v", headers=Odd()))
 
 
 def test_threads_may_share_a_producer(log: MemoryLog) -> None:

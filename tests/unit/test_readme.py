@@ -44,7 +44,8 @@ def test_the_examples_of_consuming_run(memory_log: MemoryLog) -> None:
     exec(block("python", "max_deliveries=5"), names)
     for name in ("prices", "doubled"):
         LastValueQueue.declare(name, key_header="ticker", value=TEXT, log=memory_log)
-    memory_log.create_topic("prices.dlq", partitions=1, config={})
+    assert "`lvq declare prices.dlq --record-key`" in README
+    LastValueQueue.declare("prices.dlq", key_header=None, log=memory_log)
     queue, output = (LastValueQueue.open(name, value=TEXT, log=memory_log) for name in ("prices", "doubled"))
     with queue.producer() as producer:
         producer.put("IBM", "1")
@@ -108,14 +109,24 @@ def test_the_example_of_browsing_runs(
             eventually(lambda: has_said("that was all there is; updates follow\n"))
             producer.put("IBM", "119.00").result(10)
             eventually(lambda: has_said("IBM 119.00 prices/0/1\n"))
-            producer.delete("MSFT").result(10)
-            eventually(lambda: has_said("MSFT is gone\n"))
+            with queue.consumer() as consumer:
+                taken = consumer.acquire(10)
+                assert taken is not None
+                taken.ack(wait=True)
+            eventually(lambda: has_said("MSFT was consumed; a view still shows its value\n"))
+            producer.delete("IBM").result(10)
+            eventually(lambda: has_said("IBM is gone\n"))
         finally:
             eventually(lambda: browsers)[0].close()
         browsing.exception(10)
     dump, *updates = said.splitlines()
     assert dump == "MSFT 27.95 prices/0/0"
-    assert updates == ["that was all there is; updates follow", "IBM 119.00 prices/0/1", "MSFT is gone"]
+    assert updates == [
+        "that was all there is; updates follow",
+        "IBM 119.00 prices/0/1",
+        "MSFT was consumed; a view still shows its value",
+        "IBM is gone",
+    ]
 
 
 def test_the_table_of_settings_is_what_declare_does() -> None:

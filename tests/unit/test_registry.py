@@ -58,6 +58,19 @@ class TestReading:
         with pytest.raises(LVQError):
             memory_log.describe_topic(REGISTRY_TOPIC)
 
+    def test_a_name_that_is_nearly_right_is_told_the_right_one(self, registry: Registry) -> None:
+        for name in ("prices", "orders", "closed"):
+            registry.declare(definition(name))
+        registry.remove("closed")
+        for asked, told in (
+            ("pricse", "Did you mean prices?"),
+            ("closed", "lvq declare closed"),
+            ("x", "`lvq queues`"),
+        ):
+            with pytest.raises(QueueNotDeclared) as caught:
+                registry.get(asked)
+            assert told in caught.value.hint
+
     def test_what_was_declared_is_there_for_everybody_and_survives_compaction(
         self, memory_log: MemoryLog, registry: Registry
     ) -> None:

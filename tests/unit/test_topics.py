@@ -34,3 +34,24 @@ def test_a_user_who_may_create_and_not_alter_gets_a_topic_and_a_warning(caplog: 
     findings, _, _ = check_topic(log, "t", TopicSpec(), "raise")
     assert "min.insync.replicas" in [finding.setting for finding in findings]
     assert "min.insync.replicas is 1, not 2" in caplog.text
+
+
+def test_partitions_and_replicas_other_than_asked_for_are_told_and_left_as_they_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = MemoryLog()
+    ensure_topic(log, "t", TopicSpec(partitions=2))
+    asked = TopicSpec(partitions=3, replication_factor=2, config={"segment.ms": "1000"})
+    left, mended, _ = check_topic(log, "t", asked, "reconcile")
+    assert [(one.setting, one.expected, one.actual) for one in left] == [
+        ("partitions", "3", "2"),
+        ("replication_factor", "2", "1"),
+    ]
+    assert [one.setting for one in mended] == ["segment.ms"]
+    assert "topic t: partitions is 2, not 3" in caplog.text
+    assert log.describe_topic("t").partitions == 2
+    assert check_topic(log, "t", TopicSpec(), "raise")[0] == []
+    log.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    findings, _, unchecked = check_topic(log, "t", TopicSpec(partitions=3), "raise")
+    assert [one.setting for one in findings] == ["partitions"]
+    assert unchecked

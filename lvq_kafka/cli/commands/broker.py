@@ -41,9 +41,10 @@ def broker() -> None:
 @output_options
 @click.pass_obj
 def start(session: Session, *, port: int, data_dir: Path | None, heap: str, timeout: float) -> None:
-    """Start it; return when it serves clients. The first time its jars are downloaded."""
-    from lvq_kafka.embedded import start_daemon
+    """Start it, unless it runs; return when it serves clients. The first time its jars are downloaded."""
+    from lvq_kafka.embedded import daemon_status, start_daemon
 
+    before = daemon_status()
     doing = ["starting Kafka"]
 
     def progress(what: str, done: int, total: int) -> None:
@@ -53,7 +54,8 @@ def start(session: Session, *, port: int, data_dir: Path | None, heap: str, time
         status = start_daemon(
             port=port or None, data_dir=data_dir, heap=heap, startup_timeout=timeout, progress=progress
         )
-    _show(session, status, "runs")
+    started = status != before
+    _show(session, status, "runs" if started else "runs already", started=started)
 
 
 @broker.command("stop", cls=Command, examples=["lvq broker stop"])
@@ -67,7 +69,7 @@ def stop(session: Session) -> None:
         status = stop_daemon()
     if status is None:
         raise Complaint("No broker was running.", NOTHING)
-    _show(session, status, "has stopped")
+    _show(session, status, "has stopped", running=False)
 
 
 @broker.command(
@@ -85,19 +87,25 @@ def status(session: Session) -> None:
     _show(session, found, "runs")
 
 
-def _show(session: Session, status: BrokerStatus, how: str) -> None:
+def _show(session: Session, status: BrokerStatus, how: str, *, running: bool = True, **facts: bool) -> None:
     if session.out.person:
-        session.out.say(_told(status, how))
+        session.out.say(_told(status, how, running=running))
         return
-    row: dict[str, Any] = {"bootstrap_servers": status.bootstrap_servers, "running": how == "runs", **asdict(status)}
+    row: dict[str, Any] = {"bootstrap_servers": status.bootstrap_servers, "running": running, **facts, **asdict(status)}
     session.out.row({name: str(value) if isinstance(value, Path) else value for name, value in row.items()})
 
 
-def _told(status: BrokerStatus, how: str) -> RenderableType:
+def _told(status: BrokerStatus, how: str, *, running: bool) -> RenderableType:
     from rich.text import Text
 
+    from lvq_kafka.cli.table import clock
+
     text = Text.assemble(("✓ ", "bold green"), f"Kafka {how} at ", (status.bootstrap_servers, "bold cyan"))
-    if how == "runs":
+    if running:
         kept = "gone when it stops" if status.temporary else "kept"
-        text.append(f"\n  data in {status.data_dir}, {kept}\n  log in {status.log_path}\n  process {status.pid}", "dim")
+        text.append(
+            f"\n  data in {status.data_dir}, {kept}\n  log in {status.log_path}\n"
+            f"  process {status.pid}, since {clock(status.started_at)}",
+            "dim",
+        )
     return text

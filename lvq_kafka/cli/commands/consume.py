@@ -78,7 +78,8 @@ _LOOK = 0.5  # seconds; how long one who waits for a message takes to see that a
 @click.option(
     "--dead-letters",
     metavar="TOPIC",
-    help="Where rejected messages go, with what became of them in headers.  [default: nowhere]",
+    help="Where rejected messages go, with what became of them in headers. It has to exist: lvq declare TOPIC "
+    "--record-key makes one that keeps the newest dead letter of each key.  [default: nowhere]",
 )
 @click.option(
     "--lock-timeout",
@@ -121,12 +122,16 @@ def consume(
         dead_letters=dead_letters,
         lock_timeout=lock_timeout,
     ) as consumer:
-        done = _Team(consumer, handle, workers, count, timeout).run()
+        team = _Team(consumer, handle, workers, count, timeout)
+        session.out.note("waiting for messages; Ctrl-C ends")
+        try:
+            team.run()
+        finally:
+            session.out.note(f"{counted(team.done, 'message')} consumed")
     if isinstance(handle, _Printer):
         complain_of_unread(handle.unread, form)
-    session.out.note(f"{counted(done, 'message')} consumed")
-    if done < (count or 1):
-        raise Complaint(f"no {'further ' if done else ''}message came within {timeout:g} s.", NOTHING)
+    if team.done < (count or 1):
+        raise Complaint(f"no {'further ' if team.done else ''}message came within {timeout:g} s.", NOTHING)
 
 
 class _Team:
@@ -139,25 +144,26 @@ class _Team:
         self._handle = handle
         self._count = count
         self._timeout = timeout
-        self._begun = self._done = 0
+        self.done = 0
+        """How many messages are done with."""
+        self._begun = 0
         self._lock = threading.Lock()
         self._crew = Crew(f"lvq-consume-{consumer.name}", workers, self._work)
         self._alone = workers == 1
 
-    def run(self) -> int:
-        """Work until there is enough or nothing comes any more; returns how many messages are done with."""
+    def run(self) -> None:
+        """Work until there is enough or nothing comes any more."""
         if self._alone:
             self._work()
-            return self._done
-        self._crew.run()
-        return self._done
+        else:
+            self._crew.run()
 
     def _work(self) -> None:
         while not self._crew.stop.is_set() and self._begin():
             delivery = self._acquire()
             done = delivery is not None and self._handle(delivery)
             with self._lock:
-                self._done += done
+                self.done += done
                 self._begun -= not done
             if delivery is None:
                 return

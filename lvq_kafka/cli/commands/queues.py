@@ -10,6 +10,7 @@ import click
 from lvq_kafka.cli.asking import confirm, yes_option
 from lvq_kafka.cli.options import command, pair
 from lvq_kafka.cli.outcome import tell
+from lvq_kafka.cli.output import count
 from lvq_kafka.cli.session import Session
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.fold import Order
@@ -63,7 +64,7 @@ __all__ = ["declare", "drop", "finding_row", "queues"]
     show_default=True,
     help="What to do about an existing topic with settings that break a queue.",
 )
-@click.option("--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of a new topic.")
+@click.option("--partitions", type=click.IntRange(min=1), help="Of a new topic.  [default: 1]")
 @click.option("--replication-factor", type=click.IntRange(min=1), help="Of a new topic.  [default: the cluster's]")
 @click.option(
     "--topic-config", metavar="NAME=VALUE", multiple=True, callback=pair, help="A setting of a new topic. Repeatable."
@@ -90,7 +91,7 @@ def declare(
     non_destructive: bool,
     start: Start,
     on_mismatch: OnMismatch,
-    partitions: int,
+    partitions: int | None,
     replication_factor: int | None,
     topic_config: list[tuple[str, str]],
     options: list[tuple[str, str]],
@@ -119,7 +120,7 @@ def declare(
     for unchecked in queue.declaration.unchecked:
         tell(f"not checked: {unchecked}", warning=True)
     if session.out.person:
-        session.out.say(_declared(definition, queue.declaration, partitions))
+        session.out.say(_declared(definition, queue.declaration, spec))
     else:
         session.out.row(_declaration_row(definition, queue.declaration))
 
@@ -156,17 +157,20 @@ def finding_row(finding: Finding) -> dict[str, str]:
     return {**asdict(finding), "reason": finding.reason}
 
 
-def _declared(definition: QueueDefinition, declaration: Declaration, partitions: int) -> RenderableType:
+def _declared(definition: QueueDefinition, declaration: Declaration, spec: TopicSpec) -> RenderableType:
     from rich.text import Text
 
     lines = Text()
-    how = "declared" if declaration.created_queue else "is there, just so"
+    if declaration.created_queue:
+        how = "declared"
+    else:
+        how = "is there" if declaration.findings or declaration.reconciled else "is there, just so"
     lines.append("✓ ", "bold green").append(definition.name, "bold cyan").append(f" {how}: {_key(definition)}")
     if definition.non_destructive:
         lines.append(", never consumed")
     if declaration.created_topic:
         lines.append("\n✓ ", "bold green").append(
-            f"topic {definition.topic} created with {partitions} partition{'s' if partitions > 1 else ''}"
+            f"topic {definition.topic} created with {count(spec.new_partitions, 'partition')}"
         )
     for finding in declaration.reconciled:
         lines.append("\n✓ ", "bold green").append(

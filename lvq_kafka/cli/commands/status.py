@@ -233,11 +233,12 @@ def _waiting(stats: QueueStats) -> str:
 
 
 def _tally(stats: QueueStats) -> str:
-    """What became of the values that are in the log still."""
+    """What became of the values behind those that are all done."""
     tally = stats.tally
     told = [("replaced", tally.replaced), ("deleted", tally.deleted), ("consumed", tally.consumed)]
-    became = [f"{number:,} {what}" for what, number in told if number] + [f"{stats.depth:,} to be consumed"]
-    return f"{count(tally.added, 'value')} in the log since all was consumed: {', '.join(became)}"
+    became = [f"{number:,} {'was' if number == 1 else 'were'} {what}" for what, number in told if number]
+    became.append(f"{stats.depth:,} {'is' if stats.depth == 1 else 'are'} to be consumed")
+    return f"of the newest {count(tally.added, 'value')} {', '.join(became)}"
 
 
 def _remarks(found: QueueStatus) -> list[str]:

@@ -179,7 +179,7 @@ def _report(out: Output, sent: Sent, key_header: str | None) -> None:
 
         name = "message" if key is None else printable(key.decode("utf-8", "surrogateescape"))
         what = " deleted" if sent.line.delete else ""
-        out.say(Text.assemble(("✓ ", "bold green"), (name, "bold cyan"), what, (f"  at {sent.position}", "dim")))
+        out.say(Text.assemble(("✓ ", "bold green"), (name, "bold cyan"), what, (f" at {sent.position}", "dim")))
     else:
         row: dict[str, Any] = {} if key is None else {"key": shown(key)}
         out.row({**row, "position": str(sent.position)})

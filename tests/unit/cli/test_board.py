@@ -45,6 +45,12 @@ def test_it_says_how_many_values_there_are_and_how_the_reader_is() -> None:
     assert "live" in head
 
 
+def test_a_message_without_a_key_does_not_show_the_unique_one_that_it_was_given() -> None:
+    text = picture(board(entry(f"lvq-unkeyed:{'9' * 32}:0", b"1"), entry("IBM", b"2"), EndOfDump()))
+    assert "lvq-unkeyed" not in text
+    assert row(text, "(no key)").index("1") == row(text, "IBM").index("2") == len("(no key)  ")
+
+
 def test_values_of_the_beginning_are_no_changes() -> None:
     class Ended:
         """A browser that gives these events and is closed."""

@@ -26,7 +26,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr(embedded, "start_daemon", start)
     monkeypatch.setattr(embedded, "stop_daemon", lambda: STATUS)
-    monkeypatch.setattr(embedded, "daemon_status", lambda: STATUS)
+    monkeypatch.setattr(embedded, "daemon_status", lambda: STATUS if calls else None)
     return calls
 
 
@@ -35,6 +35,7 @@ def test_start_passes_its_options_on_and_says_where_the_broker_is(run: Run, call
     assert row == {
         "bootstrap_servers": "127.0.0.1:9093",
         "running": True,
+        "started": True,
         "pid": 7,
         "port": 9093,
         "data_dir": "/data",
@@ -43,7 +44,7 @@ def test_start_passes_its_options_on_and_says_where_the_broker_is(run: Run, call
         "started_at": 1732205000.0,
     }
     assert calls == [{"port": None, "data_dir": Path("d"), "heap": "1g", "startup_timeout": 9.0}]
-    run("broker", "start")
+    assert run("broker", "start").row["started"] is False
     assert calls[1] == {"port": 9092, "data_dir": None, "heap": "512m", "startup_timeout": 60.0}
 
 
@@ -51,10 +52,14 @@ def test_a_person_is_told_where_it_is_and_what_becomes_of_its_data(run: Run, cal
     text = run("broker", "start", person=True).text
     assert text.startswith("✓ Kafka runs at 127.0.0.1:9093\n")
     assert "data in /data, kept" in text
+    assert "process 7, since 2024-11-2" in text
+    again = run("broker", "start", person=True).text
+    assert again.startswith("✓ Kafka runs already at 127.0.0.1:9093\n")
     assert run("broker", "stop", person=True).text == "✓ Kafka has stopped at 127.0.0.1:9093\n"
 
 
 def test_status_and_stop_say_what_is_running(run: Run, calls: list[dict[str, Any]]) -> None:
+    run("broker", "start")
     assert run("broker", "status").row["running"] is True
     assert run("broker", "stop").row["running"] is False
 

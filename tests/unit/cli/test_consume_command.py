@@ -9,8 +9,8 @@ from lvq_kafka.testing import MemoryLog
 from tests.unit.cli.conftest import Run
 
 
-def left(run: Run) -> list[str]:
-    return [row["key"] for row in run("browse", "prices").rows[:-1]]
+def left(run: Run, queue: str = "prices") -> list[str]:
+    return [row["key"] for row in run("browse", queue).rows[:-1]]
 
 
 def test_consume_takes_what_it_writes(prices: Run) -> None:
@@ -60,7 +60,7 @@ def test_consume_writes_values_that_it_cannot_read_and_ends_with_5(prices: Run) 
 def test_a_person_sees_a_table_and_how_many_there_were(prices: Run) -> None:
     ran = prices("consume", "prices", "--count", "2", person=True)
     assert [line.split()[0] for line in ran.text.splitlines()] == ["KEY", "IBM", "MSFT"]
-    assert ran.stderr == "2 messages consumed\n"
+    assert ran.stderr == "waiting for messages; Ctrl-C ends\n2 messages consumed\n"
 
 
 def test_a_command_gets_each_message_and_takes_it_by_ending_with_0(prices: Run, tmp_path: Path) -> None:
@@ -180,7 +180,16 @@ def test_rejected_messages_go_to_the_dead_letters(prices: Run, memory_log: Memor
 def test_a_missing_dead_letter_topic_is_said(prices: Run) -> None:
     ran = prices("consume", "prices", "--dead-letters", "nowhere")
     assert ran.code == 4
-    assert "nowhere" in ran.stderr
+    assert ran.stderr.startswith("lvq: The dead letter topic nowhere does not exist")
+    assert ran.stderr.endswith(": lvq declare nowhere --record-key\n")
+
+
+def test_what_is_said_of_a_missing_dead_letter_topic_helps(prices: Run) -> None:
+    assert prices("declare", "nowhere", "--record-key").code == 0
+    command = ("consume", "prices", "-n", "2", "--exec", "false", "--on-failure", "reject", "--dead-letters", "nowhere")
+    assert prices(*command).code == 0
+    assert left(prices) == []
+    assert left(prices, "nowhere") == ["IBM", "MSFT"]
 
 
 def test_a_message_is_tried_as_often_as_said_and_then_rejected(

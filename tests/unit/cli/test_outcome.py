@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from lvq_kafka.cli.commands import queues
-from lvq_kafka.cli.outcome import EXIT_CODES, Complaint, exit_code
+from lvq_kafka.cli.outcome import EXIT_CODES, Complaint, exit_code, tell
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -98,6 +100,18 @@ def test_the_hint_and_the_notes_of_an_error_are_in_its_line(run: Run, monkeypatc
 
     monkeypatch.setattr(queues, "all_queues", fail)
     assert run("queues").stderr == "lvq: It is broken. Mend it.\n"
+
+
+def test_what_is_told_is_one_write_so_that_it_stays_one_line_beside_a_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Writes(io.StringIO):
+        def write(self, text: str) -> int:
+            writes.append(text)
+            return len(text)
+
+    writes: list[str] = []
+    monkeypatch.setattr("sys.stderr", Writes())
+    tell("The broker\nis gone.", warning=True)
+    assert writes == ["lvq: warning: The broker is gone.\n"]
 
 
 def test_debug_shows_where_an_error_comes_from_before_or_after_the_command(

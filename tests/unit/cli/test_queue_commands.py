@@ -102,6 +102,19 @@ def test_a_person_reads_sentences(run: Run) -> None:
     assert "is there, just so" in run("declare", "prices", "-k", "ticker", person=True).text
 
 
+def test_a_number_of_partitions_that_is_not_so_is_told(run: Run) -> None:
+    run("declare", "prices", "-k", "ticker")
+    ran = run("declare", "prices", "-k", "ticker", "--partitions", "3", "--replication-factor", "2")
+    assert ran.code == 0
+    told = [(finding["setting"], finding["expected"], finding["actual"]) for finding in ran.row["findings"]]
+    assert told == [("partitions", "3", "1"), ("replication_factor", "2", "1")]
+    assert ran.stderr.startswith("lvq: warning: topic prices: partitions is 1, not 3: an existing topic keeps")
+    assert "✓ prices is there: " in run("declare", "prices", "-k", "ticker", "--partitions", "3", person=True).text
+    assert "just so" in run("declare", "prices", "-k", "ticker", "--partitions", "1", person=True).text
+    run("declare", "many", "-k", "ticker", "--partitions", "3")
+    assert run("declare", "many", "-k", "ticker").row["findings"] == [], "nothing was asked for"
+
+
 def test_queues_lists_what_is_declared(run: Run) -> None:
     assert run("queues").rows == []
     assert "No queue is declared" in run("queues", person=True).stderr

@@ -68,6 +68,11 @@ def test_what_is_not_declared_or_cannot_be_reached_has_its_exit_code(prices: Run
     ran = prices("get", "nope", "IBM")
     assert ran.code == 4
     assert "lvq declare nope" in ran.stderr
+    assert "`lvq queues`" in ran.stderr
+    assert prices("get", "pricse", "IBM").stderr == (
+        "lvq: No queue pricse is declared. Did you mean prices? `lvq queues` lists all that are.\n"
+    )
+    assert "declare a queue" in prices("get", "--bare", "nope", "IBM").stderr
     memory_log.fail_next("start_offsets", BrokerUnavailable("Nobody answers.", code="_TRANSPORT"))
     assert prices("get", "prices", "IBM").code == 3
 

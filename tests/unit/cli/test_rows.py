@@ -49,6 +49,7 @@ def test_all_headers_are_there_when_a_name_repeats() -> None:
 
 def test_what_is_no_value_has_an_event() -> None:
     assert event_row(Deleted("IBM"), "bytes") == {"event": "deleted", "key": "IBM"}
+    assert event_row(Deleted("IBM", consumed=True), "bytes") == {"event": "consumed", "key": "IBM"}
     end = EndOfDump({0: 42}, (Shortfall(1, 5, 9, 5),))
     assert event_row(end, "bytes") == {
         "event": "end-of-dump",
@@ -82,6 +83,7 @@ def test_a_deletion_reads_as_one_and_other_events_are_passed_over() -> None:
     assert line is not None
     assert line.delete
     assert line.key == b"IBM"
+    assert parse_line('{"event": "consumed", "key": "IBM"}', "bytes") is None
     assert parse_line('{"event": "end-of-dump", "offsets": {}, "blocked": []}', "bytes") is None
     assert parse_line('{"lvq_export": 1, "topic": "prices"}', "bytes") is None
 

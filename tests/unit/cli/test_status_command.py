@@ -83,7 +83,7 @@ def test_what_became_of_the_values_is_told(prices: Run, memory_log: MemoryLog) -
     assert row["tally"] == {"added": 5, "replaced": 1, "deleted": 1, "consumed": 1}
     assert (row["waiting"], row["redelivered"]) == (2, 0)
     text = prices("status", "prices", person=True).text
-    assert "5 values in the log since all was consumed: 1 replaced, 1 deleted, 1 consumed, 2 to be consumed" in text
+    assert "of the newest 5 values 1 was replaced, 1 was deleted, 1 was consumed, 2 are to be consumed" in text
 
 
 def test_redeliveries_are_told_where_they_are_counted(prices: Run, memory_log: MemoryLog) -> None:
@@ -135,7 +135,7 @@ def test_a_person_reads_it_on_one_screen(prices: Run) -> None:
     assert "the header ticker" in lines[1]
     assert "group lvq.prices" in lines[2]
     assert lines[3].startswith("no consumer at work; the oldest message is of ")
-    assert lines[4] == "2 values in the log since all was consumed: 2 to be consumed"
+    assert lines[4] == "of the newest 2 values 2 are to be consumed"
     assert lines[6].split() == ["PARTITION", "START", "END", "VALUES", "CONSUMED", "TO", "CONSUME", "LAG"]
     assert lines[7].split() == ["0", "0", "2", "2", "0", "2", "2"]
     assert lines[9] == "✓ its topic is as a last value queue wants it"

@@ -60,6 +60,27 @@ def test_updates_without_a_dump_have_columns_too() -> None:
     assert written(EndOfDump(), Deleted("IBM"))[0].split()[:2] == ["IBM", "deleted"]
 
 
+def test_what_was_consumed_is_not_told_as_deleted() -> None:
+    (row,) = written(Deleted("IBM", consumed=True))
+    assert row.split()[:2] == ["IBM", "consumed"]
+
+
+def test_a_consumed_key_is_not_struck_out() -> None:
+    file = io.StringIO()
+    table = ValueTable(Console(file=file, width=60, force_terminal=True), key_header="ticker")
+    table.add(Deleted("IBM", consumed=True))
+    assert "\x1b[1;9;" not in file.getvalue()
+    table.add(Deleted("IBM"))
+    assert "\x1b[1;9;" in file.getvalue()
+
+
+def test_a_message_without_a_key_does_not_show_the_unique_one_that_it_was_given() -> None:
+    head, row = written(entry(f"lvq-unkeyed:{'9' * 32}:0", b"1", (("lvq-unkeyed", b"1"),)))
+    assert "lvq-unkeyed" not in row
+    assert row.startswith("(no key)  1 ")
+    assert head.index("VALUE") == row.index("1 ")
+
+
 def test_a_moment_of_another_day_has_its_date() -> None:
     assert clock(0.0).startswith(("1970-01-01", "1969-12-31"))
     assert len(clock(time.time())) == len("12:34:56")

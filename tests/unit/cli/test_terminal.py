@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
@@ -47,13 +48,23 @@ def test_the_board_fits_the_terminal() -> None:
     ],
     ids=lambda part: part[0] if part[0].islower() else "",
 )
-def test_ctrl_c_ends_what_goes_on_without_a_word(arguments: list[str], shown: list[str]) -> None:
+def test_ctrl_c_ends_what_goes_on_without_a_complaint(arguments: list[str], shown: list[str]) -> None:
     with lvq(*arguments) as screen:
         screen.read_until(*shown)
         assert screen.interrupt() == 130
         assert "Traceback" not in screen.text
         assert "lvq:" not in screen.text
         assert "Aborted" not in screen.text
+
+
+def test_one_who_consumes_is_told_what_is_waited_for_and_at_the_end_how_many_there_were() -> None:
+    with lvq("consume", "prices") as screen:
+        screen.read_until("waiting for messages; Ctrl-C ends.*IBM.*MSFT")
+        assert screen.interrupt() == 130
+        rows = len(re.findall(r"^(?:IBM|MSFT) ", screen.text, re.MULTILINE))
+        told = re.search(r"(\d+) messages? consumed\s*$", screen.text)
+        assert told is not None
+        assert int(told[1]) in (rows, rows - 1), "the last one may have been shown, and not acked yet"
 
 
 def test_drop_asks_a_person() -> None:

@@ -172,8 +172,9 @@ def test_a_secret_given_in_both_ways_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_environment_that_names_no_servers_is_refused_with_the_variable() -> None:
-    with pytest.raises(ConfigError, match="LVQ_BOOTSTRAP_SERVERS"):
+    with pytest.raises(ConfigError, match="Neither LVQ_BOOTSTRAP_SERVERS nor") as caught:
         ClientConfig.from_env({})
+    assert caught.value.hint == 'Pass bootstrap_servers="localhost:9092", or set LVQ_BOOTSTRAP_SERVERS.'
 
 
 def test_a_secret_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ def test_a_refusal_is_a_delivery_failure_with_the_key_and_the_reason(
 
 def test_a_topic_that_does_not_exist_is_said_to_be_missing(open_writer: OpenWriter) -> None:
     writer = open_writer(topic_metadata_propagation_max_ms=100)
-    with pytest.raises(DeliveryFailed, match=r"no such topic.*Declare") as caught:
+    with pytest.raises(DeliveryFailed, match=r"no such topic.*declare a queue") as caught:
         writer.append("nowhere", b"IBM", b"v").result(10)
     assert caught.value.key == b"IBM"
 
