@@ -175,7 +175,11 @@ class AlreadySettled(StateError):
 
 
 class LockLost(StateError):
-    """The delivery's partition is no longer assigned to this consumer; another one may hold the message now."""
+    """The message is not this holder's any more, and comes again, here or there, unless a newer value has come.
+
+    Its partition is no longer assigned to this consumer, the time to settle it was over, or the transaction that it was
+    settled in was aborted.
+    """
 
 
 class TopicError(LVQError):

@@ -6,19 +6,26 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Generic
+from functools import partial
+from typing import Generic, TypeVar
 
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, Holder
 from lvq_kafka.consuming.holdings import Holdings
+from lvq_kafka.consuming.lives import Taken
 from lvq_kafka.consuming.takers import Taker
+from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, Closed, ConfigError, DecodeError, LockLost
 
 __all__ = ["Acquiring"]
+
+T = TypeVar("T")
+
+_POLL = 0.2  # seconds; how long an iteration without messages takes to see that it shall stop
 
 
 class Acquiring(Generic[V]):
@@ -44,29 +51,74 @@ class Acquiring(Generic[V]):
 
     def acquire(self, most: int, timeout: float | None, holder: Holder) -> list[Delivery[V]]:
         """See `Consumer.acquire_many`; they are settled by the holder."""
-        deliveries = self._look(most, None, holder)
-        if deliveries:
-            return deliveries
+        return self._wait(most, timeout, partial(self._get, most, holder))
+
+    async def acquire_async(self, most: int, timeout: float | None, holder: Holder) -> list[Delivery[V]]:
+        """As `acquire`. There is nothing to wait for between taking and returning, so no cancellation can lose any."""
+        return await self._wait_async(most, timeout, partial(self._get, most, holder))
+
+    def iterate(
+        self, holder: Holder, most: int | None = None, stop: threading.Event | None = None
+    ) -> Iterator[Delivery[V]]:
+        """See `Consumer.__iter__`. What was taken ahead and never had its turn goes back, as if it had not been.
+
+        Args:
+            most: how many to take at a time; by default ``prefetch``.
+            stop: ends it within `_POLL` seconds when it is set.
+        """
+        most = self._prefetch if most is None else most
+        ahead: deque[Taken] = deque()
+        try:
+            while stop is None or not stop.is_set():
+                timeout = None if stop is None else _POLL
+                ahead.extend(self._wait(most, timeout, partial(self._look, most, ahead=True)))
+                if stop is None or not stop.is_set():
+                    yield from self._turns(ahead, holder)
+        except Closed:
+            return
+        finally:
+            self._give_back(ahead)
+
+    async def iterate_async(self, holder: Holder) -> AsyncIterator[Delivery[V]]:
+        """As `iterate`."""
+        most = self._prefetch
+        ahead: deque[Taken] = deque()
+        try:
+            while True:
+                ahead.extend(await self._wait_async(most, None, partial(self._look, most, ahead=True)))
+                for delivery in self._turns(ahead, holder):
+                    yield delivery
+        except Closed:
+            return
+        finally:
+            self._give_back(ahead)
+
+    # ---------------------------------------------------------------- waiting
+
+    def _wait(self, most: int, timeout: float | None, look: Callable[[Taker | None], list[T]]) -> list[T]:
+        """What a look brings, now or when there is something; nothing when there was nothing in time."""
+        if found := look(None):
+            return found
         deadline = None if timeout is None else time.monotonic() + timeout
         woken = threading.Event()
         taker = Taker(most, woken.set)
         try:
-            while not (deliveries := self._look(most, taker, holder)):
+            while not (found := look(taker)):
                 left = None if deadline is None else deadline - time.monotonic()
                 if (left is not None and left <= 0) or not woken.wait(left):
                     break
                 woken.clear()
         finally:
             self._holdings.step_out(taker)
-        return deliveries
+        return found
 
-    async def acquire_async(self, most: int, timeout: float | None, holder: Holder) -> list[Delivery[V]]:
-        """As `acquire`. There is nothing to wait for between taking and returning, so no cancellation can lose any."""
+    async def _wait_async(self, most: int, timeout: float | None, look: Callable[[Taker | None], list[T]]) -> list[T]:
+        """As `_wait`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         taker = Taker(most, lambda: loop.call_soon_threadsafe(woken.set))
         try:
-            while not (deliveries := self._look(most, taker, holder)):
+            while not (found := look(taker)):
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     break
@@ -75,50 +127,50 @@ class Acquiring(Generic[V]):
                 woken.clear()
         finally:
             self._holdings.step_out(taker)
-        return deliveries
+        return found
 
-    def iterate(self, holder: Holder) -> Iterator[Delivery[V]]:
-        """See `Consumer.__iter__`."""
-        ahead: deque[Delivery[V]] = deque()
-        try:
-            while True:
-                ahead.extend(self.acquire(self._prefetch, None, holder))
-                yield ahead.popleft()
-                while (delivery := self._next(ahead)) is not None:
-                    yield delivery
-        except Closed:
-            return
-        finally:
-            self._give_back(ahead)
+    # ---------------------------------------------------------------- looking
 
-    async def iterate_async(self, holder: Holder) -> AsyncIterator[Delivery[V]]:
-        """As `iterate`."""
-        ahead: deque[Delivery[V]] = deque()
-        try:
-            while True:
-                ahead.extend(await self.acquire_async(self._prefetch, None, holder))
-                yield ahead.popleft()
-                while (delivery := self._next(ahead)) is not None:
-                    yield delivery
-        except Closed:
-            return
-        finally:
-            self._give_back(ahead)
-
-    def _look(self, most: int, taker: Taker | None, holder: Holder) -> list[Delivery[V]]:
+    def _look(self, most: int, taker: Taker | None, *, ahead: bool = False) -> list[Taken]:
         """What can be had now. Nothing means that the taker will be woken."""
         if most < 1:
             raise ConfigError(f"most={most!r} is out of range.", options=["most"], hint="At least 1.")
         while True:
-            haul = self._holdings.take(most, taker)
+            haul = self._holdings.take(most, taker, ahead=ahead)
             if haul.exhausted:
                 self._dead_letters.take_exhausted(haul.exhausted)
-            codec, raw = self._codec, self._raw
-            deliveries = [Delivery(holder, item, life, codec, raw) for item, life in haul.taken]
+            if haul.taken or not haul.exhausted:
+                return haul.taken
+
+    def _get(self, most: int, holder: Holder, taker: Taker | None) -> list[Delivery[V]]:
+        """What can be had now and is not to be skipped."""
+        while taken := self._look(most, taker):
+            deliveries = [self._delivery(holder, *one) for one in taken]
             if self._skips:
                 deliveries = [delivery for delivery in deliveries if self._is_readable(delivery)]
-            if deliveries or not (haul.taken or haul.exhausted):
+            if deliveries:
                 return deliveries
+        return []
+
+    def _turns(self, ahead: deque[Taken], holder: Holder) -> Iterator[Delivery[V]]:
+        """Those that are still newest of their keys when their turn comes; others make room for what replaced them.
+
+        The first comes in any case, so that each taking brings one: else a key that never rests would never come.
+        """
+        may_be_stale = True
+        while ahead:
+            one = ahead.popleft()
+            item, _ = one
+            if (may_be_stale or item.state is not State.STALE) and self._holdings.hand_over(item):
+                delivery = self._delivery(holder, *one)
+                if not self._skips or self._is_readable(delivery):
+                    yield delivery
+            else:
+                self._give_back([one])
+            may_be_stale = False
+
+    def _delivery(self, holder: Holder, item: Item, life: int) -> Delivery[V]:
+        return Delivery(holder, item, life, self._codec, self._raw)
 
     def _is_readable(self, delivery: Delivery[V]) -> bool:
         try:
@@ -130,17 +182,8 @@ class Acquiring(Generic[V]):
             return False
         return True
 
-    def _next(self, ahead: deque[Delivery[V]]) -> Delivery[V] | None:
-        """The next one that is still newest of its key. One that is not makes room for the value that replaced it."""
-        while ahead:
-            delivery = ahead.popleft()
-            if delivery.state is State.ACQUIRED:
-                return delivery
-            self._give_back([delivery])
-        return None
-
-    def _give_back(self, deliveries: deque[Delivery[V]] | list[Delivery[V]]) -> None:
-        """Let go of those that nobody has seen."""
-        for delivery in deliveries:
+    def _give_back(self, ahead: Iterable[Taken]) -> None:
+        """Let go of those that nobody has got."""
+        for item, _ in ahead:
             with suppress(LockLost, AlreadySettled):
-                delivery.release()
+                self._holdings.settle(Ledger.release, item)

@@ -65,17 +65,19 @@ class Consumer(Generic[V]):
         prefetch: how many messages an iteration takes at a time. One that is replaced before its turn comes is passed
             over, so each is the newest of its key when it comes, whatever the number. With more than 1 an iteration
             keeps messages from other threads of this consumer, and saves time where ``durable_counts`` costs a commit
-            for each taking.
+            for each taking. What never has its turn was not delivered.
         lock_timeout: seconds to settle a delivery in, after which it is released, and the handle is no good any more;
-            None for as long as the membership lasts. `Delivery.extend` asks for more.
+            None for as long as the membership lasts. `Delivery.extend` asks for more. What is taken ahead goes back
+            when it has waited that long for its turn, and has the whole time from then on.
         max_deliveries: how often a message is handed out; one more time, and it is rejected instead. Without
-            ``durable_counts`` each consumer counts by itself.
+            ``durable_counts`` each consumer counts by itself. Only what somebody has got counts.
         dead_letters: the topic that rejected messages go to, with the headers of `lvq_kafka.consuming.dead_letters`;
             None removes them. A dead letter is stored before its message counts as done. If it cannot be, the message
             is available again a second later.
         durable_counts: commit how often each message was delivered before it is handed out, so that one which kills
             its handler is counted, too. Costs a commit for each taking: use `acquire_many`, ``prefetch`` or several
-            workers.
+            workers. When the process dies, what was taken ahead, or counted for somebody who never came, counts, too:
+            keep ``prefetch`` at 1 where handlers die of their messages.
         commit_interval: seconds over which acks are gathered into one commit; none is gathered when somebody waits.
         revoke_grace: seconds that holders get to finish when the group moves a partition to another consumer.
         on_foreign_commits: what to do where something else has committed with the queue's group: ``"refuse"`` raises,
@@ -198,7 +200,12 @@ class Consumer(Generic[V]):
             LVQError: the consumer has stopped because of this error.
         """
         Workers(
-            self, handler, workers=workers, retry_delay=retry_delay, attempts=self._holdings.limits.max_deliveries
+            self.name,
+            lambda stop: self._acquiring.iterate(self._settling, 1, stop),
+            handler,
+            workers=workers,
+            retry_delay=retry_delay,
+            attempts=self._holdings.limits.max_deliveries,
         ).run()
 
     def transaction(self, producer: Producer[Any], *, timeout: float | None = None) -> Transaction[V]:

@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from lvq_kafka.consuming.lives import Taken
 from lvq_kafka.core.commits import Commits
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.outstanding import Item
 
 __all__ = ["Counting"]
 
@@ -18,7 +17,8 @@ _HELD = frozenset({State.ACQUIRED, State.STALE})
 class Counting:
     """Messages that are on their way to a holder, whoever that will be. It has no lock of its own.
 
-    One that is counted when nobody waits any more goes to the next who does.
+    One that is counted when nobody waits any more goes to the next who does. If there is none, it was not delivered
+    (`lvq_kafka.core.ledger.Ledger.reserve`), and the last commit before its partition goes says so.
 
     Args:
         commits: what the counts are committed with.
@@ -31,7 +31,7 @@ class Counting:
         self._line: list[tuple[Taken, Future[None]]] = []
 
     def __len__(self) -> int:
-        return len(self._line)
+        return sum(item.state in _HELD for (item, _), _ in self._line)
 
     def add(self, taken: Collection[Taken]) -> None:
         """Have these counted: all that come at once by one commit."""
@@ -54,9 +54,3 @@ class Counting:
                 left.append((one, future))
         self._line = left
         return taken
-
-    def withdraw(self, partitions: Collection[int]) -> list[Item]:
-        """Nobody shall get those of these partitions."""
-        gone = [item for (item, _), _ in self._line if item.partition in partitions and item.state in _HELD]
-        self._line = [entry for entry in self._line if entry[0][0].partition not in partitions]
-        return gone

@@ -6,11 +6,12 @@ import logging
 from contextlib import suppress
 from functools import partial
 
-from lvq_kafka.consuming.holdings import Holdings
+from lvq_kafka.consuming.holdings import Durable, Holdings
+from lvq_kafka.consuming.settlement import Decision, Durability
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.outstanding import Item
 from lvq_kafka.core.records import Position
-from lvq_kafka.errors import ConfigError, LockLost, LVQError
+from lvq_kafka.errors import ConfigError, DeliveryFailed, LockLost, LVQError, TopicNotFound, TransportError
 from lvq_kafka.ports import Log, LogWriter, Receipt
 
 __all__ = ["DLQ_COUNT", "DLQ_REASON", "DLQ_SOURCE", "DeadLetters", "dead_letter_headers"]
@@ -35,6 +36,35 @@ def dead_letter_headers(item: Item, topic: str, reason: str, deliveries: int) ->
         (DLQ_COUNT, str(deliveries).encode()),
         (DLQ_REASON, _writable(reason).encode()),
     ]
+
+
+class _Letter:
+    """A dead letter on its way: the `Durability` of its message, which is removed when the letter is stored."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+        self.decision = Decision()
+
+    def when_durable(self, item: Item, life: int) -> Durable:
+        """See `Durability.when_durable`; it fails with `DeliveryFailed` when the letter could not be stored."""
+        future = Durable()
+        future.set_running_or_notify_cancel()
+
+        def decided(decision: Durable) -> None:
+            if decision.exception() is None:
+                self._holdings.when_durable(item, life).add_done_callback(tell)
+            else:
+                tell(decision)
+
+        def tell(outcome: Durable) -> None:
+            error = outcome.exception()
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.decision.add_done_callback(decided)
+        return future
 
 
 class DeadLetters:
@@ -65,11 +95,19 @@ class DeadLetters:
                 options=["dead_letters"],
                 hint="Name another topic.",
             )
-        log.describe_topic(topic)
+        try:
+            log.describe_topic(topic)
+        except TopicNotFound as error:
+            raise TopicNotFound(
+                f"The dead letter topic {topic} does not exist, or this user may not see it.",
+                topic=topic,
+                hint="Create it with Kafka's tools, or as a queue that keeps the newest dead letter of each key: "
+                f"lvq declare {topic} --record-key",
+            ) from error
         self._writer = log.writer(max_block=_MAX_BLOCK)
 
-    def take(self, item: Item, reason: str) -> None:
-        """Reject a message that is held.
+    def take(self, item: Item, reason: str) -> Durability:
+        """Reject a message that is held. Returns who knows when that is durable.
 
         Raises:
             AlreadySettled, LockLost: see `lvq_kafka.consuming.delivery.Delivery.reject`.
@@ -77,9 +115,9 @@ class DeadLetters:
         if self._writer is None:
             self._holdings.settle(Ledger.reject, item)
             self.tell(item, reason)
-        else:
-            self._holdings.settle(Ledger.leave, item)
-            self._send(self._writer, item, reason, item.deliveries)
+            return self._holdings
+        self._holdings.settle(Ledger.leave, item)
+        return self._send(self._writer, item, reason, item.deliveries)
 
     def take_exhausted(self, items: list[Item]) -> None:
         """Reject messages that were delivered as often as allowed before this time; they have been left."""
@@ -87,7 +125,8 @@ class DeadLetters:
             deliveries = item.deliveries - 1
             reason = f"delivered {deliveries} times and never acknowledged"
             if self._writer is None:
-                self._bury(item, reason)
+                with suppress(LockLost):
+                    self._bury(item, reason)
             else:
                 self._send(self._writer, item, reason, deliveries)
 
@@ -103,32 +142,48 @@ class DeadLetters:
         reason = _writable(reason) or "no reason given"
         logger.warning("%s was rejected and %s: %s", self._source(item), where, reason)
 
-    def _send(self, writer: LogWriter, item: Item, reason: str, deliveries: int) -> None:
+    def _send(self, writer: LogWriter, item: Item, reason: str, deliveries: int) -> _Letter:
         assert self.topic is not None
+        letter = _Letter(self._holdings)
         headers = dead_letter_headers(item, self._holdings.topic, reason, deliveries)
         try:
             receipt = writer.append(self.topic, item.key or b"", item.value, headers)
         except LVQError as error:
-            self._failed(item, error)
+            self._failed(item, letter, error)
         else:
-            receipt.add_done_callback(partial(self._decided, item, reason))
+            receipt.add_done_callback(partial(self._decided, item, letter, reason))
+        return letter
 
-    def _decided(self, item: Item, reason: str, receipt: Receipt) -> None:
+    def _decided(self, item: Item, letter: _Letter, reason: str, receipt: Receipt) -> None:
         error = receipt.exception(0)
-        if error is None:
+        if error is not None:
+            self._failed(item, letter, error)
+            return
+        try:
             self._bury(item, reason)
+        except LockLost as lost:  # whoever has the partition now rejects it, too
+            letter.decision.make(lost)
         else:
-            self._failed(item, error)
+            letter.decision.make(None)
 
     def _bury(self, item: Item, reason: str) -> None:
         self.tell(item, reason)
-        with suppress(LockLost):  # then whoever has the partition now rejects it, too
-            self._holdings.settle(Ledger.bury, item)
+        self._holdings.settle(Ledger.bury, item)
 
-    def _failed(self, item: Item, error: Exception) -> None:
-        logger.warning("the dead letter of %s could not be stored: %s", self._source(item), error)
+    def _failed(self, item: Item, letter: _Letter, error: Exception) -> None:
+        source = self._source(item)
+        logger.warning("the dead letter of %s could not be stored: %s", source, error)
         with suppress(LockLost):
             self._holdings.settle(Ledger.give_back, item, self._holdings.clock() + _AGAIN)
+        failure = DeliveryFailed(
+            f"The dead letter of {source} could not be stored: {error}",
+            key=item.key,
+            code=error.code if isinstance(error, TransportError) else "_FAIL",
+            retriable=isinstance(error, TransportError) and error.retriable,
+            hint="The message is not removed: it comes again, unless a newer value has come.",
+        )
+        failure.__cause__ = error
+        letter.decision.make(failure)
 
     def _source(self, item: Item) -> Position:
         return Position(self._holdings.topic, item.partition, item.offset)

@@ -149,7 +149,7 @@ class Delivery(Generic[V]):
             LockLost: the partition went to another consumer, or ``lock_timeout`` was over; with ``wait`` also when
                 that happened before it was durable.
             StateError: with ``wait`` in a transaction.
-            OutcomeUnknown: not durable within ``timeout`` seconds. The ack stands, and may become durable later.
+            OutcomeUnknown: not durable within ``timeout`` seconds. It may become so later.
             ReaderFailed: the consumer stopped because of an error, before the ack was durable.
         """
         if wait and self._holder.defers:
@@ -176,7 +176,8 @@ class Delivery(Generic[V]):
     def reject(self, reason: str = "") -> Settlement:
         """The message cannot be processed: remove it from the queue, to the dead letter topic if there is one.
 
-        Its dead letter is stored before the message counts as done; if that fails, it becomes available again.
+        Its dead letter is stored before the message counts as done; if that fails, it becomes available again, and who
+        waits for the settlement gets `DeliveryFailed`.
 
         Args:
             reason: goes to the log, and into the dead letter.

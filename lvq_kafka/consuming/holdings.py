@@ -22,7 +22,7 @@ from lvq_kafka.consuming.takers import Taker, Takers
 from lvq_kafka.core.commits import Commits
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.errors import Closed, LockLost, LVQError, ReaderFailed
+from lvq_kafka.errors import AlreadySettled, Closed, LockLost, LVQError, ReaderFailed
 
 __all__ = ["LEASE", "Durable", "Haul", "Holdings", "Limits", "resolve", "uptime"]
 
@@ -96,8 +96,11 @@ class Holdings:
 
     # ---------------------------------------------------------------- acquiring
 
-    def take(self, most: int, taker: Taker | None = None) -> Haul:
+    def take(self, most: int, taker: Taker | None = None, *, ahead: bool = False) -> Haul:
         """Take what can be had at once, up to so many. Where that is nothing, the taker is in the line from now on.
+
+        Args:
+            ahead: set them aside: somebody gets them later, one by one, by `hand_over`; or never.
 
         Raises:
             Closed: the consumer was closed.
@@ -108,6 +111,7 @@ class Holdings:
             haul = Haul([], [])
             if not (self._paused or self.suspended):
                 self._take(most, haul)
+                self._deliver(haul.taken, ahead=ahead)
             if haul.taken or haul.exhausted:
                 self._takers.serve(taker)
             elif taker is not None:
@@ -117,21 +121,17 @@ class Holdings:
     def _take(self, most: int, haul: Haul) -> None:
         counting = self._counting
         if counting is None:
-            haul.taken.extend(self._acquire(most, haul))
+            haul.taken.extend(self._reserve(most, haul))
             return
         haul.taken.extend(counting.take(most))
-        locked_until = self._locked_until()
-        if locked_until is not None:
-            for item, _ in haul.taken:
-                self._ledger.extend(item, locked_until)  # what it took to count it is not the holder's
         wanted = self._takers.wanted + (0 if haul.taken else most)
-        counting.add(self._acquire(wanted - len(counting), haul))
+        counting.add(self._reserve(wanted - len(counting), haul))
 
-    def _acquire(self, most: int, haul: Haul) -> list[Taken]:
-        limits, ledger, locked_until = self.limits, self._ledger, self._locked_until()
+    def _reserve(self, most: int, haul: Haul) -> list[Taken]:
+        limits, ledger = self.limits, self._ledger
         taken: list[Taken] = []
         while len(taken) < most and ledger.in_work < limits.max_in_work:
-            item = ledger.acquire(locked_until)
+            item = ledger.reserve()
             if item is None:
                 break
             if limits.max_deliveries is not None and item.deliveries > limits.max_deliveries:
@@ -140,6 +140,24 @@ class Holdings:
             else:
                 taken.append(self._lives.of(item))
         return taken
+
+    def _deliver(self, taken: Iterable[Taken], *, ahead: bool = False) -> None:
+        """They are on their way no more: what that took is not part of the time to settle them."""
+        locked_until = self._locked_until()
+        for item, _ in taken:
+            if not ahead:
+                self._ledger.hand_over(item, locked_until)
+            elif locked_until is not None:
+                self._ledger.extend(item, locked_until)
+
+    def hand_over(self, item: Item) -> bool:
+        """Somebody gets what was taken ahead; False when it is not held any more."""
+        with self._lock:
+            try:
+                self._ledger.hand_over(item, self._locked_until())
+            except (AlreadySettled, LockLost):
+                return False
+            return True
 
     def _locked_until(self) -> float | None:
         timeout = self.limits.lock_timeout

@@ -8,9 +8,10 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from lvq_kafka.core.outstanding import Item
-from lvq_kafka.errors import OutcomeUnknown
+from lvq_kafka.errors import LVQError, OutcomeUnknown
+from lvq_kafka.forking import left_behind, tell_of_forks
 
-__all__ = ["Durability", "Settlement"]
+__all__ = ["Decision", "Durability", "Settlement"]
 
 
 class Durability(Protocol):
@@ -23,19 +24,50 @@ class Durability(Protocol):
         """
 
 
+class Decision(Future[None]):
+    """Whether what a holder has left is removed, where something else decides: a transaction, or a dead letter.
+
+    Nobody can cancel it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.set_running_or_notify_cancel()
+        tell_of_forks(self)
+
+    def make(self, failure: Exception | None) -> None:
+        """It is removed, or there is a reason why not. Only the first time counts."""
+        if self.done():
+            return
+        if failure is None:
+            self.set_result(None)
+        else:
+            self.set_exception(failure)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self.make(left_behind("The settlement"))
+
+
 class Settlement:
     """What `Delivery.ack` and `Delivery.reject` return. Nobody has to look at it.
 
     It can be waited for, by `result` or by ``await``, from any thread or event loop, also when the consumer is closed.
+
+    Args:
+        durability: knows what becomes of the message.
+        item: the message.
+        life: of its partition.
+        future: the outcome, where that is already on its way.
     """
 
     __slots__ = ("_durability", "_future", "_item", "_life")
 
-    def __init__(self, durability: Durability, item: Item, life: int) -> None:
+    def __init__(self, durability: Durability, item: Item, life: int, future: Future[None] | None = None) -> None:
         self._durability = durability
         self._item = item
         self._life = life
-        self._future: Future[None] | None = None  # nobody has asked yet
+        self._future = future  # None: nobody has asked yet
 
     def __repr__(self) -> str:
         asked = self._future
@@ -59,17 +91,22 @@ class Settlement:
         """Wait until it is durable: the message will not be handed out again, by anybody (G11).
 
         Raises:
-            LockLost: the partition went to another consumer before; the message may come again.
-            OutcomeUnknown: not durable within ``timeout`` seconds. It may become so later.
+            LockLost: the partition went to another consumer before, or the transaction was aborted; the message may
+                come again.
+            DeliveryFailed: the dead letter of a rejected message could not be stored; the message comes again.
+            OutcomeUnknown: not durable within ``timeout`` seconds, and may become so later; or it is not known whether
+                the transaction has committed.
             ReaderFailed: the consumer stopped because of an error before.
         """
         try:
             self.future().result(timeout)
+        except LVQError:
+            raise
         except TimeoutError:
             item = self._item
             raise OutcomeUnknown(
                 f"Not durable within {timeout:g} s: the ack of offset {item.offset} of partition {item.partition}.",
-                hint="It stands, and may become durable later. See whether the brokers can be reached.",
+                hint="It may become durable later. See whether the brokers can be reached.",
             ) from None
 
     def add_done_callback(self, callback: Callable[[Future[None]], object]) -> None:

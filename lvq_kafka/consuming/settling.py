@@ -42,8 +42,7 @@ class Settling:
 
     def reject(self, item: Item, life: int, reason: str) -> Settlement:
         """See `Delivery.reject`."""
-        self._dead_letters.take(item, reason)
-        return Settlement(self._holdings, item, life)
+        return Settlement(self._dead_letters.take(item, reason), item, life)
 
     def extend(self, item: Item, seconds: float | None) -> None:
         """See `Delivery.extend`."""

@@ -13,7 +13,7 @@ from lvq_kafka.consuming.custody import Custody, Step
 from lvq_kafka.consuming.dead_letters import DeadLetters, dead_letter_headers
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.holdings import Durable, Holdings
-from lvq_kafka.consuming.settlement import Settlement
+from lvq_kafka.consuming.settlement import Decision, Settlement
 from lvq_kafka.consuming.settling import Settling
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.ledger import Ledger
@@ -47,11 +47,17 @@ class _Leaving(Settling):
         self.open = False
         self.left: dict[Item, Step] = {}
         """What was left, and what becomes of it when the transaction commits."""
+        self.decision = Decision()
+
+    def begin(self) -> None:
+        """The transaction is open from now on."""
+        self.open = True
+        self.decision = Decision()
 
     def ack(self, item: Item, life: int) -> Settlement:
         """See `Delivery.ack`."""
         self._leave(item, Ledger.commit)
-        return Settlement(self._holdings, item, life)
+        return Settlement(self._holdings, item, life, self.decision)
 
     def reject(self, item: Item, life: int, reason: str) -> Settlement:
         """See `Delivery.reject`. The dead letter is part of the transaction."""
@@ -66,7 +72,7 @@ class _Leaving(Settling):
                 self._holdings.settle(Ledger.give_back, item)
                 raise
         self._dead_letters.tell(item, reason)
-        return Settlement(self._holdings, item, life)
+        return Settlement(self._holdings, item, life, self.decision)
 
     def _leave(self, item: Item, step: Step) -> None:
         self.require_open()
@@ -138,9 +144,9 @@ class Transaction(Generic[V]):
         try:
             self._producer.writer.begin_transaction()
         except BaseException:
-            self._end(None, Answer.UNKNOWN, kept=False)
+            self._holdings.end_transaction([], None, Answer.UNKNOWN)
             raise
-        self._leaving.open = True
+        self._leaving.begin()
         return self
 
     def __exit__(
@@ -180,7 +186,7 @@ class Transaction(Generic[V]):
         except BaseException as error:
             self._commit_failed(error, flight)
             raise
-        self._end(flight, Answer.STORED, kept=True)
+        self._end(flight, Answer.STORED, None)
 
     def _commit_failed(self, error: BaseException, flight: Flight[Durable] | None) -> None:
         """It has not committed if it can be aborted; else nobody knows.
@@ -188,20 +194,24 @@ class Transaction(Generic[V]):
         Then this consumer must do no more: to hand the messages out again, or to commit anything, could undo what the
         transaction says. The group decides about the partitions when the transaction is decided.
         """
-        if self._abort_producer(error) or flight is None:
-            self._end(flight, Answer.UNKNOWN, kept=False)
+        if self._abort_producer(error):
+            self._end(flight, Answer.UNKNOWN, _aborted(error))
             return
         unknown = OutcomeUnknown(
             f"Whether the transaction on {self._holdings.topic} has committed is not known: {error}",
             hint="Close the consumer and the producer, and open new ones: they begin when it is decided.",
         )
+        if flight is None:
+            self._end(flight, Answer.UNKNOWN, unknown)
+            return
         self._holdings.fail(unknown)
+        self._leaving.decision.make(unknown)
         raise unknown from error
 
     def _abort(self, error: BaseException, flight: Flight[Durable] | None = None) -> None:
         self._abort_producer(error)
         too_large = isinstance(error, TransportError) and error.code == "OFFSET_METADATA_TOO_LARGE"
-        self._end(flight, Answer.TOO_LARGE if too_large else Answer.UNKNOWN, kept=False)
+        self._end(flight, Answer.TOO_LARGE if too_large else Answer.UNKNOWN, _aborted(error))
 
     def _abort_producer(self, error: BaseException) -> bool:
         try:
@@ -214,7 +224,20 @@ class Transaction(Generic[V]):
             self._producer.writer.take_failures()  # what the abort has withdrawn is no news
         return True
 
-    def _end(self, flight: Flight[Durable] | None, answer: Answer, *, kept: bool) -> None:
+    def _end(self, flight: Flight[Durable] | None, answer: Answer, failure: LVQError | None) -> None:
+        """It is over: it has committed, or there is a reason why not."""
         left, self._leaving.left = self._leaving.left, {}
-        steps = [(step if kept else Ledger.give_back, item) for item, step in left.items()]
+        steps = [(step if failure is None else Ledger.give_back, item) for item, step in left.items()]
         self._holdings.end_transaction(steps, flight, answer)
+        # Whatever has become of the partitions: what has committed is durable, and what has not will not be.
+        self._leaving.decision.make(failure)
+
+
+def _aborted(error: BaseException) -> LockLost:
+    """What those are told who wait for a message to be removed by a transaction that is aborted because of this."""
+    aborted = LockLost(
+        "The transaction that the message was settled in was aborted.",
+        hint="The message is not removed: it comes again, here or there, unless a newer value has come.",
+    )
+    aborted.__cause__ = error
+    return aborted

@@ -3,46 +3,54 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from threading import Event
 from typing import TYPE_CHECKING, Generic
 
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.crew import Crew
 from lvq_kafka.consuming.options import at_least_one
-from lvq_kafka.errors import AlreadySettled, Closed, ConfigError, LockLost
+from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost
 
 if TYPE_CHECKING:
-    from lvq_kafka.consuming.consumer import Consumer
     from lvq_kafka.consuming.delivery import Delivery
 
-__all__ = ["Handler", "Workers"]
+__all__ = ["Handler", "Source", "Workers"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
 Handler = Callable[["Delivery[V]"], object]
 """Handles one message. It may settle the delivery itself; else a return acks it, and an exception releases it."""
 
-_POLL = 0.2  # seconds; how long a worker without work takes to see that it shall stop
+Source = Callable[[Event], Iterator["Delivery[V]"]]
+"""Brings messages one by one, until the consumer is closed or the event is set."""
 
 
 class Workers(Generic[V]):
-    """Threads that take messages of one consumer and hand them to a callback.
+    """Threads that take messages from a source and hand them to a callback.
 
     Of a key only one message is in work at a time (G13), whichever thread has it. See `Consumer.run`.
     """
 
     def __init__(
-        self, consumer: Consumer[V], handler: Handler[V], *, workers: int, retry_delay: float, attempts: int | None
+        self,
+        name: str,
+        source: Source[V],
+        handler: Handler[V],
+        *,
+        workers: int,
+        retry_delay: float,
+        attempts: int | None,
     ) -> None:
         at_least_one(workers=workers)
         if not retry_delay >= 0:
             raise ConfigError(f"retry_delay={retry_delay!r} is negative.", options=["retry_delay"])
-        self._consumer = consumer
+        self._source = source
         self._handler = handler
         self._retry_delay = retry_delay
         self._attempts = attempts
-        self._crew = Crew(f"lvq-work-{consumer.name}", workers, self._work)
+        self._crew = Crew(f"lvq-work-{name}", workers, self._work)
 
     def run(self) -> None:
         """Work until the consumer is closed.
@@ -54,16 +62,10 @@ class Workers(Generic[V]):
         self._crew.run()
 
     def _work(self) -> None:
-        with suppress(Closed):
-            while not self._crew.stop.is_set():
-                delivery = self._consumer.acquire(_POLL)
-                if delivery is not None:
-                    self._handle(delivery)
+        for delivery in self._source(self._crew.stop):
+            self._handle(delivery)
 
     def _handle(self, delivery: Delivery[V]) -> None:
-        if self._crew.stop.is_set():
-            self._release(delivery, 0.0)
-            return
         with delivery:  # acks what is not settled, and releases it where an exception ends the worker
             try:
                 self._handler(delivery)
@@ -73,9 +75,5 @@ class Workers(Generic[V]):
                     with suppress(LockLost, AlreadySettled):
                         delivery.reject(f"{type(error).__name__}: {error}")
                 else:
-                    self._release(delivery, self._retry_delay)
-
-    @staticmethod
-    def _release(delivery: Delivery[V], delay: float) -> None:
-        with suppress(LockLost, AlreadySettled):
-            delivery.release(delay=delay)
+                    with suppress(LockLost, AlreadySettled):
+                        delivery.release(delay=self._retry_delay)

@@ -112,11 +112,15 @@ class Ledger(Assignment):
     def withhold(self, partitions: Collection[int]) -> None:
         """Hand out nothing more of these, because they are about to go. Holders can still settle.
 
+        What is set aside was not handed out, so it never is.
+
         Raises:
             StateError: one of them is not assigned.
         """
         for part in self._known(partitions):
             part.withhold()
+            for item in [item for item in part.held.values() if item.reserved and item.state in _ON_RELEASE]:
+                self._give_back(item, _ON_RELEASE, None)
 
     def revoke(self, partitions: Collection[int]) -> list[Item]:
         """Forget these partitions. Returns the messages that were in work; their handles are lost.
@@ -183,18 +187,36 @@ class Ledger(Assignment):
         Args:
             locked_until: when the caller's time is over, and `wake` ends the lock.
         """
+        item = self.reserve()
+        if item is not None:
+            self.hand_over(item, locked_until)
+        return item
+
+    def reserve(self) -> Item | None:
+        """Set the next message aside for somebody who gets it later, by `hand_over`; or None.
+
+        It is in work from now on, and its count says what it will be then, so that a commit can say so before. If they
+        never get it, whatever the reason, it was not delivered: the count is taken back.
+        """
         item = self._next()
         if item is None:
             return None
         self._partitions[item.partition].hold(item)
-        if locked_until is not None:
-            self._alarms.set(item, locked_until)
+        item.reserved = True
         self.dirty.add(item.partition)
         self._in_work += 1
+        return item
+
+    def hand_over(self, item: Item, locked_until: float | None = None) -> None:
+        """Whom a message was set aside for gets it. ``locked_until`` as in `acquire`."""
+        if item.state not in _ON_EXTEND:
+            item.refuse()
+        item.reserved = False
+        if locked_until is not None:
+            self._alarms.set(item, locked_until)
         self.counters.delivered += 1
         if item.redelivered:
             self.counters.redelivered += 1
-        return item
 
     def _next(self) -> Item | None:
         """Take the next message out of the line for which the commit map has room."""
@@ -231,7 +253,7 @@ class Ledger(Assignment):
             due: when it is available again; at once by default. `wake` makes it so.
         """
         self._give_back(item, _ON_RELEASE, due)
-        self.counters.released += 1
+        self.counters.released += not item.reserved
 
     def leave(self, item: Item) -> None:
         """The holder is done with it; whether it is removed is decided elsewhere: `commit`, `bury` or `give_back`."""
@@ -264,7 +286,7 @@ class Ledger(Assignment):
                 self._partitions[item.partition].offer(item)
             else:
                 self._give_back(item, _ON_TIME_OUT, None)
-                self.counters.timed_out += 1
+                self.counters.timed_out += not item.reserved
 
     @property
     def next_wake(self) -> float | None:
@@ -282,6 +304,8 @@ class Ledger(Assignment):
         twin = self._partitions[item.partition].give_back(item, after, delayed=due is not None)
         if twin is not None and due is not None:
             self._alarms.set(twin, due)
+        if item.reserved:
+            self.dirty.add(item.partition)
         self._in_work -= 1
 
 

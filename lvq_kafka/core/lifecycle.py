@@ -20,7 +20,7 @@ class State(StrEnum):
     DELAYED = "delayed"
     """It was given back with a delay, and waits for that to pass."""
     ACQUIRED = "acquired"
-    """A holder has it, and it is still the newest value of its key."""
+    """A holder has it, or it is set aside for one, and it is still the newest value of its key."""
     STALE = "stale"
     """A holder has it, and a newer value or a delete has come since: it will not be offered again."""
     LEAVING = "leaving"

@@ -37,6 +37,7 @@ class Item:
         "offset",
         "partition",
         "redelivered",
+        "reserved",
         "slot",
         "state",
         "timestamp",
@@ -67,6 +68,8 @@ class Item:
         """How often it has been handed out, the present time included, as far as is known."""
         self.redelivered = False
         """Whether it was, or may have been, handed out before the present time."""
+        self.reserved = False
+        """Whether it is set aside for somebody who has not got it yet: a time that counts only if they do."""
         self.due: float | None = None
         """When its holder's time is over; when its delay is, while it is delayed."""
         self.state = _AVAILABLE
@@ -76,8 +79,8 @@ class Item:
     def again(self) -> Item:
         """The same message under a new handle."""
         twin = Item(self.partition, self.offset, self.timestamp, self.key, self.value, self.headers, self.slot)
-        twin.deliveries = self.deliveries
-        twin.redelivered = True
+        twin.deliveries = self.deliveries - self.reserved
+        twin.redelivered = self.redelivered or not self.reserved
         return twin
 
     def refuse(self) -> NoReturn:

@@ -252,7 +252,9 @@ class Partition:
         if item.state in _NEWEST_IN_WORK:
             twin = item.again()
             self.outstanding.replace(item, twin)
-            if self._count_deliveries:
+            if not twin.deliveries:
+                self._attempted.pop(item.offset, None)
+            elif self._count_deliveries:
                 self._attempted[item.offset] = twin
             self.waiting[item.lane] = twin
             if delayed:

@@ -222,6 +222,7 @@ class _SoleMember:
         self._definition = definition
         self._all = set(range(log.describe_topic(definition.topic).partitions))
         self._held: set[int] = set()
+        self._parted = False  # whether any has gone away since `join`, though it may be back
         self.member = log.member(definition.group, definition.topic, self)
 
     def join(self) -> None:
@@ -239,15 +240,16 @@ class _SoleMember:
             except TransportError as error:
                 if not error.retriable:
                     raise
+        self._parted = False
 
     def check(self) -> None:
-        """See that it still is so.
+        """See that it was so all the time: of a partition that went away others may have consumed, and left.
 
         Raises:
             QueueError: others have joined.
         """
         self.member.poll(0)
-        if self._held != self._all:
+        if self._parted or self._held != self._all:
             raise at_work(self._definition.name)
 
     def close(self) -> None:
@@ -262,10 +264,14 @@ class _SoleMember:
 
     def revoked(self, partitions: Sequence[int]) -> None:
         """See `GroupListener.revoked`."""
-        self._held.difference_update(partitions)
+        self._part(partitions)
 
     def lost(self, partitions: Sequence[int]) -> None:
         """See `GroupListener.lost`."""
+        self._part(partitions)
+
+    def _part(self, partitions: Sequence[int]) -> None:
+        self._parted = True
         self._held.difference_update(partitions)
 
 

@@ -38,7 +38,7 @@ STEPS = [
     "abort",
     "bury",
 ]
-STEPS += ["extend", "wake"]
+STEPS += ["extend", "wake", "reserve", "hand over"]
 RARELY = st.sampled_from([False, False, True])
 FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 << 63) - 1}
 
@@ -163,13 +163,17 @@ class Consuming(RuleBasedStateMachine):
 
     def revoke(self, partition: int, *, last_commit: bool) -> None:
         if last_commit:
+            aside = [item for item in self.aside() if item.partition == partition]
             self.ledger.withhold([partition])
+            for item in aside:
+                self.let_go(item)
             while (item := self.ledger.acquire()) is not None:
                 assert item.partition != partition, "handed out something of a partition that is about to go"
                 self.note(item)
             self.commit(partition=partition)
         mine = [item for item in self.held if item.partition == partition]
-        assert sorted(item.offset for item in self.ledger.revoke([partition])) == sorted(i.offset for i in mine)
+        lost = [item for item in mine if item not in self.aside()]
+        assert sorted(item.offset for item in self.ledger.revoke([partition])) == sorted(i.offset for i in lost)
         for item in mine:
             self.let_go(item)
         self.due = {at: time for at, time in self.due.items() if at[0] != partition}
@@ -204,6 +208,10 @@ class Consuming(RuleBasedStateMachine):
         for step, which in steps:
             if step == "acquire":
                 self.acquire(locked=which == 0)
+            elif step == "reserve":
+                self.acquire(locked=False, reserved=True)
+            elif step == "hand over":
+                self.hand_over(which)
             elif step == "wake":
                 self.wake()
             elif self.held and which < 5:
@@ -211,8 +219,8 @@ class Consuming(RuleBasedStateMachine):
             elif self.gone:
                 self.settle_again(self.gone[which % len(self.gone)], step)
 
-    def acquire(self, *, locked: bool) -> None:
-        item = self.ledger.acquire(self.now + 2 if locked else None)
+    def acquire(self, *, locked: bool, reserved: bool = False) -> None:
+        item = self.ledger.reserve() if reserved else self.ledger.acquire(self.now + 2 if locked else None)
         eligible = self.eligible()
         if item is None:
             assert len(eligible) <= self.ledger.gated, "something could be handed out and was not"
@@ -224,6 +232,16 @@ class Consuming(RuleBasedStateMachine):
         if locked:
             self.locks[item] = self.now + 2
         self.note(item)
+
+    def hand_over(self, which: int) -> None:
+        aside = self.aside()
+        if aside:
+            item = aside[which % len(aside)]
+            self.ledger.hand_over(item, self.now + 2)
+            self.locks[item] = self.now + 2
+
+    def aside(self) -> list[Item]:
+        return [item for item in self.held if item.reserved and item.state in (State.ACQUIRED, State.STALE)]
 
     def note(self, item: Item) -> None:
         """A message was handed out."""
@@ -267,7 +285,7 @@ class Consuming(RuleBasedStateMachine):
             self.let_go(item)
             self.acked[item.partition].add(item.offset)
         else:
-            due = [self.now + 2] if step == "delay" else []
+            due = [self.now + 2] if step == "delay" and not item.reserved else []
             GIVES_BACK[step](self.ledger, item, *due)
             self.let_go(item)
             assert item.state is (State.SUPERSEDED if superseded else State.RELEASED)
@@ -277,6 +295,7 @@ class Consuming(RuleBasedStateMachine):
     def let_go(self, item: Item) -> None:
         self.held.remove(item)
         self.gone.append(item)
+        self.count[item.partition, item.offset] -= item.reserved  # nobody ever got it
         self.locks.pop(item, None)
 
     def wake(self) -> None:

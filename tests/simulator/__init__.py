@@ -18,7 +18,8 @@ check names the one that it is about.
 - **I11 codec**: a commit can be read back as it was written, and says done of what was acked, pending of what was not.
 - **I12 reclaim**: no record goes before it is done for every queue on the topic.
 - **I13 once**: a message is in the output of one committed transaction at most.
-- **I14 counted**: with durable counts, no delivery is forgotten.
+- **I14 counted**: with durable counts, no delivery is forgotten. With or without them none is made up, but by a crash
+  between the count and the delivery.
 - **I15 lease**: nothing is handed out by one who has not sent a commit for long that the group is known to have
   accepted: others may have the partition.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
@@ -43,7 +44,9 @@ def forgets(commit: CommitMap, before: CommitMap) -> bool:
 class Life:
     """One assignment of one partition, as a naive model: what was read, what is out, who holds what."""
 
-    __slots__ = ("acked", "holding", "last", "loaded", "newest", "out", "partition", "position", "returned", "target")
+    __slots__ = (
+        "acked", "given", "holding", "last", "loaded", "newest", "out", "partition", "position", "returned", "target",
+    )  # fmt: skip
 
     def __init__(self, partition: int, loaded: CommitMap, target: int, start: int) -> None:
         self.partition = partition
@@ -59,6 +62,8 @@ class Life:
         self.returned: set[int] = set()
         """What was handed out and came back."""
         self.acked: list[int] = []
+        self.given: Counter[int] = Counter()
+        """How often a holder has got what lies at an offset."""
 
     def read(self, entries: Iterable[Entry], position: int) -> None:
         for entry in entries:
@@ -79,6 +84,10 @@ class Life:
             self.acked.append(offset)
             if self.out.get(lane) == offset:
                 del self.out[lane]
+
+    def delivered(self, offset: int) -> int:
+        """How often a message was handed to somebody, as far as this life can know."""
+        return self.loaded.counts.get(offset, 0) + self.given[offset]
 
 
 class Proof:
@@ -143,10 +152,13 @@ class Proof:
                 )
 
     def faithful(self, life: Life, claim: CommitMap, stored: CommitMap, leaving: Collection[int] = ()) -> None:
-        """I11 and I3, of a claim that was not shortened: it says all that is done, and nothing of what is not.
+        """I11, I3 and I14, of a claim that was not shortened: it says all that is done, and nothing of what is not.
 
-        Nor does it say less than what is known to be stored.
+        Nor does it say less than what is known to be stored; and it counts what was handed out, or is on its way.
         """
+        for offset, count in claim.counts.items():
+            if not 0 <= count - life.delivered(offset) <= (offset in life.holding.values()):
+                raise Violation("I14", f"{claim} counts {count} times {offset}, which was handed out less often")
         done = done_ranges(claim)
         for offset in life.out.values():
             if offset not in leaving and any(first <= offset < after for first, after in done):

@@ -309,12 +309,13 @@ def test_i3_a_commit_for_partitions_of_a_former_assignment_is_caught(monkeypatch
         last = former.setdefault(self, {})
         last.update(dict.fromkeys(flight.maps, flight))
         said = {p: last[p] for p in last if p in flight.maps or p not in self._books}
-        self._flight = Flight(
+        self._flights[-1] = Flight(
             {p: one.maps[p] for p, one in said.items()},
             {p: one.numbers[p] for p, one in said.items()},
             {p: one.books[p] for p, one in said.items()},
+            flight.alone,
         )
-        return self._flight
+        return self._flights[-1]
 
     monkeypatch.setattr(Commits, "take", mutant)
     assert caught("I3")
@@ -330,17 +331,24 @@ def test_i14_a_hand_out_before_its_count_is_stored_is_caught(monkeypatch: Patch)
     assert caught("I14")
 
 
+def test_i14_to_count_what_nobody_got_is_caught(monkeypatch: Patch) -> None:
+    reserve = Ledger.reserve
+
+    def mutant(self: Ledger) -> Item | None:
+        item = reserve(self)
+        if item is not None:
+            item.reserved = False
+        return item
+
+    monkeypatch.setattr(Ledger, "reserve", mutant)
+    assert caught("I14")
+
+
 # --- transactions -----------------------------------------------------------------------------------------------------
 
 
 def test_i3_a_transaction_that_commits_while_a_plain_commit_is_on_its_way_is_caught(monkeypatch: Patch) -> None:
-    begin_commit = Custody.begin_commit
-
-    def mutant(self: Custody, *transaction: Any) -> Any:
-        self._unanswered = None
-        return begin_commit(self, *transaction)
-
-    monkeypatch.setattr(Custody, "begin_commit", mutant)
+    monkeypatch.setattr(Custody, "_is_quiet", True)
     assert caught("I3")
 
 

@@ -35,9 +35,12 @@ class Working(Process):
         self._observe()
         for item, life in haul.taken:
             self.held[item] = life
+            self.working[item].given[item.offset] += 1
             counted = self._options.limits.durable_counts and self._owns(item.partition)
             self._proof.delivered(item, counted=counted)
         for item in haul.exhausted:
+            if self.working[item].delivered(item.offset) < (self._options.limits.max_deliveries or 0):
+                raise Violation("I14", f"{item} is given up, and was handed out less often")
             self._reject(item, lambda item: self.dead_letters.take_exhausted([item]))
         return bool(haul.taken or haul.exhausted) or len(self.working) > before
 

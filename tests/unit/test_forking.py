@@ -107,6 +107,16 @@ def test_a_settlement_does_not_wait_for_ever_in_a_child(queue: LastValueQueue[st
         settlement.result(30)
 
 
+def test_a_settlement_in_a_transaction_does_not_wait_for_ever_in_a_child(queue: LastValueQueue[str]) -> None:
+    with queue.consumer() as consumer, queue.producer(transactional_id="t") as producer:
+        with consumer.transaction(producer) as tx:
+            delivery = tx.acquire(30)
+            assert delivery is not None
+            settlement = delivery.ack()
+            assert in_child(settlement.result).startswith(f"{StateError.__name__}: The settlement belongs")
+        settlement.result(30)
+
+
 def test_a_producer_takes_nothing_in_a_child() -> None:
     cluster = MockCluster()
     cluster.create_topic("t", 1)

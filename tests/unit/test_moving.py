@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -18,6 +19,7 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
+from lvq_kafka.managing.moving import _SoleMember
 from lvq_kafka.testing import MemoryLog
 from tests.unit.managing import commits, consume, declare, drained, maps, overwrite, put, said
 
@@ -210,6 +212,25 @@ class TestWhenItFails:
         with pytest.raises(QueueError, match="still at work"):
             queue.move(other)
         assert memory_log.records("other") == []
+
+    def test_a_consumer_that_came_and_went_between_two_batches_ends_it(
+        self, memory_log: MemoryLog, queue: Queue, other: Queue, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("lvq_kafka.managing.moving._BATCH", 1)
+        check, checks = _SoleMember.check, count(1)
+
+        def put_out_before_the_second(member: _SoleMember) -> None:
+            if next(checks) == 2:
+                memory_log.expel(member.member)
+                consume(queue, "a")
+            check(member)
+
+        monkeypatch.setattr(_SoleMember, "check", put_out_before_the_second)
+        with pytest.raises(QueueError, match="still at work") as caught:
+            queue.move(other)
+        assert caught.value.__notes__ == ["1 of 3 messages had been moved by then."]
+        monkeypatch.undo()
+        assert (drained(queue), drained(other)) == (["1"], ["1"]), "what was consumed meanwhile stays consumed"
 
     def test_without_a_transaction_it_may_be_in_both(self, memory_log: MemoryLog, queue: Queue, other: Queue) -> None:
         memory_log.fail_next("commit", TransportError("Lost.", code="_TRANSPORT", retriable=True))

@@ -202,6 +202,50 @@ def test_a_loop_that_ends_when_the_consumer_was_closed_says_nothing_of_what_it_h
         assert drain(consumer, 2) == ["b", "c"]
 
 
+def test_what_was_taken_ahead_and_given_back_was_not_delivered(world: World) -> None:
+    world.create_topic("dead", partitions=1, config={})
+    world.send(*((f"k{number}", str(number)) for number in range(5)))
+    with consuming(world, prefetch=5, max_deliveries=2, dead_letters="dead") as consumer:
+        has_read_all(world, consumer)
+        for _ in range(2):
+            for delivery in consumer:
+                delivery.release()
+                break
+        assert (consumer.stats.delivered, consumer.stats.released) == (2, 2)
+        rest = [take(consumer) for _ in range(4)]
+        assert values_of(rest) == ["1", "2", "3", "4"]
+        assert {(delivery.delivery_count, delivery.redelivered) for delivery in rest} == {(1, False)}
+        eventually(lambda: world.texts("dead") == ["0"])
+
+
+def test_the_time_to_settle_what_was_taken_ahead_begins_when_its_turn_comes(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world, prefetch=2, lock_timeout=1.0) as consumer:
+        has_read_all(world, consumer)
+        clock = Clock(consumer)
+        stream = iter(consumer)
+        next(stream).ack()
+        clock.go_on(0.9)
+        second = next(stream)
+        clock.go_on(0.9)
+        assert (second.value, second.state) == ("b", State.ACQUIRED)
+
+
+def test_what_was_taken_ahead_and_waits_for_too_long_goes_to_others_and_was_not_delivered(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world, prefetch=2, lock_timeout=1.0, max_deliveries=1) as consumer:
+        has_read_all(world, consumer)
+        clock = Clock(consumer)
+        stream = iter(consumer)
+        first = next(stream)
+        clock.go_on(0.9)
+        first.extend()
+        clock.go_on(0.2)
+        assert (consumer.stats.available, consumer.stats.timed_out) == (1, 0)
+        delivery = take(consumer)
+        assert (delivery.value, delivery.delivery_count) == ("b", 1)
+
+
 # ---------------------------------------------------------------- pause
 
 

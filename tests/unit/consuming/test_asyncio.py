@@ -187,10 +187,10 @@ def test_a_message_does_not_wake_every_task_that_waits(world: World) -> None:
         looks = 0
         take_once = consumer._holdings.take
 
-        def count(*arguments: Any) -> Any:
+        def count(*arguments: Any, **options: Any) -> Any:
             nonlocal looks
             looks += 1
-            return take_once(*arguments)
+            return take_once(*arguments, **options)
 
         consumer._holdings.take = count  # type: ignore[method-assign]
         for number in range(10):

@@ -146,10 +146,10 @@ def test_a_message_whose_dead_letter_is_not_stored_comes_again(
         assert "the dead letter of prices/0/0 could not be stored" in caplog.text
         again = take(consumer)
         assert (again.value, again.redelivered, again.delivery_count) == ("a", True, 2)
-        assert not settlement.done()
+        with pytest.raises(DeliveryFailed, match=r"dead letter of prices/0/0 could not be stored.*comes again"):
+            settlement.result(10)
         assert world.texts(DEAD) == []
         again.reject("bad").result(10)
-        settlement.result(10)
     assert world.texts(DEAD) == ["a"]
 
 
@@ -225,10 +225,11 @@ def test_a_dead_letter_stored_after_the_partition_has_gone_leaves_the_message_to
     with consuming(world, dead_letters=DEAD) as consumer:
         delivery = take(consumer)
         world.disconnect()
-        delivery.reject("bad")
+        settlement = delivery.reject("bad")
         with dead_letters_held(world):
             world.expel(world.members[0])
             eventually(lambda: delivery.state is State.LOST)
+        assert isinstance(settlement.future().exception(10), LockLost)
         assert world.texts(DEAD) == ["a"]
         assert drain(consumer, 1) == ["a"]
 

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -35,6 +35,13 @@ def stopping_after(consumer: Consumer[Any], count: int, handle: Callable[[Delive
                 threading.Thread(target=consumer.close).start()
 
     return handler
+
+
+def workers_of(consumer: Consumer[Any], handler: Callable[[Delivery[Any]], object], workers: int = 1) -> Workers[Any]:
+    def source(stop: threading.Event) -> Iterator[Delivery[Any]]:
+        return consumer._acquiring.iterate(consumer._settling, 1, stop)
+
+    return Workers("q", source, handler, workers=workers, retry_delay=1.0, attempts=None)
 
 
 def test_run_hands_over_every_message_and_acks_it(world: World) -> None:
@@ -245,7 +252,7 @@ def test_ctrl_c_lets_the_handlers_finish_and_takes_no_more(world: World) -> None
         may_end.set()
 
     with consuming(world) as consumer:
-        team = Workers(consumer, handle, workers=2, retry_delay=1.0, attempts=None)
+        team = workers_of(consumer, handle, workers=2)
         interrupter = threading.Thread(target=interrupt)
         interrupter.start()
         with pytest.raises(KeyboardInterrupt):
@@ -254,6 +261,17 @@ def test_ctrl_c_lets_the_handlers_finish_and_takes_no_more(world: World) -> None
         assert sorted(seen) == ["a", "b"]
         assert take(consumer).value == "c"
         assert consumer.stats.acked == 2
+
+
+def test_what_comes_when_the_workers_are_told_to_stop_was_not_delivered(world: World) -> None:
+    with consuming(world) as consumer:
+        team = workers_of(consumer, lambda delivery: None)
+        with in_thread(team.run):
+            eventually(lambda: consumer._holdings._takers.wanted == 1)
+            team._crew.stop.set()
+            world.send(("a", "a"))
+        assert consumer.stats.delivered == 0
+        assert take(consumer).delivery_count == 1
 
 
 @pytest.mark.parametrize(("option", "value"), [("workers", 0), ("retry_delay", -1.0), ("retry_delay", float("nan"))])

@@ -316,7 +316,7 @@ def test_a_transaction_waits_for_the_plain_commit_before_it(world: World) -> Non
 def settled(world: World, consumer: Consumer[Any]) -> None:
     """Wait until the commits that follow an assignment are answered."""
     has_read_all(world, consumer)
-    eventually(lambda: not consumer._holdings._ledger.dirty and consumer._holdings._unanswered is None)
+    eventually(lambda: not consumer._holdings._ledger.dirty and not consumer._holdings._unanswered)
 
 
 def test_a_transaction_sends_a_plain_commit_again_whose_answer_was_lost(
@@ -723,7 +723,7 @@ def test_a_look_that_began_before_the_commit_of_a_transaction_does_not_take_it_f
         with consumer.transaction(producer) as tx:
             (delivery,) = tx.acquire_many(1, 10)
             delivery.ack()
-            eventually(lambda: consumer._holdings._unanswered is None)
+            eventually(lambda: not consumer._holdings._unanswered)
             world.committed = slowly  # type: ignore[method-assign]
             consumer._holdings.found = judged  # type: ignore[method-assign]
             consumer._consuming._inspection.hasten()

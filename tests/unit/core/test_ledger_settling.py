@@ -394,6 +394,80 @@ def test_counts_are_part_of_what_is_committed_only_if_so_asked() -> None:
     assert (item.deliveries, item.redelivered) == (4, True)
 
 
+# ---------------------------------------------------------------- set aside, and perhaps never handed out
+
+NEVER_GOT = {
+    "released": lambda ledger, item: ledger.release(item),
+    "out of time": lambda ledger, item: (ledger.extend(item, 1.0), ledger.wake(2.0)),
+    "not rejected after all": lambda ledger, item: (ledger.leave(item), ledger.give_back(item)),
+    "withheld": lambda ledger, item: ledger.withhold([0]),
+}
+
+
+def set_aside(queue: Queue) -> Item:
+    item = queue.ledger.reserve()
+    assert item is not None
+    return item
+
+
+@pytest.mark.parametrize("end", NEVER_GOT)
+@pytest.mark.parametrize("times", [0, 1])
+def test_what_was_set_aside_and_never_handed_over_was_not_delivered(end: str, times: int) -> None:
+    queue = Queue(("a", "a"), count_deliveries=True)
+    ledger = queue.ledger
+    for _ in range(times):
+        ledger.release(queue.take())
+    item = set_aside(queue)
+    assert ledger.claim(0).counts == {0: times + 1}, "it has to be stored before the message is handed over"
+    ledger.dirty.clear()
+    NEVER_GOT[end](ledger, item)
+    assert ledger.dirty == {0}
+    assert ledger.claim(0).counts == ({0: times} if times else {})
+    counters = ledger.counters
+    assert (counters.delivered, counters.released, counters.timed_out) == (times, times, 0)
+    assert ledger.in_work == 0
+    if end != "withheld":
+        again = queue.take()
+        assert (again.deliveries, again.redelivered) == (times + 1, times > 0)
+
+
+def test_what_was_set_aside_is_delivered_when_it_is_handed_over() -> None:
+    queue = Queue(("a", "a"), count_deliveries=True)
+    item = set_aside(queue)
+    assert (queue.ledger.counters.delivered, queue.ledger.next_wake) == (0, None)
+    queue.ledger.hand_over(item, 5.0)
+    assert (queue.ledger.counters.delivered, queue.ledger.next_wake) == (1, 5.0)
+    queue.ledger.withhold([0])
+    assert item.state is State.ACQUIRED, "its holder can still settle it"
+    queue.ledger.release(item)
+    assert queue.ledger.claim(0).counts == {0: 1}
+
+
+def test_a_newer_value_takes_the_place_of_what_was_never_handed_over_without_its_count() -> None:
+    queue = Queue(("a", "a1"), count_deliveries=True)
+    queue.ledger.release(set_aside(queue))
+    queue.send(("a", "a2"))
+    item = queue.take()
+    assert (item.value, item.deliveries, item.redelivered) == (b"a2", 1, False)
+    queue.ledger.release(item)
+    item = set_aside(queue)
+    queue.send(("a", "a3"))
+    assert item.state is State.STALE
+    queue.ledger.release(item)
+    assert item.state is State.SUPERSEDED
+    item = queue.take()
+    assert (item.value, item.deliveries, item.redelivered) == (b"a3", 1, False)
+    assert queue.ledger.claim(0).counts == {2: 1}
+
+
+def test_what_is_not_held_cannot_be_handed_over() -> None:
+    queue = Queue(("a", "a"))
+    item = set_aside(queue)
+    queue.ledger.withhold([0])
+    with pytest.raises(AlreadySettled):
+        queue.ledger.hand_over(item)
+
+
 def test_what_leaves_needs_no_count() -> None:
     queue = Queue(("a", "a"), ("b", "b"), count_deliveries=True)
     first, second = queue.take(), queue.take()
