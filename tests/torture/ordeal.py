@@ -322,6 +322,9 @@ def _broker(directory: Path) -> Iterator[EmbeddedBroker]:
     properties = {
         "group.consumer.session.timeout.ms": str(int(_SESSION * 1000)),
         "log.segment.delete.delay.ms": "0",
+        # Kafka's own default. A lone broker that was frozen for longer puts itself out, and may then leave offsets of a
+        # transaction undecided for ever (4.3.0): no group gets on after that.
+        "broker.session.timeout.ms": "9000",
     }
     with EmbeddedBroker(properties=properties, log_path=directory / "broker.log", startup_timeout=180) as broker:
         yield broker
