@@ -24,6 +24,7 @@ FORCED_COMPACTION: Mapping[str, str] = {
 }
 """Topic settings with which a broker compacts all that it may, at once."""
 
+_RETENTION = "delete.retention.ms"
 _CLEANER = {"log.cleaner.backoff.ms": "100"}  # how long an idle cleaner sleeps; 15 s by default
 _FILLER = b"\xfflvq-filler-%d"
 _ROUND = 0.4  # seconds until the next filler; a round takes 0.1 s on an idle machine
@@ -32,8 +33,9 @@ _ROUND = 0.4  # seconds until the next filler; a round takes 0.1 s on an idle ma
 def force_compaction(log: KafkaLog | str, topic: str, *, drop_tombstones: bool = False, timeout: float = 30.0) -> None:
     """Return when the topic holds one record for each key, and with ``drop_tombstones`` no delete any more.
 
-    Only records below the log end at the time of the call count. The topic keeps the settings `FORCED_COMPACTION`, and
-    one delete of a key that nobody uses is left at the end of each partition.
+    Only records below the log end at the time of the call count. The topic keeps the settings `FORCED_COMPACTION`, but
+    for ``delete.retention.ms``: with 0, readers would have to take every hole for a delete that they have missed. One
+    delete of a key that nobody uses is left at the end of each partition.
 
     Args:
         log: the cluster, or its bootstrap servers.
@@ -55,7 +57,15 @@ def force_compaction(log: KafkaLog | str, topic: str, *, drop_tombstones: bool =
             log.close()
     deadline = time.monotonic() + timeout
     log.alter_broker_config(_CLEANER, timeout=timeout)
+    retention = log.topic_config(topic, timeout=timeout)[_RETENTION]
     log.alter_topic_config(topic, FORCED_COMPACTION, timeout=timeout)
+    try:
+        _compact(log, topic, drop_tombstones, deadline, timeout)
+    finally:
+        log.alter_topic_config(topic, {_RETENTION: retention}, timeout=timeout)
+
+
+def _compact(log: KafkaLog, topic: str, drop_tombstones: bool, deadline: float, timeout: float) -> None:
     ends = log.end_offsets(topic, timeout=timeout)
     look = partial(_left_over, log, topic, ends, drop_tombstones)
     while True:
@@ -66,7 +76,7 @@ def force_compaction(log: KafkaLog | str, topic: str, *, drop_tombstones: bool =
         while (left := patiently(look, timeout)) and time.monotonic() < round_end:
             time.sleep(0.02)
         if not left:
-            return None
+            return
         if time.monotonic() >= deadline:
             raise TimeoutError(
                 f"The broker has not compacted topic {topic!r} within {timeout:g} s; "
