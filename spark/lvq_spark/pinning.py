@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +36,9 @@ class SnapshotSpec:
         blocked: partitions where an open transaction hides what was written after ``end``.
         done: what a consumer group has done, by partition, when only what it has not is to be seen.
         timestamp_type: what timestamps are: 0 the producers', 1 append times, -1 not known.
+        delete_retention: seconds for which the topic keeps a delete (``delete.retention.ms``); None where it is not
+            compacted, or where somebody else sees to it that none is missed.
+        pinned: when the cut was pinned, in seconds since the epoch.
     """
 
     topic: str
@@ -47,11 +51,18 @@ class SnapshotSpec:
     blocked: tuple[Shortfall, ...] = ()
     done: Mapping[int, CommitMap] | None = None
     timestamp_type: int = -1
+    delete_retention: float | None = None
+    pinned: float | None = field(default=None, compare=False)
 
     @property
     def partitions(self) -> int:
         """The topic's partition count."""
         return len(self.end)
+
+    @property
+    def decisive_header(self) -> str | None:
+        """The header to look at for keys: none where only the record key counts, as it does by default (R16)."""
+        return None if self.key_mismatch == "record" else self.key_header
 
     @property
     def ranges(self) -> list[int]:
@@ -101,7 +112,7 @@ def pin(
         if one[1] is not None and other[1] is not None:
             raise ConfigError(f"{one[0]} and {other[0]} are both given.", options=[one[0], other[0]])
     definition, log = queue.definition, queue.log
-    topic = definition.topic
+    topic, pinned = definition.topic, time.time()
     settings = Settings.ask(log, topic, timeout)
     # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
     commits = {} if group is None else log.committed(group, topic, timeout=timeout)
@@ -145,6 +156,8 @@ def pin(
         blocked=blocked,
         done=done,
         timestamp_type=settings.timestamp_type,
+        delete_retention=settings.delete_retention if settings.compacted else None,
+        pinned=pinned,
     )
 
 

@@ -1,11 +1,65 @@
-"""The columns of a snapshot, as Spark takes them."""
+"""The columns there are, as Spark takes them."""
 
 from __future__ import annotations
 
-__all__ = ["SCHEMA"]
+import difflib
+from collections.abc import Collection, Iterable, Sequence
 
-SCHEMA = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
-    "headers array<struct<key: string, value: binary>>"
-)
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["SCHEMA", "SNAPSHOT_COLUMNS", "TYPES", "check_columns", "ddl"]
+
+TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key: string, value: binary>>",
+    "deleted": "boolean",
+}
+"""All that can be asked for. Names, order and types are those of Spark's Kafka connector; ``deleted`` is ours."""
+
+SNAPSHOT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+"""Those of a snapshot."""
+
+
+def ddl(columns: Iterable[str]) -> str:
+    """A schema of some of the columns."""
+    return ", ".join(f"{name} {TYPES[name]}" for name in columns)
+
+
+SCHEMA = ddl(SNAPSHOT_COLUMNS)
 """The columns of a snapshot: names, order and types are those of Spark's Kafka connector, without ``timestampType``."""
+
+
+def check_columns(option: str, names: Sequence[str], there: Collection[str]) -> tuple[str, ...]:
+    """The columns that are asked for, if there are such.
+
+    Args:
+        option: what asks for them, for messages.
+        names: what it asks for.
+        there: what there is.
+
+    Raises:
+        ConfigError: there is none of that name (the error names the nearest), one comes twice, or none is asked for.
+    """
+    if isinstance(names, str):
+        raise ConfigError(f"{option}={names!r} is a text.", options=[option], hint=f"Give a list: [{names!r}].")
+    lower = {name.lower(): name for name in there}
+    for name in names:
+        if name not in there:
+            near = difflib.get_close_matches(str(name).lower(), lower, 1, 0.5)
+            meant = f"Is it {lower[near[0]]}? " if near else ""
+            raise ConfigError(
+                f"There is no column {name}.", options=[option], hint=f"{meant}The columns are {', '.join(there)}."
+            )
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(
+            f"{option} names {'a column twice' if names else 'no column'}.",
+            options=[option],
+            hint=f"The columns are {', '.join(there)}.",
+        )
+    return tuple(names)

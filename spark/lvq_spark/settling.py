@@ -5,24 +5,31 @@ Spark sorts and, if need be, spills; nothing of it goes through Python.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.schema import SNAPSHOT_COLUMNS, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["CLAIMS", "settled", "slot"]
-
-CLAIMS = (
-    "key binary, value binary, partition int, offset bigint, timestamp timestamp, "
-    "headers array<struct<key: string, value: binary>>, home boolean"
-)
-"""The newest record of each key in each partition, one row for each; without a value it only hides others."""
+__all__ = ["claim_columns", "claims_schema", "settled", "slot"]
 
 
-def settled(claims: DataFrame, spec: SnapshotSpec) -> DataFrame:
-    """One row for each key with a value, out of rows as `CLAIMS` has them: that at home, else the latest."""
+def claim_columns(columns: Collection[str] = SNAPSHOT_COLUMNS) -> tuple[str, ...]:
+    """What is read of records for a snapshot with these columns: what it takes to settle, and what is to be seen."""
+    seen = (name for name in ("value", "headers") if name in columns)
+    return ("key", "partition", "offset", "timestamp", "deleted", *seen)
+
+
+def claims_schema(columns: Collection[str] = SNAPSHOT_COLUMNS) -> str:
+    """The newest record of each key in each partition, one row for each; what is deleted only hides others."""
+    return f"{ddl(claim_columns(columns))}, home boolean"
+
+
+def settled(claims: DataFrame, spec: SnapshotSpec, columns: Collection[str] = SNAPSHOT_COLUMNS) -> DataFrame:
+    """One row for each key with a value, out of rows as `claims_schema` has them: that at home, else the latest."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
@@ -36,9 +43,7 @@ def settled(claims: DataFrame, spec: SnapshotSpec) -> DataFrame:
         winners = claims.withColumn("slot", slot(place)).withColumn("better", better).where("better is null")
     # Nullable, as all columns of the schema are.
     topic = F.when(F.col("partition").isNotNull(), F.lit(spec.topic)).alias("topic")
-    return winners.where("value is not null").select(
-        "key", "value", topic, "partition", "offset", "timestamp", "headers"
-    )
+    return winners.where("not deleted").select(*(topic if name == "topic" else name for name in columns))
 
 
 def slot(place: Column) -> Column:

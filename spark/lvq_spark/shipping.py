@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lvq_kafka import __version__
 from lvq_kafka.errors import ConfigError
+from lvq_spark.scan.tally import logger
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,10 +53,10 @@ def portable(step: Step) -> Step:
             f"The client's properties cannot be sent to the executors: {error}",
             hint="Callbacks (oauth_cb, stats_cb, throttle_cb) must be functions that can be pickled.",
         ) from error
-    arrive, version = _arrival(), __version__
+    arrive, version, level = _arrival(), __version__, logger.getEffectiveLevel()
 
     def lvq_step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from arrive(packed, version)(batches)
+        yield from arrive(packed, version, level)(batches)
 
     return lvq_step
 
@@ -64,21 +65,21 @@ def carried(make: Callable[..., Any], *arguments: Any) -> tuple[Callable[..., An
     """What ``__reduce__`` returns for something that ``make(*arguments)`` makes again where it arrives."""
     arrive = _arrival()
 
-    def lvq_part(packed: bytes, version: str) -> Any:
-        make, arguments = arrive(packed, version)
+    def lvq_part(packed: bytes, version: str, level: int) -> Any:
+        make, arguments = arrive(packed, version, level)
         return make(*arguments)
 
-    return lvq_part, (pickle.dumps((make, arguments)), __version__)
+    return lvq_part, (pickle.dumps((make, arguments)), __version__, logger.getEffectiveLevel())
 
 
-def _arrival() -> Callable[[bytes, str], Any]:
-    """A function that unpacks what this version has packed, or says why it cannot.
+def _arrival() -> Callable[[bytes, str, int], Any]:
+    """A function that unpacks what this version has packed, or says why it cannot, and has logged what is logged here.
 
     Spark pickles it by value, since it is local. What is of this package would be looked up on arrival, and an executor
     without the package would fail before it could say why.
     """
 
-    def lvq_arrival(packed: bytes, version: str) -> Any:
+    def lvq_arrival(packed: bytes, version: str, level: int) -> Any:
         import pickle
         import sys
 
@@ -90,6 +91,9 @@ def _arrival() -> Callable[[bytes, str], Any]:
                 raise RuntimeError(
                     f"The driver has lvq-kafka {version}, this executor {there}. Install the same version on both."
                 )
+            from lvq_spark.scan.tally import listen
+
+            listen(level)
             return pickle.loads(packed)
         except ImportError as missing:
             raise ImportError(

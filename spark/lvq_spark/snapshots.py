@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from lvq_kafka.errors import ConfigError
@@ -12,9 +12,9 @@ from lvq_kafka.queue import LastValueQueue
 from lvq_spark.connector.reading import has_connector, read_with_connector
 from lvq_spark.pinning import Moment, SnapshotSpec, pin
 from lvq_spark.scan.reading import Consistency
-from lvq_spark.schema import SCHEMA
+from lvq_spark.schema import SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
 from lvq_spark.session import require_spark
-from lvq_spark.settling import CLAIMS, settled
+from lvq_spark.settling import claim_columns, claims_schema, settled
 from lvq_spark.shipping import NEEDS, map_in_arrow
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def snapshot(
     spark: SparkSession,
     queue: LastValueQueue[Any],
     *,
+    columns: Sequence[str] = SNAPSHOT_COLUMNS,
     start: Mapping[int, int] | None = None,
     end: Mapping[int, int] | None = None,
     as_of: Moment | Mapping[int, Moment] | None = None,
@@ -70,6 +71,9 @@ def snapshot(
     with Spark's own Kafka connector (``spark.network.crypto.enabled`` hides them on the way); they are in no plan, log
     or event. A task that fails shows as Spark's ``PythonException``, with this library's error in its text.
 
+    What each task met (records, deletes, keys away from home and so on), it logs when it is done, at INFO to
+    ``lvq_spark.tasks``: set that logger's level here, and the executors log as much.
+
     A cut does not stay readable for ever: a record that a newer one has superseded since may be compacted away. A task
     that cannot rule that out fails with `DataLoss`; see ``consistency``. Where the topic's ``min.compaction.lag.ms``
     is longer than the job this cannot happen. A cut older than the topic's ``delete.retention.ms`` cannot be judged.
@@ -77,6 +81,9 @@ def snapshot(
     Args:
         spark: the session.
         queue: the queue, on a Kafka cluster.
+        columns: the columns to read, of `SCHEMA`, in the order wanted. Those left out cost nothing: without ``headers``
+            reading takes half the time where messages have any, and no values need be sorted, nor kept on disk. A
+            ``select`` comes too late for that; Spark does not tell the tasks of it.
         start, end, as_of, group, timeout: as for `pin`.
         spec: a cut that `pin` has fixed before; excludes ``start``, ``end``, ``as_of`` and ``group``.
         consistency: what to do about keys whose record of the cut may be gone: ``"pinned"`` fails, ``"atleast"`` takes
@@ -87,8 +94,8 @@ def snapshot(
         connector_options: options for the connector; see `lvq_spark.connector.reading.read_with_connector`.
 
     Raises:
-        ConfigError: options clash, the queue does not lie on a Kafka cluster, or Spark's Python packages, or the
-            connector that was asked for, are missing.
+        ConfigError: options clash, there is no such column, the queue does not lie on a Kafka cluster, or Spark's
+            Python packages, or the connector that was asked for, are missing.
         TopicNotFound, DataLoss, TransportError: as for `pin`.
     """
     for option, word, words in (
@@ -97,6 +104,7 @@ def snapshot(
     ):
         if word not in words:
             raise ConfigError(f"{option}={word!r} is none of {', '.join(words)}.", options=[option])
+    columns = check_columns("columns", columns, SNAPSHOT_COLUMNS)
     config = client_config(queue)
     require_spark(spark)
     if spec is None:
@@ -115,8 +123,10 @@ def snapshot(
     choice = choose_engine(spark, spec, engine, connector_options)
     _logger.info("%s is read with engine=%r: %s", spec.topic, choice.engine, choice.reason)
     if choice.engine == "connector":
-        return read_with_connector(spark, spec, config, consistency=consistency, connector_options=connector_options)
-    return _read_with_python(spark, spec, config, consistency)
+        return read_with_connector(
+            spark, spec, config, consistency=consistency, connector_options=connector_options, columns=columns
+        )
+    return _read_with_python(spark, spec, config, consistency, columns)
 
 
 def choose_engine(
@@ -148,11 +158,9 @@ def choose_engine(
 
 
 def _read_with_python(
-    spark: SparkSession, spec: SnapshotSpec, config: ClientConfig, consistency: Consistency
+    spark: SparkSession, spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, columns: tuple[str, ...]
 ) -> DataFrame:
     try:
-        from lvq_spark.scan.claims import CLAIM_COLUMNS
-        from lvq_spark.scan.columns import SNAPSHOT_COLUMNS
         from lvq_spark.scan.scanning import Scan
         from lvq_spark.scan.tasks import Read, ReadClaims
     except ImportError as missing:
@@ -160,9 +168,9 @@ def _read_with_python(
     tasks = len(spec.ranges)
     places = spark.range(0, tasks, 1, max(1, tasks))
     if tasks < 2:
-        return map_in_arrow(places, Read(Scan(spec, config, SNAPSHOT_COLUMNS, consistency)), SCHEMA)
-    claims = map_in_arrow(places, ReadClaims(Scan(spec, config, CLAIM_COLUMNS, consistency)), CLAIMS)
-    return settled(claims, spec)
+        return map_in_arrow(places, Read(Scan(spec, config, columns, consistency)), ddl(columns))
+    read = ReadClaims(Scan(spec, config, claim_columns(columns), consistency))
+    return settled(map_in_arrow(places, read, claims_schema(columns)), spec, columns)
 
 
 def client_config(queue: LastValueQueue[Any]) -> ClientConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -71,6 +72,25 @@ def test_a_log_that_grows_while_it_is_pinned_is_not_taken_for_an_open_transactio
         assert pin(queue).blocked == ()
 
 
+@pytest.mark.parametrize("question", ["describe_topic", "start_offsets", "end_offsets"])
+def test_a_cut_has_the_same_partitions_throughout_when_some_are_added_while_it_is_pinned(
+    queue: LastValueQueue[Any], memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    ask = getattr(memory_log, question)
+
+    def grow(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(memory_log, question, ask)
+        answer = ask(*args, **options)
+        memory_log.add_partitions("t", 4)
+        return answer
+
+    monkeypatch.setattr(memory_log, question, grow)
+    spec = pin(queue)
+    assert spec.start.keys() == spec.end.keys() == {0, 1}
+    assert (spec.partitions, spec.ranges) == (2, [0, 1])
+    assert pin(queue).partitions == 4
+
+
 def test_a_cut_can_be_given(queue: LastValueQueue[Any]) -> None:
     spec = pin(queue, start={0: 1, 1: 2}, end={1: 4, 0: 1})
     assert (spec.start, spec.end, spec.ranges) == ({0: 1, 1: 2}, {0: 1, 1: 4}, [1])
@@ -122,7 +142,21 @@ def test_a_cut_can_be_pinned_without_the_right_to_read_settings(
     queue: LastValueQueue[Any], memory_log: MemoryLog
 ) -> None:
     memory_log.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
-    assert pin(queue).compaction_lag == 0.0
+    spec = pin(queue)
+    assert (spec.compaction_lag, spec.delete_retention) == (0.0, 86_400.0), "as Kafka has it by default"
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("compact", 60.0), ("compact,delete", 60.0), ("delete", None)])
+def test_a_cut_knows_how_long_deletes_are_kept_where_compaction_takes_them(
+    queue: LastValueQueue[Any], memory_log: MemoryLog, policy: str, expected: float | None
+) -> None:
+    memory_log.alter_topic_config("t", {"cleanup.policy": policy, "delete.retention.ms": "60000"})
+    before = time.time()
+    spec = pin(queue)
+    assert spec.delete_retention == expected
+    assert spec.pinned is not None
+    assert before <= spec.pinned <= time.time()
+    assert spec == replace(spec, pinned=0.0), "when it was pinned tells nothing of what it reads"
 
 
 # -- as of a time ------------------------------------------------------------------------------------------------------

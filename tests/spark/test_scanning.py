@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,10 +23,12 @@ from lvq_kafka.errors import BrokerUnavailable, CatchUpTimeout, ConfigError, Dat
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryLog
 from lvq_spark import SnapshotSpec, pin
-from lvq_spark.scan.columns import COLUMNS
+from lvq_spark.connector import guarding
+from lvq_spark.scan.columns import COLUMNS, to_arrow
 from lvq_spark.scan.homes import home_partitions
 from lvq_spark.scan.latest import RECORD, Latest
 from lvq_spark.scan.scanning import Scan
+from lvq_spark.settling import claim_columns
 
 
 @pytest.fixture
@@ -97,6 +101,17 @@ def test_the_key_is_the_one_that_the_queues_policy_chooses(log: MemoryLog) -> No
         read(log, cut(log, key_header="ticker", key_mismatch="fail"))
 
 
+def guarded(log: MemoryLog, spec: SnapshotSpec, numbers: list[int], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many claims the connector's guard makes of ``b`` and ``c``, which the connector has read as these numbers."""
+    monkeypatch.setattr(guarding, "KafkaLog", lambda config: log)
+    monkeypatch.setattr(log, "close", lambda: None)
+    batch = RecordBatch.of(Record(0, offset, 0, key, b"1") for offset, key in ((1, b"b"), (2, b"c")))
+    columns = claim_columns()
+    (found,) = to_arrow(batch, "t", columns=columns)
+    numbered = found.append_column("number", pa.array(numbers, pa.int64()))
+    return sum(map(len, guarding.Guard(spec, ClientConfig("nowhere:1"), "pinned", (0,), columns)([numbered])))
+
+
 # -- keys that vanish behind the cut -----------------------------------------------------------------------------------
 
 
@@ -146,6 +161,64 @@ def test_nothing_can_be_missing_while_the_topic_keeps_superseded_records(log: Me
     assert read(log, spec) == [("a", "2"), ("b", "1")]
 
 
+@pytest.fixture
+def hiding(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> SnapshotSpec:
+    """A cut whose record of ``a`` is compacted away; the one that superseded it goes, too, once the end was told."""
+    put(log, ("a", "1"), ("b", "1"), ("c", "1"))
+    spec = cut(log)
+    put(log, ("a", "2"))
+    log.compact("t")
+    ask = log.end_offsets
+
+    def ask_before_it_grows(topic: str, **options: Any) -> dict[int, int]:
+        answer = ask(topic, **options)
+        monkeypatch.setattr(log, "end_offsets", ask)
+        put(log, ("a", "3"))
+        log.compact("t")
+        return answer
+
+    monkeypatch.setattr(log, "end_offsets", ask_before_it_grows)
+    return spec
+
+
+def test_a_newer_record_that_is_itself_superseded_before_it_is_read_hides_nothing(
+    log: MemoryLog, hiding: SnapshotSpec
+) -> None:
+    with pytest.raises(DataLoss, match="among them b'a'"):
+        read(log, hiding)
+
+
+def test_at_least_the_cut_comes_though_newer_records_are_superseded_while_they_are_read(
+    log: MemoryLog, hiding: SnapshotSpec
+) -> None:
+    assert read(log, hiding, consistency="atleast") == [("b", "1"), ("c", "1"), ("a", "3")]
+
+
+def test_the_connectors_guard_finds_what_is_superseded_while_it_looks(
+    log: MemoryLog, hiding: SnapshotSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DataLoss, match="among them b'a'"):
+        guarded(log, hiding, [1, 2], monkeypatch)
+
+
+def test_a_log_that_never_stands_still_is_not_read_for_ever(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(log, ("a", "1"), ("a", "2"), ("b", "1"))
+    log.compact("t")
+    spec = cut(log)
+    ask = log.end_offsets
+
+    def ask_once_it_has_grown(topic: str, **options: Any) -> dict[int, int]:
+        writer = log.writer(transactional_id="x")
+        writer.begin_transaction()
+        writer.append("t", b"a", b"more").result()
+        writer.commit_transaction()
+        writer.close()
+        return ask(topic, **options)
+
+    monkeypatch.setattr(log, "end_offsets", ask_once_it_has_grown)
+    assert read(log, spec) == [("a", "2"), ("b", "1")]
+
+
 def test_an_older_record_behind_the_cut_counts_though_a_young_one_hides_it(memory_log: MemoryLog) -> None:
     now = [time.time() - 100]
     log = MemoryLog(clock=lambda: now[0])
@@ -158,6 +231,78 @@ def test_an_older_record_behind_the_cut_counts_though_a_young_one_hides_it(memor
     put(log, ("a", "3"))
     with pytest.raises(DataLoss):
         read(log, spec)
+
+
+# -- deletes that are gone before they are read ------------------------------------------------------------------------
+
+
+def expiring(policy: str, fetched: float, monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryLog, SnapshotSpec]:
+    """A cut whose delete of ``a`` goes after the first fetch, which takes so many seconds; deletes stay for an hour."""
+    now = [1e9]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    log = MemoryLog(clock=lambda: now[0], fetch_limit=1)
+    log.create_topic("t", partitions=1, config={"cleanup.policy": policy, "delete.retention.ms": "3600000"})
+    put(log, ("a", "1"), ("b", "1"), ("a", None), ("c", "1"))
+    spec = cut(log)
+    make = log.reader
+
+    def reader(*arguments: Any, **options: Any) -> Any:
+        made = make(*arguments, **options)
+        poll = made.poll
+
+        def slow(timeout: float) -> Fetch:
+            fetch = poll(timeout)
+            monkeypatch.setattr(made, "poll", poll)
+            now[0] += fetched
+            log.compact("t", drop_tombstones=fetched > 3600)
+            return fetch
+
+        monkeypatch.setattr(made, "poll", slow)
+        return made
+
+    monkeypatch.setattr(log, "reader", reader)
+    return log, spec
+
+
+@pytest.mark.parametrize("options", [{}, {"consistency": "atleast"}, {"deletes": False}, {"changes": True}])
+def test_a_key_does_not_come_back_whose_delete_went_while_the_task_was_reading(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, spec = expiring("compact", 3601, monkeypatch)
+    with pytest.raises(DataLoss, match=r"partition 0 of t took 3601\.0 s, .* for 3600 s \(delete\.retention\.ms\)"):
+        read(log, spec, **options)
+
+
+def test_a_delete_that_is_kept_for_longer_than_reading_takes_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, spec = expiring("compact", 3599, monkeypatch)
+    assert read(log, spec) == [("b", "1"), ("a", None), ("c", "1")]
+
+
+def test_no_delete_can_be_missing_where_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, spec = expiring("compact", 3601, monkeypatch)
+    monkeypatch.setattr(log, "compact", lambda *_, **__: None)
+    assert read(log, spec) == [("b", "1"), ("a", None), ("c", "1")]
+
+
+def test_how_long_deletes_are_kept_matters_only_where_the_topic_is_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, spec = expiring("delete", 3601, monkeypatch)
+    assert spec.delete_retention is None
+    assert len(read(log, spec)) == 3
+
+
+@pytest.mark.parametrize(
+    ("spent", "numbers", "fails"), [(3601, [1, 2], True), (3601, [1, 4], False), (3599, [1, 2], False)]
+)
+def test_the_connectors_guard_counts_from_the_pinning_on(
+    spent: float, numbers: list[int], fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, spec = expiring("compact", 0, monkeypatch)
+    monkeypatch.setattr(time, "time", lambda: 1e9 + spent)
+    if fails:
+        with pytest.raises(DataLoss, match=r"partition 0 of t took 3601\.0 s since the cut was pinned"):
+            guarded(log, spec, numbers, monkeypatch)
+    else:
+        assert guarded(log, spec, numbers, monkeypatch) == 2
 
 
 # -- what else may happen in between -----------------------------------------------------------------------------------
@@ -357,6 +502,43 @@ def test_values_beyond_the_memory_go_to_a_file_and_dead_ones_do_not() -> None:
         found = [record for batch in many.batches(7) for record in batch]
         assert [record.offset for record in found] == list(range(1, 41))
         assert [record.value for record in found] == [bytes([n % 4]) * 300 for n in range(1, 41)]
+
+
+@pytest.mark.parametrize(
+    ("directories", "expected"), [("{0}/first,{0}/second", "first"), ("{0}/gone,{0}/second", None), (None, None)]
+)
+def test_the_file_lies_where_spark_has_its_own(
+    directories: str | None, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    if directories is not None:
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", directories.format(tmp_path))
+    make, places = tempfile.TemporaryFile, []
+
+    def remember(**options: Any) -> Any:
+        places.append(options.get("dir"))
+        return make(**options)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", remember)
+    with Latest("t", key_header=None, key_mismatch="record", memory=0, keyless=True) as latest:
+        latest.apply(RecordBatch.of([Record(0, 0, 0, b"a", b"1")]))
+        assert latest.spilled == 1
+    assert places == [None if expected is None else str(tmp_path / expected)]
+
+
+def test_values_that_nobody_wants_do_not_go_to_the_file_and_deletes_are_still_told(log: MemoryLog) -> None:
+    with Latest("t", key_header=None, key_mismatch="record", memory=0, keyless=True, values=False) as latest:
+        latest.apply(RecordBatch.of([Record(0, 0, 0, b"a", bytes(300)), Record(0, 1, 0, b"b", None)]))
+        assert latest.spilled == 0
+        assert [(record.key, record.value) for batch in latest.batches(9) for record in batch] == [
+            (b"a", b""),
+            (b"b", None),
+        ]
+    put(log, ("a", "1"), ("b", "1"), ("b", None), ("c", ""))
+    found = rows(log, cut(log), columns=("key", "deleted"), memory=0)
+    assert [tuple(row.values()) for row in found] == [(b"a", False), (b"b", True), (b"c", False)]
 
 
 # -- homes -------------------------------------------------------------------------------------------------------------

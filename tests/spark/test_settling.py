@@ -14,9 +14,9 @@ from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_spark import SCHEMA, SnapshotSpec
-from lvq_spark.scan.claims import CLAIM_COLUMNS, to_claims
+from lvq_spark.scan.claims import to_claims
 from lvq_spark.scan.columns import to_arrow
-from lvq_spark.settling import CLAIMS, settled
+from lvq_spark.settling import claim_columns, claims_schema, settled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ def claims(records: list[Record], spec: SnapshotSpec = SPEC) -> list[tuple[objec
     rows: list[tuple[object, ...]] = []
     for partition in range(PARTITIONS):
         mine = RecordBatch.of(record for record in records if record.partition == partition)
-        for batch in to_arrow(mine, "t", columns=CLAIM_COLUMNS):
+        for batch in to_arrow(mine, "t", columns=claim_columns()):
             found = to_claims(batch, partition, spec)
             assert isinstance(found, pa.RecordBatch)
             rows += [tuple(row.values()) for row in found.to_pylist()]
@@ -54,7 +54,7 @@ def test_a_key_has_the_row_that_one_fold_over_all_partitions_gives_it(spark: Spa
     expected = {record.key: (record.value, record.partition, record.offset) for record in view.records()}
     rows = claims(records)
     choose.shuffle(rows)
-    frame = settled(spark.createDataFrame(rows, CLAIMS), SPEC)
+    frame = settled(spark.createDataFrame(rows, claims_schema()), SPEC)
     found = frame.collect()
     assert {bytes(row.key): (bytes(row.value), row.partition, row.offset) for row in found} == expected
     assert len(found) == len(expected) > 100
@@ -64,7 +64,7 @@ def test_a_key_has_the_row_that_one_fold_over_all_partitions_gives_it(spark: Spa
 
 def test_the_home_of_a_key_wins_over_a_newer_stray_even_by_its_delete(spark: SparkSession) -> None:
     def rows(*records: Record) -> list[tuple[int, bytes]]:
-        found = settled(spark.createDataFrame(claims(list(records)), CLAIMS), SPEC).collect()
+        found = settled(spark.createDataFrame(claims(list(records)), claims_schema()), SPEC).collect()
         return [(row.partition, bytes(row.value)) for row in found]
 
     home = home_partition(b"k", PARTITIONS)
@@ -78,16 +78,16 @@ def test_the_home_of_a_key_wins_over_a_newer_stray_even_by_its_delete(spark: Spa
 
 def test_records_without_a_key_hide_none_of_each_other(spark: SparkSession) -> None:
     records = [Record(partition, offset, 0, None, b"x") for partition in range(PARTITIONS) for offset in range(4)]
-    found = settled(spark.createDataFrame(claims(records), CLAIMS), SPEC).collect()
+    found = settled(spark.createDataFrame(claims(records), claims_schema()), SPEC).collect()
     assert sorted((row.partition, row.offset) for row in found) == [(r.partition, r.offset) for r in records]
 
 
 def test_what_a_group_has_done_hides_what_is_older_elsewhere() -> None:
-    """R7: its row takes part without a value."""
+    """R7: its row takes part as a delete."""
     home = home_partition(b"k", PARTITIONS)
     done = {partition: CommitMap(2 if partition == home else 0, ()) for partition in range(PARTITIONS)}
     spec = SnapshotSpec("t", "id", SPEC.start, SPEC.end, done=done)
     rows = claims([Record(partition, 1, 0, b"k", b"v") for partition in range(PARTITIONS)], spec)
-    at_home = [(value, place) for _, value, place, *_, is_home in rows if is_home]
-    assert at_home == [(None, home)]
-    assert sum(value is not None for _, value, *_ in rows) == PARTITIONS - 1
+    at_home = [(place, deleted, value) for _, place, _, _, deleted, value, _, is_home in rows if is_home]
+    assert at_home == [(home, True, None)]
+    assert sum(value is not None for *_, value, _, _ in rows) == PARTITIONS - 1

@@ -1,7 +1,8 @@
-"""What the connector cannot know of the records it has read: whether compaction has overtaken the cut."""
+"""What the connector cannot know of the records it has read: whether compaction has overtaken it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -13,10 +14,12 @@ from lvq_kafka.core.records import Record, RecordBatch
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.ports import Log
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.claims import CLAIM_COLUMNS, to_claims
+from lvq_spark.scan.claims import strays, to_claims
 from lvq_spark.scan.columns import ROWS, arrow_schema, to_arrow
-from lvq_spark.scan.reading import PATIENCE, Consistency, check_topic
+from lvq_spark.scan.reading import PATIENCE, Consistency, check_deletes, check_topic
 from lvq_spark.scan.scanning import Scan, vanished
+from lvq_spark.scan.tally import Tally
+from lvq_spark.settling import claim_columns
 
 __all__ = ["Guard"]
 
@@ -25,23 +28,29 @@ __all__ = ["Guard"]
 class Guard:
     """Makes claims of the newest records of whole partitions, once it is sure that none is missing.
 
-    Its column ``number`` counts the records of a partition as they were read, from one. Before the first row comes,
-    the log has been read to the end of the cut: rows come sorted. A row without an offset only names a partition.
+    Its column ``number`` counts the records as they were read by a task, from one. Before the first row comes, the log
+    has been read to the end of the cut: rows come sorted. A row without an offset only names a partition.
 
     Args:
         partitions: those to look at even when no row comes of them, since all of their records may be gone.
+        columns: those of a record that come; see `claim_columns`.
+        split: whether several tasks may have read one partition, so that ``number`` does not count its records.
     """
 
     spec: SnapshotSpec
     config: ClientConfig
     consistency: Consistency
     partitions: tuple[int, ...] = ()
+    columns: tuple[str, ...] = claim_columns()
+    split: bool = False
 
     def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The claims, as `lvq_spark.settling.settled` takes them.
 
+        What was met is logged as by the other engine; see `Tally`.
+
         Raises:
-            DataLoss: a key of the cut may be missing, and the cut has to be exact.
+            DataLoss: a key of the cut may be missing, and the cut has to be exact; or a delete may be.
             TopicRecreated: the topic is not the one that was pinned.
         """
         watches: dict[int, _Watch] = {}
@@ -52,41 +61,54 @@ class Guard:
                         watches[partition] = self._watch(log, partition)
                     mine = batch.filter(pc.and_(pc.equal(batch["partition"], partition), pc.is_valid(batch["offset"])))
                     watches[partition].see(mine)
-                    yield self._claims(mine, partition)
+                    yield self._claims(mine, partition, watches[partition].tally)
             for partition in self.partitions:
                 if partition not in watches:
                     watches[partition] = self._watch(log, partition)
             for partition, watch in sorted(watches.items()):
+                if not self.split:
+                    watch.tally.records, watch.tally.replaced = watch.count, watch.count - watch.tally.rows
                 for behind in self._missing(watch, partition):
-                    yield self._claims(behind, partition)
+                    yield self._claims(behind, partition, watch.tally)
             check_topic(log, self.spec)
+            for partition, watch in sorted(watches.items()):
+                watch.tally.log(self.spec, partition)
 
     def _watch(self, log: Log, partition: int) -> _Watch:
         """All keys of records that may have superseded one of the cut; reading it now is not too early, see above."""
-        scan = Scan(self.spec, self.config, consistency="atleast")
-        return _Watch({record.key: record for record in scan.overtaken(log, partition, frozenset(), PATIENCE)})
+        scan, ended = Scan(self.spec, self.config, self.columns, consistency="atleast"), time.time()
+        return _Watch({record.key: record for record in scan.overtaken(log, partition, frozenset(), PATIENCE)}, ended)
 
     def _missing(self, watch: _Watch, partition: int) -> Iterator[pa.RecordBatch]:
-        """The newest records of keys that the cut may have lost: without holes in its offsets it has lost none."""
+        """The newest records of keys that the cut may have lost: without holes in its offsets it has lost nothing."""
         spec = self.spec
-        if not watch.behind or watch.count == spec.end[partition] - spec.start[partition]:
+        if not self.split and watch.count == spec.end[partition] - spec.start[partition]:
             return
-        if self.consistency == "pinned":
+        check_deletes(spec, partition, None, watch.ended)
+        if watch.behind and self.consistency == "pinned":
             raise vanished(spec, partition, watch.behind)
         missing = list(watch.behind.values())
         for at in range(0, len(missing), ROWS):
-            yield from to_arrow(RecordBatch.of(missing[at : at + ROWS]), spec.topic, columns=CLAIM_COLUMNS)
+            yield from to_arrow(RecordBatch.of(missing[at : at + ROWS]), spec.topic, columns=self.columns)
 
-    def _claims(self, rows: pa.RecordBatch, partition: int) -> pa.RecordBatch:
+    def _claims(self, rows: pa.RecordBatch, partition: int, tally: Tally) -> pa.RecordBatch:
         # On the way Spark renames what does not matter: the time zone of an instant, the element of a list.
-        return to_claims(rows.select(CLAIM_COLUMNS).cast(arrow_schema(CLAIM_COLUMNS)), partition, self.spec)
+        rows = rows.select(self.columns).cast(arrow_schema(self.columns))
+        claims = to_claims(rows, partition, self.spec)
+        tally.rows += len(rows)
+        tally.deletes += rows["deleted"].true_count
+        tally.keyless = (tally.keyless or 0) + rows["key"].null_count
+        tally.strays = (tally.strays or 0) + strays(claims)
+        return claims
 
 
 @dataclass(slots=True)
 class _Watch:
-    """What was seen of one partition, and what lies behind its cut of keys that were not."""
+    """What was seen of one partition, what lies behind its cut of keys that were not, and when reading it had ended."""
 
     behind: dict[bytes | None, Record]
+    ended: float
+    tally: Tally = field(default_factory=lambda: Tally(keyless=0, strays=0), init=False)
     count: int = field(default=0, init=False)
 
     def see(self, rows: pa.RecordBatch) -> None:

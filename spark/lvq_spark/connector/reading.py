@@ -17,8 +17,8 @@ from lvq_kafka.kafka import ClientConfig
 from lvq_spark.connector.java_properties import java_properties
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import Consistency
-from lvq_spark.schema import SCHEMA
-from lvq_spark.settling import CLAIMS, settled, slot
+from lvq_spark.schema import SNAPSHOT_COLUMNS, ddl
+from lvq_spark.settling import claim_columns, claims_schema, settled, slot
 from lvq_spark.shipping import NEEDS, map_in_arrow
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _OURS = {
     "startingoffsetsbytimestamp": "the offsets are those of the cut",
     "endingoffsetsbytimestamp": "the offsets are those of the cut",
     "failondataloss": "a cut with records missing is an error",
-    "includeheaders": "a snapshot has the headers",
+    "includeheaders": "the columns of the snapshot say whether there are headers",
     "kafka.bootstrap.servers": "the cluster is the queue's",
     "kafka.isolation.level": "every reader shows committed records only",
 }
@@ -93,6 +93,7 @@ def read_with_connector(
     *,
     consistency: Consistency = "pinned",
     connector_options: Mapping[str, str] | None = None,
+    columns: Sequence[str] = SNAPSHOT_COLUMNS,
 ) -> DataFrame:
     """The rows of a cut, read by Spark's Kafka connector: those of the Python engine, and the same schema.
 
@@ -106,39 +107,46 @@ def read_with_connector(
     Args:
         connector_options: options of the connector. ``kafka.*`` are the Java client's own properties: one of
             ``kafka.sasl.*`` or ``kafka.ssl.*`` takes the place of all of the queue's properties of that family.
+        columns: the columns of the snapshot.
 
     Raises:
         ConfigError: the connector is not in this session, an option is one that the cut decides, or a client property
             has no Java counterpart.
     """
     require_connector(spark)
-    options = _options(config, connector_options or {})
+    claimed = claim_columns(columns)
+    looks_at_headers = "headers" in columns or spec.decisive_header is not None
+    options = _options(config, connector_options or {}, headers=looks_at_headers)
     try:
         from lvq_spark.connector.guarding import Guard
     except ImportError as missing:
         raise ConfigError(f"Spark snapshots need the package {missing.name}.", hint=NEEDS) from missing
     if not spec.ranges:
-        return spark.createDataFrame([], SCHEMA)
+        return spark.createDataFrame([], ddl(columns))
 
     def newest(partitions: Sequence[int]) -> DataFrame:
         records = spark.read.format("kafka").options(**options, **_offsets(spec, partitions)).load()
         # In one task for one partition, which saves Spark an exchange. Several have as many as the connector gives.
-        return _newest(records.coalesce(1) if len(partitions) == 1 and not split else records, spec)
+        return _newest(records.coalesce(1) if len(partitions) == 1 and not split else records, spec, claimed)
+
+    def guarded(rows: DataFrame, *partitions: int) -> DataFrame:
+        guard = Guard(spec, config, consistency, partitions, claimed, split)
+        return map_in_arrow(rows, guard, claims_schema(columns))
 
     split = any(name.lower() in _SPLITTING for name in options)
     if split or len(spec.ranges) > APART:
         # Every partition is looked at in the end, the one that brought no record above all.
         marks = spark.createDataFrame([(partition,) for partition in spec.ranges], "partition int")
         rows = newest(spec.ranges).unionByName(marks, allowMissingColumns=True).repartition("partition")
-        return settled(map_in_arrow(rows, Guard(spec, config, consistency), CLAIMS), spec)
-    parts = [map_in_arrow(newest([p]), Guard(spec, config, consistency, (p,)), CLAIMS) for p in spec.ranges]
+        return settled(guarded(rows), spec, columns)
+    parts = [guarded(newest([p]), p) for p in spec.ranges]
     if len(parts) > 1:
         # It changes nothing, but that Spark does not know any more that each is one task, and makes one of all of them.
         parts = [part.coalesce(2) for part in parts]
-    return settled(reduce(lambda some, more: some.unionAll(more), parts), spec)
+    return settled(reduce(lambda some, more: some.unionAll(more), parts), spec, columns)
 
 
-def _options(config: ClientConfig, given: Mapping[str, str]) -> dict[str, str]:
+def _options(config: ClientConfig, given: Mapping[str, str], *, headers: bool) -> dict[str, str]:
     for name in given:
         if reason := _OURS.get(name.lower()):
             raise ConfigError(f"The connector's option {name} cannot be set: {reason}.", options=["connector_options"])
@@ -149,7 +157,7 @@ def _options(config: ClientConfig, given: Mapping[str, str]) -> dict[str, str]:
         **{f"kafka.{name}": value for name, value in properties.items()},
         "kafka.bootstrap.servers": config.bootstrap_servers,
         "kafka.isolation.level": "read_committed",
-        "includeHeaders": "true",
+        "includeHeaders": str(headers).lower(),
         "failOnDataLoss": "true",
     }
 
@@ -166,15 +174,14 @@ def _offsets(spec: SnapshotSpec, partitions: Sequence[int]) -> dict[str, str]:
     }
 
 
-def _newest(records: DataFrame, spec: SnapshotSpec) -> DataFrame:
+def _newest(records: DataFrame, spec: SnapshotSpec, columns: Sequence[str]) -> DataFrame:
     """The newest record of each key in each partition, deletes included, and its number among those of its task."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1)) + 1  # above are bits of the task
-    rows = records.select(
-        _key(spec).alias("key"), "value", "partition", "offset", "timestamp", "headers", number.alias("number")
-    )
+    cells = {"key": _key(spec), "deleted": F.isnull("value")}
+    rows = records.select(*(cells.get(name, F.col(name)).alias(name) for name in columns), number.alias("number"))
     newest_first = Window.partitionBy("slot", "key", "partition").orderBy(F.desc("offset"))
     # As long as the filter is on row_number(), Spark drops the others while it sorts, and before any exchange.
     rows = rows.withColumn("slot", slot(F.col("offset"))).withColumn("place", F.row_number().over(newest_first))
@@ -185,8 +192,8 @@ def _key(spec: SnapshotSpec) -> Column:
     """The key of a record (R16): the last of the key headers counts, and a header without a value says nothing."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    key, name = F.col("key"), spec.key_header
-    if name is None or spec.key_mismatch == "record":
+    key, name = F.col("key"), spec.decisive_header
+    if name is None:
         return key
     named = F.filter("headers", lambda header: header["key"].eqNullSafe(name))
     said = F.try_element_at(named, F.lit(-1))["value"]

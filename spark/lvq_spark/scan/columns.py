@@ -8,8 +8,9 @@ from itertools import accumulate, chain
 import pyarrow as pa
 
 from lvq_kafka.core.records import RecordBatch
+from lvq_spark.schema import SNAPSHOT_COLUMNS
 
-__all__ = ["COLUMNS", "SNAPSHOT_COLUMNS", "arrow_schema", "to_arrow"]
+__all__ = ["COLUMNS", "arrow_schema", "to_arrow"]
 
 ROWS, BYTES = 10_000, 8 << 20
 """Of one Arrow batch, at most; a single value may be larger."""
@@ -28,9 +29,7 @@ COLUMNS = {
     "headers": _HEADERS,
     "deleted": pa.bool_(),
 }
-"""The columns there can be. Those of Spark's Kafka connector by name, order and type; ``deleted`` is ours."""
-
-SNAPSHOT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+"""The columns there can be: `lvq_spark.schema.TYPES` as Arrow has them."""
 
 _Cells = Callable[[RecordBatch, str, int], pa.Array]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import pickle
 import tempfile
 from collections.abc import Iterator
@@ -24,21 +25,32 @@ class Latest:
 
     They are kept as they come from the reader, so that of the many that are replaced nothing but the key is looked at.
     When they take more than ``memory`` bytes, the records there are go to a temporary file, and a place in that file
-    takes the place of each. Keys stay in memory, with half of `RECORD` for each.
+    takes the place of each. Keys stay in memory, with half of `RECORD` for each. Where nobody wants the ``values``, the
+    file has none, but knows deletes.
 
     Use it as a context manager: the file is gone afterwards.
     """
 
     def __init__(
-        self, topic: str, *, key_header: str | None, key_mismatch: KeyMismatchPolicy, memory: int, keyless: bool
+        self,
+        topic: str,
+        *,
+        key_header: str | None,
+        key_mismatch: KeyMismatchPolicy,
+        memory: int,
+        keyless: bool,
+        values: bool = True,
     ) -> None:
         self._topic, self._key_header, self._key_mismatch = topic, key_header, key_mismatch
         self._newest: dict[bytes | None, Any] = {}  # entries of the batches, or places in the file
         self._keyless: list[Any] | None = [] if keyless else None
         self._gather = RecordBatch().gather
-        self._memory = memory
+        self._memory, self._values = memory, values
         self._held = 0  # an upper bound of the bytes in memory
         self._spilled: _Spilled | None = None
+        self._applied = 0
+        self.keyless = 0
+        self.mismatched = 0
 
     def __enter__(self) -> Latest:
         return self
@@ -55,6 +67,11 @@ class Latest:
         """Bytes of values that were written to the file."""
         return 0 if self._spilled is None else self._spilled.values
 
+    @property
+    def replaced(self) -> int:
+        """How many records were replaced by newer ones, until `batches` lets go of these."""
+        return self._applied - self.keyless - len(self._newest)
+
     def apply(self, batch: RecordBatch) -> None:
         """Take a batch in; all are of one kind, and each lies behind the one before.
 
@@ -62,11 +79,14 @@ class Latest:
             KeyMismatch: a record's header and key disagree and the policy is ``"fail"``.
             OSError: there is no room for the file.
         """
-        keys, _ = choose_keys(batch, self._topic, self._key_header, self._key_mismatch)
+        keys, mismatched = choose_keys(batch, self._topic, self._key_header, self._key_mismatch)
+        self._applied += len(keys)
+        self.mismatched += mismatched
         entries, self._gather = batch.entries(), batch.gather
         self._newest.update(zip(keys, entries))
         if not all(keys) and None in keys:
             del self._newest[None]
+            self.keyless += keys.count(None)
             if self._keyless is not None:
                 self._keyless += [entry for key, entry in zip(keys, entries) if key is None]
         self._held += _weight(batch)
@@ -117,7 +137,7 @@ class Latest:
         self._held = 0
         if self._spilled is None:
             self._spilled = _Spilled()
-        places = map(self._spilled.write, batch)
+        places = map(self._spilled.write, batch if self._values else map(_bare, batch))
         keyless = [stored for stored in self._keyless or () if type(stored) is int]
         for (key, _), place in zip(held, places):
             if key is None:
@@ -132,13 +152,23 @@ def _weight(batch: RecordBatch) -> int:
     return RECORD * len(batch) + sum(map(len, filter(None, batch.values)))
 
 
+def _bare(record: Record) -> Record:
+    return record._replace(value=record.value and b"")
+
+
+def _local_dir() -> str | None:
+    """Where Spark has its own files, as ``spark.local.dir`` says; None where it has not said."""
+    first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0].strip()
+    return first if os.path.isdir(first) else None
+
+
 class _Spilled:
     """Records in a temporary file. A place is a number: where the record begins, and how long it is."""
 
     _LENGTH = 32  # bits; no message is longer
 
     def __init__(self) -> None:
-        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="lvq-", buffering=1 << 20)  # noqa: SIM115
+        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="lvq-", dir=_local_dir(), buffering=1 << 20)  # noqa: SIM115
         self._map: mmap.mmap | None = None
         self._size = 0
         self.values = 0  # bytes of them

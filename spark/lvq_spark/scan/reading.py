@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Literal
 
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.core.records import RecordBatch
-from lvq_kafka.errors import CatchUpTimeout, TopicNotFound, TopicRecreated, TransportError
+from lvq_kafka.errors import CatchUpTimeout, DataLoss, TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.ports import Log
 from lvq_spark.pinning import SnapshotSpec
 
-__all__ = ["PATIENCE", "Consistency", "check_topic", "read_range"]
+__all__ = ["PATIENCE", "Consistency", "check_deletes", "check_topic", "read_on", "read_range"]
 
 Consistency = Literal["pinned", "atleast"]
 """What to do about keys whose record of the cut may have been compacted away, because a newer one lies behind the cut.
@@ -25,6 +25,9 @@ Consistency = Literal["pinned", "atleast"]
 
 PATIENCE = 120.0
 """Seconds without any progress until reading fails."""
+
+MOMENT, MOMENTS = 1.0, 10
+"""Seconds in which a broker does not clean what was written since, and how often that is relied upon; see `read_on`."""
 
 
 def read_range(
@@ -47,7 +50,64 @@ def read_range(
         CatchUpTimeout: nothing moved for ``patience`` seconds.
         TransportError: the cluster cannot be reached or refuses.
     """
-    position, heard = start, time.monotonic()
+    for batch in _polled(log, topic, partition, start, lambda _: end, patience, headers=headers, late=late):
+        if len(batch):
+            yield batch if batch.offsets[-1] < end else batch.rows(0, bisect_left(batch.offsets, end))
+
+
+def read_on(
+    log: Log,
+    topic: str,
+    partition: int,
+    start: int,
+    *,
+    patience: float = PATIENCE,
+    headers: bool = True,
+    late: bool = False,
+) -> Iterator[RecordBatch]:
+    """The records of one partition from ``start`` up to where its log ends: of each key at least one, if it has any.
+
+    What supersedes a record may lie behind any end that was asked for, and compaction be faster than the reading. So
+    the end is asked for again, until the stretch that was read to it had no hole in its offsets, or no stretch is left:
+    at that moment the newest record of each key was there, and had been when it was passed.
+
+    Raises:
+        As `read_range`.
+    """
+    stretch, count, moments, asked = start, 0, 0, time.monotonic()
+
+    def further(position: int) -> int:
+        nonlocal stretch, count, moments, asked
+        if position > stretch:
+            # Where transactions follow each other, each with a marker, every stretch has a hole and the log never
+            # stands still. A broker would have to close a segment and clean it within a moment, of one key each time.
+            moments += time.monotonic() - asked < MOMENT
+            if count == position - stretch or moments == MOMENTS:
+                return position
+        stretch, count, asked = position, 0, time.monotonic()
+        return log.end_offsets(topic, stable=True)[partition]
+
+    for batch in _polled(log, topic, partition, start, further, patience, headers=headers, late=late):
+        count += len(batch)
+        if len(batch):
+            yield batch
+
+
+def _polled(
+    log: Log,
+    topic: str,
+    partition: int,
+    start: int,
+    further: Callable[[int], int],
+    patience: float,
+    *,
+    headers: bool,
+    late: bool,
+) -> Iterator[RecordBatch]:
+    """What comes, until the position is not below what ``further`` says of it; that is asked when it was reached."""
+    position, heard, end = start, time.monotonic(), further(start)
+    if position >= end:
+        return
     with closing(log.reader(topic, {partition: start}, headers=headers, late=late)) as reader:
         while position < end:
             try:
@@ -65,9 +125,37 @@ def read_range(
                     shortfalls=stuck,
                     hint="Check that the partition's leader is there and that its log still reaches that far.",
                 )
-            batch = fetch.batch
-            if len(batch):
-                yield batch if batch.offsets[-1] < end else batch.rows(0, bisect_left(batch.offsets, end))
+            if len(fetch.batch):
+                yield fetch.batch
+            if position >= end:
+                end = further(position)
+
+
+def check_deletes(spec: SnapshotSpec, partition: int, began: float | None, ended: float) -> None:
+    """See that no delete of a partition was missed of what was read there; without holes in its offsets none can be.
+
+    The cleaning that comes upon a delete first takes away what it deletes; the delete itself goes
+    ``delete.retention.ms`` later. If what it deletes was read, that cleaning had not been done when the reading began:
+    for that long from then on the delete was there to be read, too.
+
+    Args:
+        began, ended: the reading from the start to the end of the cut, in seconds since the epoch. Where it is not
+            known when it began, it was not before the cut was pinned.
+
+    Raises:
+        DataLoss: it took longer.
+    """
+    since = spec.pinned if began is None else began
+    if since is None or spec.delete_retention is None or ended - since <= spec.delete_retention:
+        return
+    raise DataLoss(
+        f"Reading partition {partition} of {spec.topic} took {ended - since:.1f} s"
+        f"{' since the cut was pinned' if began is None else ''}, and the topic keeps deletes for "
+        f"{spec.delete_retention:g} s (delete.retention.ms): some may have gone before they were read, and what they "
+        "delete had not.",
+        hint="Pin a new cut. If reading takes this long, raise delete.retention.ms, give Spark more cores or the topic "
+        "more partitions.",
+    )
 
 
 def check_topic(log: Log, spec: SnapshotSpec) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
@@ -19,7 +20,8 @@ from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.columns import BYTES, COLUMNS, ROWS, to_arrow
 from lvq_spark.scan.homes import home_partitions
 from lvq_spark.scan.latest import Latest
-from lvq_spark.scan.reading import PATIENCE, Consistency, check_topic, read_range
+from lvq_spark.scan.reading import PATIENCE, Consistency, check_deletes, check_topic, read_on, read_range
+from lvq_spark.scan.tally import Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +44,8 @@ class Scan:
     Args:
         spec: the cut.
         config: how to reach the cluster, secrets included; its repr hides them.
-        columns: the columns to build, of `COLUMNS`; what needs none of a record's headers reads at twice the speed.
+        columns: the columns to build, of `COLUMNS`; what needs none of a record's headers reads at twice the speed,
+            and without values none are written to a temporary file.
         consistency: see `Consistency`.
         deletes: whether a deleted key has a row, with a null value.
         keyless, strays: see `Keyless` and `Strays`.
@@ -71,8 +74,11 @@ class Scan:
     changes: bool = False
     patience: float = PATIENCE
 
-    def read(self, partition: int) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: int, tally: Tally | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in offset order, over a connection of its own.
+
+        Args:
+            tally: what counts what is met, and is logged behind the last row.
 
         Raises:
             DataLoss: records of the cut are gone, or may be gone (see `Consistency`).
@@ -83,78 +89,75 @@ class Scan:
             TransportError: the cluster cannot be reached or refuses.
         """
         with closing(KafkaLog(self.config)) as log, _collector_held_back():
-            yield from self.rows_of(log, partition, patience=self.patience)
+            yield from self.rows_of(log, partition, patience=self.patience, tally=tally)
 
-    def rows_of(self, log: Log, partition: int, *, patience: float = PATIENCE) -> Iterator[pa.RecordBatch]:
+    def rows_of(
+        self, log: Log, partition: int, *, patience: float = PATIENCE, tally: Tally | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """As `read`, over a connection that is there."""
-        batches = self._newest(log, partition, patience) if self.conflate else self._all(log, partition, patience)
-        for batch in batches:
+        tally = Tally() if tally is None else tally
+        read = self._newest if self.conflate else self._all
+        for batch in read(log, partition, patience, tally):
+            tally.rows += len(batch)
             yield from to_arrow(
                 batch, self.spec.topic, columns=self.columns, timestamp_type=self.spec.timestamp_type, most=self.bytes
             )
+        tally.log(self.spec, partition)
 
-    def _newest(self, log: Log, partition: int, patience: float) -> Iterator[RecordBatch]:
+    def _newest(self, log: Log, partition: int, patience: float, tally: Tally) -> Iterator[RecordBatch]:
         spec = self.spec
         start, end = spec.start[partition], spec.end[partition]
         with self._latest() as latest:
-            count, overtaken = 0, RecordBatch()
-            for batch in self._read(log, partition, start, end, patience):
+            count, overtaken, began = 0, RecordBatch(), time.time()
+            for batch in read_range(log, spec.topic, partition, start, end, patience=patience, **self._how):
                 count += len(batch)
                 latest.apply(self._wanted(batch))
+            tally.records, tally.replaced, tally.keyless = count, latest.replaced, latest.keyless
+            tally.mismatched = None if self.spec.decisive_header is None else latest.mismatched
             # Without holes in the offsets nothing can be missing; with some, they may be of before the cut or of after.
-            if count < end - start and not self.changes:
-                overtaken = self.overtaken(log, partition, latest, patience)
+            if count < end - start:
+                check_deletes(spec, partition, began, time.time())
+                if not self.changes:
+                    overtaken = self.overtaken(log, partition, latest, patience)
             check_topic(log, spec)
             behind = (overtaken.rows(at, at + self.rows) for at in range(0, len(overtaken), self.rows))
             for batch in chain(latest.batches(self.rows), behind):
                 self._check_homes(batch, partition)
-                yield self._visible(batch)
+                yield self._visible(batch, tally)
 
-    def _all(self, log: Log, partition: int, patience: float) -> Iterator[RecordBatch]:
+    def _all(self, log: Log, partition: int, patience: float, tally: Tally) -> Iterator[RecordBatch]:
         spec = self.spec
-        for batch in self._read(log, partition, spec.start[partition], spec.end[partition], patience):
+        tally.records = 0
+        start, end = spec.start[partition], spec.end[partition]
+        for batch in read_range(log, spec.topic, partition, start, end, patience=patience, **self._how):
+            tally.records += len(batch)
             wanted = self._wanted(batch)
             if self.keyless == "drop":
-                keys, _ = choose_keys(wanted, spec.topic, self._key_header, spec.key_mismatch)
+                keys, _ = choose_keys(wanted, spec.topic, spec.decisive_header, spec.key_mismatch)
                 wanted = wanted.pick([row for row, key in enumerate(keys) if key is not None])
-            yield self._visible(wanted)
+            yield self._visible(wanted, tally)
         check_topic(log, spec)
 
-    def _read(self, log: Log, partition: int, start: int, end: int, patience: float) -> Iterator[RecordBatch]:
-        return read_range(
-            log,
-            self.spec.topic,
-            partition,
-            start,
-            end,
-            patience=patience,
-            headers=self._looks_at_headers,
-            late=self.conflate,
-        )
-
     @property
-    def _looks_at_headers(self) -> bool:
-        return "headers" in self.columns or self._key_header is not None
-
-    @property
-    def _key_header(self) -> str | None:
-        """The header to look at for keys: none where only the record key counts, as it does by default (R16)."""
-        return None if self.spec.key_mismatch == "record" else self.spec.key_header
+    def _how(self) -> dict[str, bool]:
+        looks_at_headers = "headers" in self.columns or self.spec.decisive_header is not None
+        return {"headers": looks_at_headers, "late": self.conflate}
 
     def _latest(self) -> Latest:
         return Latest(
             self.spec.topic,
-            key_header=self._key_header,
+            key_header=self.spec.decisive_header,
             key_mismatch=self.spec.key_mismatch,
             memory=self.memory,
             keyless=self.keyless == "pass" and self.keys is None,
+            values="value" in self.columns,
         )
 
     def _wanted(self, batch: RecordBatch) -> RecordBatch:
         """What the options do not rule out, before anything is folded."""
         if self.keys is None and (self.keyless != "fail" or None not in batch.keys):
             return batch
-        keys, _ = choose_keys(batch, self.spec.topic, self._key_header, self.spec.key_mismatch)
+        keys, _ = choose_keys(batch, self.spec.topic, self.spec.decisive_header, self.spec.key_mismatch)
         if self.keyless == "fail" and None in keys:
             row = keys.index(None)
             position = Position(self.spec.topic, batch.partitions[row], batch.offsets[row])
@@ -166,9 +169,11 @@ class Scan:
         wanted = self.keys
         return batch if wanted is None else batch.pick([row for row, key in enumerate(keys) if key in wanted])
 
-    def _visible(self, batch: RecordBatch) -> RecordBatch:
+    def _visible(self, batch: RecordBatch, tally: Tally) -> RecordBatch:
         """What is to be seen of the newest records: without what is done, and without deletes unless asked for."""
-        if not self.deletes and None in batch.values:
+        deletes = batch.values.count(None)
+        tally.deletes += deletes
+        if deletes and not self.deletes:
             batch = batch.pick([row for row, value in enumerate(batch.values) if value is not None])
         done = self.spec.done
         if done is not None:
@@ -200,21 +205,19 @@ class Scan:
 
         A record of the cut can only be compacted away in favour of a newer one of its key behind the cut, and only
         once that one is older than the topic's compaction lag. So what was written behind the cut, up to where the log
-        ends now, tells all keys that this may have happened to.
+        ends when it was read, tells all keys that this may have happened to.
 
         Raises:
             DataLoss: there are any, and the cut is to be exact.
         """
         spec, end = self.spec, self.spec.end[partition]
-        live = log.end_offsets(spec.topic, stable=True)[partition]
-        if live <= end:
-            return RecordBatch()
         suspects: set[bytes] = set()
-        cleanable = (time.time() - spec.compaction_lag) * 1000
         with self._latest() as newer:
-            for batch in self._read(log, partition, end, live, patience):
+            for batch in read_on(log, spec.topic, partition, end, patience=patience, **self._how):
                 wanted = self._wanted(batch)
-                keys, _ = choose_keys(wanted, spec.topic, self._key_header, spec.key_mismatch)
+                keys, _ = choose_keys(wanted, spec.topic, spec.decisive_header, spec.key_mismatch)
+                # Without a lag the cleaner looks at no timestamp; and what it has cleaned now counts, as for `read_on`.
+                cleanable = (time.time() - spec.compaction_lag) * 1000 if spec.compaction_lag else math.inf
                 suspects.update(
                     key
                     for key, timestamp in zip(keys, wanted.timestamps)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lvq_spark.scan.claims import to_claims
+from lvq_spark.scan.claims import strays, to_claims
 from lvq_spark.scan.scanning import Scan
+from lvq_spark.scan.tally import Tally
 
 __all__ = ["Read", "ReadClaims"]
 
@@ -29,7 +30,7 @@ class Read:
 class ReadClaims:
     """Reads as `Read` does, for `lvq_spark.settling.settled`: all that takes part in what counts for a key (R14).
 
-    What is not to be seen, be it deleted or done by a group, has a row without a value; see `to_claims`.
+    What is not to be seen, be it deleted or done by a group, has a row that says so; see `to_claims`.
     """
 
     scan: Scan
@@ -38,8 +39,11 @@ class ReadClaims:
         """Their rows; deletes come, whether the scan asks for them or not."""
         whole = replace(self.scan, spec=replace(self.scan.spec, done=None), deletes=True)
         for partition in _partitions(whole, places):
-            for rows in whole.read(partition):
-                yield to_claims(rows, partition, self.scan.spec)
+            tally = Tally(strays=0)
+            for rows in whole.read(partition, tally):
+                claims = to_claims(rows, partition, self.scan.spec)
+                tally.strays = (tally.strays or 0) + strays(claims)
+                yield claims
 
 
 def _partitions(scan: Scan, places: Iterable[pa.RecordBatch]) -> Iterator[int]:

@@ -1,0 +1,232 @@
+"""A snapshot of some columns only has what the full one has in them, and leaves out the work for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.testing.brokers import ProvidedBroker
+from lvq_kafka.testing.compaction import force_compaction
+from lvq_spark import SCHEMA, pin, snapshot
+from lvq_spark.scan.scanning import Scan
+from lvq_spark.schema import SNAPSHOT_COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lvq_spark.snapshots import Engine
+
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+
+MakeQueue = Callable[..., LastValueQueue[bytes]]
+
+ENGINES = pytest.mark.parametrize("engine", ["python", "connector"])
+HEADER = "ticker"
+CHOICES = [
+    *((name,) for name in SNAPSHOT_COLUMNS),
+    ("offset", "key"),
+    ("headers", "topic"),
+    ("timestamp", "value", "partition"),
+    SNAPSHOT_COLUMNS[::-1],
+]
+
+
+@pytest.fixture
+def write(lvq_broker: ProvidedBroker, lvq_topic: str) -> Callable[..., None]:
+    """Writes records at any place: (key, value, partition), with headers or without."""
+
+    def write(*records: tuple[str | None, str | None, int], headers: Sequence[tuple[str, bytes | None]] = ()) -> None:
+        producer = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
+        for key, value, partition in records:
+            text, name = (None if cell is None else cell.encode() for cell in (value, key))
+            producer.produce(lvq_topic, text, name, partition, headers=list(headers))
+        assert producer.flush(20) == 0
+
+    return write
+
+
+def shown(rows: Sequence[Any], columns: Sequence[str]) -> list[str]:
+    return sorted(repr(tuple(row[name] for name in columns)) for row in rows)
+
+
+# -- the same rows -----------------------------------------------------------------------------------------------------
+
+
+@ENGINES
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_any_columns_are_those_of_the_full_snapshot(
+    spark: SparkSession, make_queue: MakeQueue, write: Callable[..., None], engine: Engine, partitions: int
+) -> None:
+    """Keys that lie in several partitions, deletes, empty values and records without a key among them (R14)."""
+    queue = make_queue(partitions, config={"cleanup.policy": "delete"})
+    for turn in range(4):
+        places = [(f"k{n % 11}", n % partitions if n % 4 else (n + turn) % partitions) for n in range(30)]
+        write(*[(key, f"{turn} {n}", place) for n, (key, place) in enumerate(places)], headers=[("turn", b"%d" % turn)])
+        write(("k1", None, turn % partitions), ("k2", "", turn % partitions), (None, "no key", turn % partitions))
+    spec = pin(queue)
+    full = snapshot(spark, queue, spec=spec, engine=engine)
+    rows = full.collect()
+    assert len(rows) > 10
+    for columns in CHOICES:
+        narrow = snapshot(spark, queue, spec=spec, engine=engine, columns=columns)
+        assert narrow.schema == full.select(*columns).schema
+        assert shown(narrow.collect(), columns) == shown(rows, columns), columns
+
+
+@ENGINES
+def test_where_headers_name_the_keys_they_do_so_without_being_asked_for(
+    spark: SparkSession, make_queue: MakeQueue, write: Callable[..., None], lvq_log: KafkaLog, engine: Engine
+) -> None:
+    topic = make_queue(2).definition.topic
+    queue = LastValueQueue(topic, key_header=HEADER, key_mismatch="header", log=lvq_log)
+    write(("a", "1", 0), ("b", "1", 1), headers=[(HEADER, b"x")])
+    write(("c", "1", 0), headers=[(HEADER, None)])
+    rows = snapshot(spark, queue, engine=engine, columns=["key", "offset"]).collect()
+    assert {bytes(row.key) for row in rows} == {b"x", b"c"}
+    assert snapshot(spark, queue, engine=engine, columns=["topic"]).count() == 2
+
+
+@ENGINES
+def test_what_a_group_has_done_stays_hidden(
+    spark: SparkSession, make_queue: MakeQueue, write: Callable[..., None], lvq_log: KafkaLog, engine: Engine
+) -> None:
+    topic = make_queue(2, config={"min.compaction.lag.ms": "60000"}).definition.topic
+    queue = LastValueQueue.declare(topic, key_header=None, log=lvq_log)
+    write(*[(f"k{n}", str(n), n % 2) for n in range(8)])
+    with queue.consumer() as consumer:
+        for delivery in consumer:
+            with delivery:
+                done = delivery.key.encode()
+            break
+    spec = pin(queue, group=queue.definition.group)
+    for columns in (["key"], ["key", "value"]):
+        rows = snapshot(spark, queue, spec=spec, engine=engine, columns=columns).collect()
+        assert {bytes(row.key) for row in rows} == {b"k%d" % n for n in range(8)} - {done}
+
+
+@ENGINES
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_key_that_was_compacted_out_of_the_cut_still_fails_the_job(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    write: Callable[..., None],
+    lvq_broker: ProvidedBroker,
+    lvq_topic: str,
+    engine: Engine,
+    partitions: int,
+) -> None:
+    from pyspark.errors import PythonException
+
+    queue = make_queue(partitions)
+    write(("a", "1", 0), ("b", "1", partitions - 1))
+    spec = pin(queue)
+    write(("a", "2", 0))
+    force_compaction(lvq_broker.bootstrap_servers, lvq_topic)
+    with pytest.raises(PythonException, match=r"DataLoss: .* among them b'a'"):
+        snapshot(spark, queue, spec=spec, engine=engine, columns=["topic"]).collect()
+    least = snapshot(spark, queue, spec=spec, engine=engine, columns=["key"], consistency="atleast")
+    assert {b"a", b"b"} <= {bytes(row.key) for row in least.collect()}
+
+
+@ENGINES
+def test_an_empty_queue_has_the_columns_too(spark: SparkSession, make_queue: MakeQueue, engine: Engine) -> None:
+    frame = snapshot(spark, make_queue(2), engine=engine, columns=["offset", "headers"])
+    assert frame.schema == spark.createDataFrame([], SCHEMA).select("offset", "headers").schema
+    assert frame.collect() == []
+
+
+# -- less work ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scans(monkeypatch: pytest.MonkeyPatch) -> list[Scan]:
+    """What snapshots send to the executors."""
+    from lvq_spark import shipping, snapshots
+
+    found: list[Scan] = []
+    send = shipping.map_in_arrow
+
+    def remember(rows: Any, step: Any, schema: str) -> Any:
+        found.append(step.scan)
+        return send(rows, step, schema)
+
+    monkeypatch.setattr(snapshots, "map_in_arrow", remember)
+    return found
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_the_reader_is_not_asked_for_headers_and_no_value_is_copied(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    write: Callable[..., None],
+    scans: list[Scan],
+    monkeypatch: pytest.MonkeyPatch,
+    partitions: int,
+) -> None:
+    queue = make_queue(partitions)
+    write(*[(f"k{n}", "1", n % partitions) for n in range(4)], headers=[(HEADER, b"x")])
+    asked, reader = [], queue.log.reader
+
+    def remember(*arguments: Any, headers: bool = True, **options: Any) -> Any:
+        asked.append(headers)
+        return reader(*arguments, headers=headers, **options)
+
+    monkeypatch.setattr(queue.log, "reader", remember)
+    for columns in (["key", "offset"], ["key", "headers"], SNAPSHOT_COLUMNS):
+        snapshot(spark, queue, columns=columns)
+        names = [batch.schema.names for batch in scans[-1].rows_of(queue.log, 0)]
+        assert names
+        assert all(("value" in some) == ("value" in columns) for some in names)
+    assert asked == [False, True, True]
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_the_connector_reads_no_headers_and_sorts_and_exchanges_no_values(
+    spark: SparkSession, make_queue: MakeQueue, write: Callable[..., None], partitions: int
+) -> None:
+    queue = make_queue(partitions)
+    write(*[(f"k{n}", "1", n % partitions) for n in range(4)])
+
+    def plan(columns: Sequence[str]) -> str:
+        frame = snapshot(spark, queue, engine="connector", columns=columns)
+        return str(frame._jdf.queryExecution().executedPlan().toString())
+
+    def carrying_values(plan: str) -> list[str]:
+        """What sorts are fed with, and what goes to Python and back, where a value is among it."""
+        steps = pairwise(plan.splitlines())
+        handed = [step for above, step in steps if "Sort [" in above or "MapInArrow" in step]
+        assert len(handed) > partitions
+        return [step for step in handed if "value#" in step]
+
+    full, narrow = plan(SNAPSHOT_COLUMNS), plan(["key", "offset"])
+    assert "headers#" in full
+    assert carrying_values(full)
+    assert "headers#" not in narrow
+    assert carrying_values(narrow) == []
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["key", "ofset"], r"no column ofset\. Is it offset\? The columns are key, value, topic"),
+        (["VALUE"], r"no column VALUE\. Is it value\?"),
+        (["deleted"], r"no column deleted\. The columns are"),
+        (["key", "key"], "columns names a column twice"),
+        ([], "columns names no column"),
+        ("key", r"columns='key' is a text\. Give a list: \['key'\]"),
+    ],
+)
+def test_wrong_columns_are_refused_before_anything_is_asked(columns: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        snapshot(None, None, columns=columns)  # type: ignore[arg-type]
+    assert error.value.options == ("columns",)
