@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.kafka import KafkaLog
+from lvq_spark.points import EARLIEST
 from lvq_spark.source.registering import register
-from lvq_spark.store import refresh, upsert, versions
+from lvq_spark.store import Version, refresh, upsert, versions
 from lvq_spark.submitting import add_store_options, job_parser, main
 
 if TYPE_CHECKING:
@@ -25,9 +26,8 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
     if not versions(spark, options.store):
         refresh(spark, queue, options.store, **store)  # at once, rather than as the first batch
     newest = versions(spark, options.store)[-1]
-    started = {queue.topic: {str(partition): offset for partition, offset in newest.end.items()}}
     writer = (
-        _source(spark, queue, options, json.dumps(started))
+        _source(spark, queue, options, _started(queue, newest))
         .writeStream.foreachBatch(upsert(queue, options.store, **store))
         .option("checkpointLocation", options.checkpoint)
         .queryName(f"lvq {queue.name}")
@@ -48,13 +48,20 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
 def _source(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace, started: str) -> DataFrame:
     register(spark)
     assert isinstance(queue.log, KafkaLog)
-    reader = spark.readStream.format("lvq").option("includeHeaders", "true")
-    reader = reader.option("subscribe" if options.bare else "queue", queue.name)
+    reader = spark.readStream.format("lvq").option("subscribe" if options.bare else "queue", queue.name)
+    # Where partitions were added, or others write by a partitioner of their own, a key has several: upsert knows.
+    reader = reader.option("includeHeaders", "true").option("lvq.strays", "pass")
     for name, value in queue.log.config.properties.items():
         reader = reader.option(f"kafka.{name}", str(value))
     if options.max_offsets is not None:
         reader = reader.option("maxOffsetsPerTrigger", options.max_offsets)
     return reader.option("startingOffsets", started).load()  # which a checkpoint that is there overrules
+
+
+def _started(queue: LastValueQueue[Any], newest: Version) -> str:
+    """Where a new query starts: at the store's cut, and at the beginning of partitions that it does not have yet."""
+    there = range(queue.log.describe_topic(queue.topic).partitions)
+    return json.dumps({queue.topic: {str(p): newest.end.get(p, EARLIEST) for p in {*there, *newest.end}}})
 
 
 def parser() -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -59,13 +59,16 @@ class Bounds:
 
     @classmethod
     def ask(cls, log: Log, topic: str, timeout: float = 10.0) -> Bounds:
-        """The bounds now."""
-        return cls(
-            log.describe_topic(topic, timeout=timeout),
+        """The bounds now, of the partitions that all answers know: some may be added in between."""
+        described = log.describe_topic(topic, timeout=timeout)
+        answers = (
             log.start_offsets(topic, timeout=timeout),
             log.end_offsets(topic, stable=True, timeout=timeout),
             log.end_offsets(topic, timeout=timeout),
         )
+        there = range(min(described.partitions, *map(len, answers)))
+        lowest, stable, highest = ({p: answer[p] for p in there} for answer in answers)
+        return cls(replace(described, partitions=len(there)), lowest, stable, highest)
 
     @property
     def topic(self) -> str:

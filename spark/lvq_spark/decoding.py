@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -28,6 +29,9 @@ OnError = Literal["fail", "null", "drop", "keep"]
 - ``keep``: its value is null, and two more columns, ``<column>_error`` and ``<column>_raw``, hold the reason and the
   bytes. They are null in good rows.
 """
+
+_END = secrets.token_hex(16)
+"""Where the reading of a JSON value ends. One for all, so that equal frames have equal plans."""
 
 _PLACE = ("topic", "partition", "offset")
 _FRAME = 5  # bytes before a value that a registry's serializer wrote: a zero, and the schema's id in four
@@ -90,23 +94,28 @@ class _Read(NamedTuple):
 
 
 def _json(raw: Column, schema: str | DataType | None, options: Mapping[str, str]) -> _Read:
-    """Values between a beginning and an end of our own: Spark's reader stops behind the first good value otherwise."""
-    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
-    from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
+    """Values between a beginning and an end of our own: Spark's reader stops behind the first good value otherwise.
 
-    text = F.concat(F.lit('{"value":['), raw.cast("string"), F.lit('],"read":true}'))
+    A value could bring an end of its own, and what follows be the beginning of another. So the end has a word that no
+    writer can know, and has to come right behind the one value, in the same array or among no other names.
+    """
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
+
+    text = raw.cast("string")
     if schema is None:
-        tree = F.try_parse_json(text)
-        value = F.variant_get(tree, "$.value[0]", "variant")
-        whole = F.try_variant_get(tree, "$.read", "boolean") & F.variant_get(tree, "$.value[1]", "variant").isNull()
-        good = whole & value.isNotNull()
+        tree = F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{_END}"]')))
+        value = F.variant_get(tree, "$[0]", "variant")
+        good = (F.try_variant_get(tree, "$[1]", "string") == _END) & value.isNotNull()
     else:
         kind = _type(schema)
-        fields = [("value", ArrayType(kind)), ("read", BooleanType()), ("bad", StringType())]
+        between = F.concat(F.lit(f'{{"{_END}":{{"value":['), text, F.lit(f'],"{_END}":[]}}}}'))
+        fields = [(_END, MapType(StringType(), ArrayType(kind))), ("bad", StringType())]
         shape = StructType([StructField(name, each) for name, each in fields])
-        parsed = F.from_json(text, shape, {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "bad"})
-        value = F.get(parsed["value"], 0)
-        good = parsed["read"] & parsed["bad"].isNull() & (F.size(parsed["value"]) == 1)
+        parsed = F.from_json(between, shape, {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "bad"})
+        names, values = F.map_keys(parsed[_END]), F.get(F.map_values(parsed[_END]), 0)
+        value = F.get(values, 0)
+        good = (names == F.array(F.lit("value"), F.lit(_END))) & (F.size(values) == 1) & parsed["bad"].isNull()
         if isinstance(kind, StructType):
             for field in kind.fields:
                 if not field.nullable:  # which from_json does not look at

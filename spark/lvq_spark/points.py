@@ -151,18 +151,22 @@ def resolve(
     topic: str,
     partitions: Collection[int],
     *,
+    only: Collection[int] | None = None,
     or_latest: bool = False,
     timeout: float = 10.0,
 ) -> dict[int, int]:
     """The offset for each of these partitions. The latest is the last stable one: before what is not committed.
 
     Args:
+        only: those of the partitions that are asked for; the point says where they all are.
         or_latest: take the latest for a time that no record has reached, rather than fail.
 
     Raises:
         ConfigError: the point does not fit the topic, or no record is as young as it says.
     """
     numbers = _for_each(point, topic, partitions)
+    if only is not None:
+        numbers = {partition: numbers[partition] for partition in only}
     if isinstance(point, Times):
         return _at(point, numbers, log, topic, or_latest, timeout)
     lowest = log.start_offsets(topic, timeout=timeout) if EARLIEST in numbers.values() else {}

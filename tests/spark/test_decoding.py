@@ -81,6 +81,12 @@ NOT_OF_ITS_SCHEMA = [
     b'{"price": 1.5}, "read": true',
     b'{"price": 1.5, "currency": "\xff"}',
     b"\x00\x01",
+    b'{"price": 1.5}], "x": [0',
+    b'{"price": 1.5}], "value": [{"price": 2.5}',
+    b'{"price": 1.5}], "read": true}',
+    b'{"price": 1.5}], "read": true}]}, and more',
+    b'{"price": 1.5}]}, "x": {"value": [{"price": 2.5}',
+    b'{"price": 1.5}], "read": [], "x": {"read": [',
 ]
 
 
@@ -135,6 +141,18 @@ def test_json_need_not_be_an_object_and_without_a_schema_it_is_a_variant(frame: 
     decoded = decode(df, "json", on_error="keep").selectExpr("cast(value as string) as text", "value_error").collect()
     assert [row.text for row in decoded] == ['{"a":[1,"x"]}', *[None] * 6]
     assert [row.value_error is None for row in decoded] == [True, True, False, False, False, False, True]
+
+
+@pytest.mark.parametrize("schema", [None, "int", "array<int>", "struct<x int>"])
+def test_a_value_cannot_close_what_it_is_read_within(frame: Frame, schema: str | None) -> None:
+    beyond = ['"x":[2', '"value":[2', '"read":true}', '"read":true}],"read":true}', '"x":{"y":[2', '"x":"', ""]
+    inner = {None: "1", "int": "1", "array<int>": "[1]", "struct<x int>": '{"x":1}'}[schema]
+    ends = ["]", "]}", "]]", "}", '"', ',"']
+    values = [f"{inner}{end},{more}".encode() for end in ends for more in beyond]
+    rows = decode(frame(*values, inner.encode()), "json", schema, on_error="keep").orderBy("offset")
+    found = rows.selectExpr("value_raw", "value_error").collect()
+    assert [None if row.value_raw is None else bytes(row.value_raw) for row in found] == [*values, None]
+    assert [row.value_error is None for row in found] == [False] * len(values) + [True]
 
 
 # -- Avro --------------------------------------------------------------------------------------------------------------

@@ -125,6 +125,33 @@ def test_a_store_is_refreshed_and_the_stream_goes_on_from_it(
     assert last["rows"] == 10
 
 
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_a_stream_goes_on_when_partitions_are_added(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path, has_checkpoint: bool
+) -> None:
+    """By now there are keys in partitions that were their home once, and the store has rows of two partitions."""
+    queue, keys = make_queue(partitions=2), [f"k{n}" for n in range(20)]
+    once = ["--store", tmp_path / "store", "--checkpoint", tmp_path / "checkpoint", "--once"]
+
+    def put(value: bytes) -> None:
+        with queue.producer() as producer:
+            for key in keys:
+                producer.put(key, value)
+
+    put(b"1")
+    if has_checkpoint:
+        run("stream", spark, queue, *once)
+        put(b"2")
+    else:
+        run("refresh", spark, queue, *once[:2])
+    queue.log.add_partitions(queue.topic, 5)
+    put(b"3")
+    for value in ("3", "4"):
+        assert run("stream", spark, queue, *once)["rows"] == 20
+        assert values(read_version(spark, str(tmp_path / "store"))) == dict.fromkeys(keys, value)
+        put(b"4")
+
+
 # -- how they end ------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
@@ -13,29 +14,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
+from pyspark.errors import PythonException
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.core.records import Record
+from lvq_kafka.core.records import Position, Record
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import (
+    AuthenticationFailed,
+    BrokerUnavailable,
+    CatchUpTimeout,
+    ConfigError,
     DataLoss,
+    KeyMismatch,
     LVQError,
     OutcomeUnknown,
     QueueMismatch,
     TopicMismatch,
+    TopicNotFound,
     TopicRecreated,
+    TransportError,
     Unauthorized,
 )
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing import MemoryLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
-from lvq_spark import snapshot
+from lvq_spark import pin, snapshot
 from lvq_spark.store import read_version, refresh, versions
 from lvq_spark.store.guards import aged, epochs_of, look, pinned_at, unfit
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.storage import LocalStorage
 from lvq_spark.store.tables import STORED
+from lvq_spark.store.task_errors import task_errors
 from lvq_spark.store.versions import Store
 from tests.integration.test_leader_epochs import cut
 from tests.spark.test_store_refresh import DAY, append, values
@@ -228,6 +239,7 @@ def test_a_delete_that_the_log_has_dropped_is_not_missed(
     refresh(spark, queue, path)
     append(queue, ("a", None))
     force_compaction(lvq_broker.bootstrap_servers, queue.topic, drop_tombstones=True)
+    queue.log.alter_topic_config(queue.topic, {"delete.retention.ms": "0"})
     with pytest.raises(DataLoss, match="keeps deletes for 0 s"):
         refresh(spark, queue, path, on_stale="fail")
     with pytest.raises(DataLoss, match=r"Reading .* took .* keeps deletes for 0 s"):
@@ -275,6 +287,83 @@ def test_a_record_that_compaction_has_taken_out_of_the_delta_is_a_reason(
     assert values(collect(read_version(spark, path))) == {"a": "2", "b": "3"}
     assert refresh(spark, queue, path).kind == "delta"
     assert values(collect(read_version(spark, path))) == {"a": "2", "b": "3"}
+
+
+def test_partitions_that_are_added_between_the_look_and_the_cut_are_a_reason(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, path = make_queue(2), str(tmp_path)
+    total = 2
+
+    def grown(*args: Any, **options: Any) -> Any:
+        nonlocal total
+        total += 1
+        queue.log.add_partitions(queue.topic, total)
+        append(queue, *[(f"k{n}", str(total)) for n in range(20)])
+        return pin(*args, **options)
+
+    monkeypatch.setattr("lvq_spark.store.refreshing.pin", grown)
+    assert refresh(spark, queue, path).partitions == 3
+    with pytest.raises(TopicMismatch, match="has 4 partitions; when version 1 was made, 3"):
+        refresh(spark, queue, path, on_stale="fail")
+    version = refresh(spark, queue, path)
+    assert (version.kind, version.partitions, len(version.reasons)) == ("full", 5, 1)
+    assert values(collect(read_version(spark, path))) == {f"k{n}": "5" for n in range(20)}
+    monkeypatch.undo()
+    assert refresh(spark, queue, path).kind in ("delta", "full")
+    assert collect(read_version(spark, path)) == collect(snapshot(spark, queue))
+
+
+# -- errors of tasks ---------------------------------------------------------------------------------------------------
+
+
+def test_what_a_task_fails_with_comes_out_as_the_error_it_is(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
+) -> None:
+    queue = make_queue(config={"cleanup.policy": "delete"})  # a compacted one takes no record without a key
+    assert isinstance(queue.log, KafkaLog)
+    foreign = Producer({"bootstrap.servers": queue.log.config.bootstrap_servers})
+    foreign.produce(queue.topic, b"without a key")
+    assert foreign.flush(20) == 0
+    with pytest.raises(KeyMismatch, match=f"{queue.topic}/0/0 has no key") as caught:
+        refresh(spark, queue, str(tmp_path))
+    assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AuthenticationFailed("refused", code="_AUTHENTICATION"),
+        BrokerUnavailable("away", code="_TRANSPORT", retriable=True),
+        CatchUpTimeout("stuck"),
+        ConfigError("wrong", options=["lvq.strays"]),
+        DataLoss("gone", hint="Rebuild."),
+        KeyMismatch("differs", position=Position("t", 0, 1)),
+        TopicNotFound("not there", topic="t"),
+        TopicRecreated("another", topic="t"),
+        TransportError("broken", code="_FAIL"),
+        Unauthorized("Cannot read topic 't'.", code="TOPIC_AUTHORIZATION_FAILED", hint="Ask for an ACL."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_every_error_that_a_task_may_raise_keeps_its_type_and_its_message(error: LVQError) -> None:
+    try:
+        raise error from OSError("beneath")
+    except LVQError:
+        text = f"An exception was thrown from the Python worker.\n{traceback.format_exc()}\n\tat java.base/of.Java(1)"
+    with pytest.raises(LVQError) as caught, task_errors():
+        raise PythonException(text)
+    assert type(caught.value) is type(error)
+    assert str(caught.value) == str(error)
+    assert getattr(caught.value, "retriable", None) == getattr(error, "retriable", None)
+    repr(vars(caught.value))
+
+
+def test_what_is_no_error_of_this_library_passes_as_it_is() -> None:
+    with pytest.raises(PythonException, match="lacks a package"), task_errors():
+        raise PythonException("ImportError: it lacks a package")
+    with pytest.raises(PythonException), task_errors():
+        raise PythonException("lvq_kafka.errors.OfANewerLibrary: what is it?")
 
 
 # -- crashes and races -------------------------------------------------------------------------------------------------

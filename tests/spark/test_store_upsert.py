@@ -213,8 +213,6 @@ def test_the_key_is_the_header_s_where_the_queue_says_so(
         assert values(collect(read_version(spark, path))) == keys
         assert versions(spark, path)[-1].kind == "delta"
         assert collect(read_version(spark, path)) == collect(snapshot(spark, queue))
-    with pytest.raises(ConfigError, match="lacks the column headers"):
-        upsert(queue, str(tmp_path))(everything.drop("headers"), 0)
 
 
 def test_a_stream_of_something_else_is_refused(
@@ -227,6 +225,7 @@ def test_a_stream_of_something_else_is_refused(
     good, run = batch(queue), upsert(queue, path)
     for wrong, said in (
         (good.drop("offset", "value"), "lacks the column value, offset"),
+        (good.drop("headers"), "lacks the column headers.* includeHeaders=true"),
         (good.withColumn("topic", F.lit("other")), "of the topic other, not of"),
         (good.withColumn("key", F.lit(None).cast("binary")), "without a key"),
         (good.withColumn("offset", F.lit(7).cast("bigint")), "offset 7 .* no transaction has committed"),
@@ -288,7 +287,7 @@ def test_a_query_that_dies_after_any_batch_goes_on_without_a_row_too_many_or_too
 
     def stream() -> None:
         reader = spark.readStream.format("lvq").option("kafka.bootstrap.servers", lvq_broker.bootstrap_servers)
-        rows = reader.option("subscribe", queue.topic).load()
+        rows = reader.option("subscribe", queue.topic).option("includeHeaders", "true").load()
         writer = rows.writeStream.foreachBatch(die_once).option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = writer.trigger(availableNow=True).start()
         assert query.awaitTermination(200)

@@ -14,6 +14,8 @@ from pyspark.sql.types import StructType
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import KafkaLog
 from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.scan.tally import logger
+from lvq_spark.schema import TYPES, check_columns, ddl
 from lvq_spark.shipping import carried
 from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.planning import plan, ranges
@@ -26,17 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LvqDataSource", "LvqReader", "check_schema", "rows"]
 
-_TYPES = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    "headers": "array<struct<key:string,value:binary>>",
-    "deleted": "boolean",
-}
 _OPTIONAL = ("headers", "deleted")
 
 _ONLY_STREAMS = "it is for streams. What a batch reads is said by startingOffsets and endingOffsets."
@@ -65,7 +56,8 @@ class LvqDataSource(DataSource):
     lvq.dedupe                     partition: one row for each key; none: for each record, and then ``minPartitions``
                                    and ``maxRecordsPerPartition`` may split partitions among tasks
     lvq.key, lvq.keyMismatch       record, header:NAME; where both are there and differ: header, record, fail
-    lvq.tombstones                 drop; keep: a delete is a row with a null value, as in a stream
+    lvq.tombstones                 drop; keep: a delete is a row with a null value, as it is where this is not said in
+                                   a stream, and with ``lvq.dedupe`` none
     lvq.nullKeys                   pass: a record without a key is a row of its own; drop; fail
     lvq.strays                     fail: a key lies outside its home partition, and may lie there, too; pass
     lvq.keys                       a JSON list of keys in base64: only these
@@ -93,7 +85,7 @@ class LvqDataSource(DataSource):
         """The columns there are when none are asked for."""
         parsed = self._parsed
         more = ("headers",) * parsed.include_headers + parsed.extra_columns
-        return ", ".join(f"{name} {_TYPES[name]}" for name in _TYPES if name not in _OPTIONAL or name in more)
+        return ddl(name for name in TYPES if name not in _OPTIONAL or name in more)
 
     def reader(self, schema: StructType) -> LvqReader:
         """What reads a batch.
@@ -145,7 +137,8 @@ class LvqReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        deletes = bool(self._options.deletes or not self._options.conflate)
+        said = self._options.deletes
+        deletes = not self._options.conflate if said is None else said
         return rows(self._options, partition, self._columns, deletes=deletes)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -197,7 +190,10 @@ def _still_there(options: SourceOptions, spec: SnapshotSpec, partition: int) -> 
     with closing(KafkaLog(options.config)) as log:
         lowest = log.start_offsets(spec.topic)[partition]
     start, end = spec.start[partition], spec.end[partition]
-    return replace(spec, start={**spec.start, partition: min(max(start, lowest), end)})
+    reached = min(max(start, lowest), end)
+    if reached > start:
+        logger.warning("%s/%d: the log has lost offsets %d to %d.", spec.topic, partition, start, reached)
+    return replace(spec, start={**spec.start, partition: reached})
 
 
 def check_schema(schema: StructType) -> tuple[str, ...]:
@@ -206,19 +202,12 @@ def check_schema(schema: StructType) -> tuple[str, ...]:
     Raises:
         ConfigError: it has none, one that there is not, one of another type, or one that must not be null.
     """
-    there = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
+    names = check_columns("schema", schema.fieldNames(), TYPES)
     for field in schema.fields:
         kind = field.dataType.simpleString()
-        if _TYPES.get(field.name) != kind or not field.nullable:
+        if TYPES[field.name].replace(" ", "") != kind or not field.nullable:
             what = f"{field.name} {kind}{'' if field.nullable else ' NOT NULL'}"
             raise ConfigError(
-                f"The format lvq has no column {what}.", options=["schema"], hint=f"Its columns are {there}."
+                f"The format lvq has no column {what}.", options=["schema"], hint=f"It has {ddl([field.name])}."
             )
-    names = tuple(schema.fieldNames())
-    if not names or len(set(names)) < len(names):
-        raise ConfigError(
-            f"The schema has {'a column twice' if names else 'no column'}.",
-            options=["schema"],
-            hint=f"Choose from {there}.",
-        )
     return names

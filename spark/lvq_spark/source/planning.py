@@ -11,7 +11,7 @@ from lvq_kafka.errors import ConfigError
 from lvq_kafka.ports import Log
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import SnapshotSpec, pin
-from lvq_spark.points import Offsets, Times, resolve, times
+from lvq_spark.points import Offsets, resolve, times
 from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.pruning import homes
 
@@ -39,24 +39,23 @@ def plan(options: SourceOptions, log: Log) -> SnapshotSpec:
     queue = open_queue(options, log)
     topic = queue.definition.topic
     everything = range(log.describe_topic(topic).partitions)
-    read: Collection[int] = assigned(options, topic, len(everything))
-    if options.partitioner is not None and options.keys is not None:
-        mismatch = queue.definition.key_mismatch
-        read = homes(options.keys, options.partitioner, len(everything), key_mismatch=mismatch).intersection(read)
+    named, read = assigned(options, topic, len(everything)), _read(options, queue, len(everything))
     starts, ends = options.start, options.end
     start: Mapping[int, int] | None = None
     end: Mapping[int, int] | None = None
+    as_of: Mapping[int, float] | None = None
     if starts is not None:
-        start = resolve(starts, log, topic, read, or_latest=options.or_latest)
+        start = resolve(starts, log, topic, named, only=read, or_latest=options.or_latest)
     if isinstance(ends, Offsets):
-        end = resolve(ends, log, topic, read)
+        end = resolve(ends, log, topic, named, only=read)
+    elif ends is not None:
+        moments = times(ends, topic, named)
+        as_of = {p: moments[p] for p in read} or moments
+        as_of = dict.fromkeys(everything, max(as_of.values())) | as_of
     if not options.fail_on_data_loss:
         start, end = _within(log, topic, start, end)
     if end is not None:
         end = {**log.end_offsets(topic, stable=True), **end}
-    as_of = times(ends, topic, read) if isinstance(ends, Times) else None
-    if as_of is not None:
-        as_of = dict.fromkeys(everything, max(as_of.values())) | as_of
     if start is not None:
         start = {**log.start_offsets(topic), **start}
     with _named_as_options(options):
@@ -69,7 +68,17 @@ def plan(options: SourceOptions, log: Log) -> SnapshotSpec:
             group=_group(options, queue),
             on_foreign_commits=options.on_foreign_commits,
         )
-    return replace(spec, start={p: spec.start[p] if p in read else spec.end[p] for p in everything})
+    read = _read(options, queue, spec.partitions)  # which may be more by now
+    return replace(spec, start={p: spec.start[p] if p in read else spec.end[p] for p in spec.end})
+
+
+def _read(options: SourceOptions, queue: LastValueQueue[bytes], there: int) -> Collection[int]:
+    """The partitions that are assigned, and can hold keys that are asked for."""
+    definition = queue.definition
+    named = assigned(options, definition.topic, there)
+    if options.partitioner is None or options.keys is None:
+        return named
+    return homes(options.keys, options.partitioner, there, key_mismatch=definition.key_mismatch).intersection(named)
 
 
 def ranges(options: SourceOptions, spec: SnapshotSpec) -> Iterator[tuple[SnapshotSpec, int]]:

@@ -14,6 +14,7 @@ from lvq_spark.schema import SCHEMA
 from lvq_spark.store import layers, tables
 from lvq_spark.store.guards import LogState, aged, epochs_of, now, overdue, pinned_at
 from lvq_spark.store.manifest import Version, cut_id
+from lvq_spark.store.task_errors import task_errors
 from lvq_spark.store.versions import Store
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Builder:
         """
         rows = tables.full(self.spark, spec, self.config, self.consistency, horizon(log))
         draft = replace(draft_of(self.queue, number, spec, log), reasons=reasons)
-        with tables.task_errors():
+        with task_errors():
             version = self._written(draft, rows)
         problem = overdue(log, "refresh")
         if problem is not None:
@@ -68,7 +69,7 @@ class Builder:
             version = self.built_upon(base, little, draft, log)
         else:
             rows = tables.log_rows(self.spark, beyond, self.config, self.consistency, deletes=True)
-            with tables.task_errors(), tables.held(rows) as delta:
+            with task_errors(), tables.held(rows) as delta:
                 version = self.built_upon(base, delta, draft, log)
         problem = aged(base, log, now())
         if problem is not None:

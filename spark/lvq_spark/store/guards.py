@@ -35,6 +35,7 @@ __all__ = [
     "pinned_at",
     "quiet",
     "rebuilding",
+    "resized",
     "unfit",
 ]
 
@@ -80,8 +81,8 @@ def look(queue: LastValueQueue[Any], timeout: float) -> LogState:
         retention = int(log.topic_config(topic, timeout=timeout).get("delete.retention.ms", _RETENTION)) / 1000
     except Unauthorized:
         retention = _RETENTION / 1000
-    start = log.start_offsets(topic, timeout=timeout)
     ends = log.stable_ends(topic, timeout=timeout)
+    start = log.start_offsets(topic, timeout=timeout)  # of these partitions, and perhaps of ones that were added since
     topic_id = log.describe_topic(topic, timeout=timeout).id
     end = {partition: found.offset for partition, found in ends.items()}
     epochs = {partition: found.leader_epoch for partition, found in ends.items()}
@@ -94,7 +95,7 @@ def epochs_of(queue: LastValueQueue[Any], log: LogState, end: Mapping[int, int])
     A cut may reach beyond the look. If the leader is still the one of then, it was so in between; else it is not known.
     """
     known = dict(log.epochs)
-    if any(end[partition] > log.end[partition] for partition in end):
+    if any(end[partition] > log.end.get(partition, 0) for partition in end):
         now_ends = queue.log.stable_ends(log.topic)
         known = {
             partition: epoch
@@ -113,7 +114,7 @@ def pinned_at(queue: LastValueQueue[Any], log: LogState, end: Mapping[int, int])
     Otherwise it goes by append times, roughly; where these tell nothing it is the epoch, and such a cut is too old for
     anything to be built upon it.
     """
-    behind = [partition for partition in end if end[partition] < log.end[partition]]
+    behind = [partition for partition in end if end[partition] < log.end.get(partition, 0)]
     if not behind:
         return log.at
     for age in _AGES:
@@ -155,14 +156,24 @@ def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: flo
             topic=topic,
             hint=_AGAIN,
         )
-    if base.partitions != len(log.end):
-        return TopicMismatch(
-            f"The topic {topic} has {len(log.end)} partitions; when version {base.number} was made, {base.partitions}.",
-            topic=topic,
-            settings={"partitions": (str(base.partitions), str(len(log.end)))},
-            hint=_AGAIN,
-        )
-    return _lost(base, log) or aged(base, log, log.at) or _cut_and_grown(base, queue, log, timeout)
+    return (
+        resized(base, len(log.end))
+        or _lost(base, log)
+        or aged(base, log, log.at)
+        or _cut_and_grown(base, queue, log, timeout)
+    )
+
+
+def resized(base: Version, partitions: int) -> LVQError | None:
+    """Whether the topic has another partition count by now. To be asked of a cut, too: it is of after the look."""
+    if base.partitions == partitions:
+        return None
+    return TopicMismatch(
+        f"The topic {base.topic} has {partitions} partitions; when version {base.number} was made, {base.partitions}.",
+        topic=base.topic,
+        settings={"partitions": (str(base.partitions), str(partitions))},
+        hint=_AGAIN,
+    )
 
 
 def _lost(base: Version, log: LogState) -> LVQError | None:

@@ -15,11 +15,24 @@ from lvq_spark.snapshots import client_config
 from lvq_spark.store import tables
 from lvq_spark.store.building import draft_of, horizon
 from lvq_spark.store.contest import Settle
-from lvq_spark.store.guards import LogState, OnStale, aged, check_policies, look, now, overdue, quiet, rebuilding, unfit
+from lvq_spark.store.guards import (
+    LogState,
+    OnStale,
+    aged,
+    check_policies,
+    look,
+    now,
+    overdue,
+    quiet,
+    rebuilding,
+    resized,
+    unfit,
+)
 from lvq_spark.store.layers import STORED, count, hinted, reached
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.merged_table import MergedTable
 from lvq_spark.store.refreshing import ATTEMPTS
+from lvq_spark.store.task_errors import task_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +86,8 @@ class Merger:
             end = None if base is None or reasons else {p: max(at, end.get(p, 0)) for p, at in base.end.items()}
         cut = _Cut(pin(self._queue, end=end, timeout=self._timeout), log)
         if base is not None and not reasons:
+            reasons = self._reasons(resized(base, cut.spec.partitions))
+        if base is not None and not reasons:
             if base.cut == cut_id(cut.spec) and not quiet(base, log):
                 return base
             self._check_later(base, cut.spec)
@@ -101,7 +116,7 @@ class Merger:
     def _full(self, cut: _Cut, base: Version | None, reasons: tuple[str, ...]) -> Version | None:
         spec, log = cut.spec, cut.log
         rows = tables.log_rows(self._spark, spec, self._config, self._consistency, deletes=spec.partitions > 1)
-        with tables.task_errors():
+        with task_errors():
             news = self._settled(rows, cut)
             problem = overdue(log, "merge")
             if problem is not None:
@@ -114,7 +129,7 @@ class Merger:
     def _delta(self, cut: _Cut, base: Version) -> Version | None:
         beyond = replace(cut.spec, start=base.end)
         rows = tables.log_rows(self._spark, beyond, self._config, self._consistency, deletes=True)
-        with tables.task_errors(), tables.held(rows) as delta:
+        with task_errors(), tables.held(rows) as delta:
             # Who has lost a contest to a record that is gone from the log's start may win it now: then look at all.
             whole = dict(cut.spec.start) != dict(base.start)
             known = self._table.rows()

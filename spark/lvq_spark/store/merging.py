@@ -68,7 +68,7 @@ def merge(
             name; ``end`` is older than the table; or a newer library has written it.
         DataLoss, TopicRecreated, TopicMismatch, QueueMismatch: as for `refresh`.
         OutcomeUnknown: others have merged in between ten times in a row.
-        TopicNotFound, TransportError: as for `pin`.
+        KeyMismatch, CatchUpTimeout, TopicNotFound, TransportError: as for `refresh`.
     """
     return Merger(spark, queue, table, on_stale, consistency, timeout).bring_up_to_date(end)
 
@@ -83,11 +83,15 @@ def merge_each(
 ) -> Callable[[DataFrame, int], None]:
     """A function for ``foreachBatch`` that merges a queue into a table as far as each batch reaches::
 
-        stream = spark.readStream.format("lvq")...load().select("topic", "partition", "offset")
+        source = spark.readStream.format("lvq").option("queue", "prices").option("lvq.strays", "pass")...
+        stream = source.load().select("topic", "partition", "offset")
         stream.writeStream.foreachBatch(merge_each(queue, "lake.db.prices")).option("checkpointLocation", ...).start()
 
     The stream says when, and up to where; the records are read from the log, from where the table is. So a batch that
     comes again, comes late or was lost changes nothing, and three of the stream's columns are enough. See `merge`.
+
+    Without ``lvq.strays`` set to ``pass`` the source fails for good once partitions are added; a merge settles what
+    several of them hold of a key (R14).
 
     Raises:
         ConfigError: the stream lacks a column, or has records of another topic or that no transaction has committed.

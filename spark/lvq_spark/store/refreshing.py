@@ -13,7 +13,7 @@ from lvq_spark.pinning import SnapshotSpec, pin
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.snapshots import client_config
 from lvq_spark.store.building import Builder
-from lvq_spark.store.guards import LogState, OnStale, check_policies, look, quiet, rebuilding, unfit
+from lvq_spark.store.guards import LogState, OnStale, check_policies, look, quiet, rebuilding, resized, unfit
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.storage import open_storage
 from lvq_spark.store.versions import Store
@@ -78,7 +78,8 @@ def refresh(
         DataLoss, TopicRecreated, TopicMismatch, QueueMismatch: the newest version cannot be built upon, and
             ``on_stale`` says to fail. `DataLoss` also where the whole log cannot be read for sure.
         OutcomeUnknown: others have written the next version ten times in a row.
-        TopicNotFound, TransportError: as for `pin`.
+        KeyMismatch: a record has no key, or two that differ where the queue says that this is to fail.
+        TopicNotFound, TransportError: as for `pin`, here or in a task. `CatchUpTimeout`: reading has come to a halt.
     """
     refresher = Refresher(spark, queue, path, on_stale, consistency, keep, grace, timeout)
     return refresher.bring_up_to_date(end)
@@ -172,6 +173,8 @@ class Refresher:
         problem = None if base is None else self.problem(base, log)
         reasons = () if problem is None else self.reasons(problem)
         spec = pin(self.queue, end=end, timeout=self.timeout)
+        if base is not None and not reasons and (problem := resized(base, spec.partitions)) is not None:
+            reasons = self.reasons(problem)
         if base is None or reasons:
             return _Plan(spec, log, base, True, reasons)
         if any(spec.end[partition] < offset for partition, offset in base.end.items()):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lvq_kafka.errors import DataLoss, TopicRecreated
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import Consistency
-from lvq_spark.schema import SCHEMA
+from lvq_spark.schema import SCHEMA, SNAPSHOT_COLUMNS
 from lvq_spark.shipping import map_in_arrow
 from lvq_spark.store.layers import STORED, beside, hinted, overlay, reached, stored
 from lvq_spark.store.manifest import Version
@@ -36,7 +34,6 @@ __all__ = [
     "merged",
     "overlaid",
     "scan_of",
-    "task_errors",
 ]
 
 FORGET_ALL, FORGET_NONE = sys.maxsize, -sys.maxsize
@@ -56,7 +53,6 @@ def log_rows(
 
 def scan_of(spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, *, deletes: bool) -> Scan:
     """What reads the newest record of each key of a partition of a cut."""
-    from lvq_spark.scan.columns import SNAPSHOT_COLUMNS
     from lvq_spark.scan.scanning import Scan
 
     return Scan(spec, config, SNAPSHOT_COLUMNS, consistency, deletes=deletes, keyless="fail")
@@ -205,27 +201,3 @@ def overlaid(
     if not base.overlaid:
         return rows
     return beside(overlay(spark, store, base), delta.rows.select("key"), delta.upserts).unionByName(rows)
-
-
-@contextmanager
-def task_errors() -> Iterator[None]:
-    """Errors of ours that a task has failed with, of which Spark hands on no more than the text.
-
-    Raises:
-        DataLoss, TopicRecreated: what the task has found.
-    """
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        found = _OURS.search(str(error))
-        if found is None:
-            raise
-        if found[1] == "DataLoss":
-            raise DataLoss(found[2]) from error
-        raise TopicRecreated(found[2], topic="") from error
-
-
-_OURS = re.compile(r"lvq_kafka\.errors\.(DataLoss|TopicRecreated): (.*)")

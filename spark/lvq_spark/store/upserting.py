@@ -27,7 +27,7 @@ __all__ = ["upsert"]
 
 logger = logging.getLogger("lvq_spark.store")
 
-_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
+_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 
 
 def upsert(
@@ -41,12 +41,20 @@ def upsert(
 ) -> Callable[[DataFrame, int], None]:
     """A function for ``foreachBatch`` that works a stream of a queue's topic into a store::
 
-        stream = spark.readStream.format("lvq")...load()            # or format("kafka")
+        source = spark.readStream.format("lvq").option("queue", "prices")...    # or format("kafka") and subscribe
+        stream = source.option("includeHeaders", "true").option("lvq.strays", "pass").load()
         stream.writeStream.foreachBatch(upsert(queue, "/data/prices")).option("checkpointLocation", ...).start()
 
-    It takes all committed records of the topic, as this library's source or Spark's Kafka connector gives them, the
-    latter with ``kafka.isolation.level`` set to ``read_committed``. A null value deletes. Each batch becomes a version
-    of the store, with one row for each key, so `read_version`, `versions` and `refresh` work on it all the same.
+    It takes all committed records of the topic, as this library's source or Spark's Kafka connector gives them, with
+    ``includeHeaders`` set to ``true``, since a store has headers. A null value deletes. Each batch becomes a version of
+    the store, with one row for each key, so `read_version`, `versions` and `refresh` work on it all the same.
+
+    - The source ``lvq`` with ``lvq.strays`` set to ``pass``: what several partitions hold of a key (R14) is settled
+      here. Without it the stream fails for good as soon as partitions are added, or where others write by a partitioner
+      of their own.
+    - It must not have ``lvq.tombstones=drop``, nor be filtered: a delete that does not come leaves its key in the
+      store, and nothing can tell.
+    - The connector with ``kafka.isolation.level`` set to ``read_committed``.
 
     The store knows up to which offset it is, so what it has already changes nothing: a batch that comes again after a
     restart, one of a query that started over, or records that a refresh has brought meanwhile. What the stream does not
@@ -79,18 +87,14 @@ def _keyed(batch: DataFrame, definition: QueueDefinition) -> DataFrame:
     """The batch with the columns of a snapshot, and the key that counts (R16)."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    by_header = definition.key_header is not None and definition.key_mismatch != "record"
-    wanted = (*_COLUMNS, "headers") if by_header else _COLUMNS
-    missing = [name for name in wanted if name not in batch.columns]
+    missing = [name for name in _COLUMNS if name not in batch.columns]
     if missing:
         raise ConfigError(
             f"The stream lacks the column {', '.join(missing)}.",
             options=["batch"],
             hint="Give it as the source does, before anything is selected; headers come with includeHeaders=true.",
         )
-    if "headers" not in batch.columns:
-        batch = batch.withColumn("headers", F.lit(None))
-    if by_header:
+    if definition.key_header is not None and definition.key_mismatch != "record":
         said, fails = _said(str(definition.key_header)), definition.key_mismatch == "fail"
         differs = F.raise_error(F.lit("KeyMismatch: the key header of a record and its key disagree."))
         batch = batch.withColumn("key", F.when(said != F.col("key"), differs).otherwise(said) if fails else said)
