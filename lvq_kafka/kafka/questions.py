@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -28,7 +30,9 @@ _LOST_ITS_WAY = _UNANSWERED | {KafkaError.NOT_COORDINATOR}
 class Questions:
     """An admin client behind one method. Thread-safe.
 
-    The futures of an admin client resolve only while it is alive, so it lives as long as this.
+    The futures of an admin client resolve only while it is alive, so it lives as long as this. It must not die before
+    they have: they resolve in a thread of the client, which may collect garbage there, and a client (2.16.0) that is
+    destroyed by its own thread aborts the process. So one with questions that nobody waits for any more is kept.
     """
 
     _WATCH = 0.05
@@ -77,6 +81,8 @@ class Questions:
         while True:
             client, now = self.check_open(), time.monotonic()
             limit = min(deadline, now + self._ATTEMPT) if harmless else deadline
+            futures: list[Future[T]] = []
+            _let_go()
             try:
                 futures = list(request(client, max(0.1, limit - now)))
                 answers = [self._wait(client, future, limit) for future in futures]
@@ -99,6 +105,9 @@ class Questions:
             else:
                 self._health.recovered()
                 return answers
+            finally:
+                if not all(future.done() for future in futures):
+                    _keep(client, futures)
             time.sleep(pause)
             pause = min(2 * pause, longest)
 
@@ -120,6 +129,37 @@ class Questions:
                 if self._health.refused or time.monotonic() > deadline + 1:
                     raise _unanswered() from None
         return future.result()
+
+
+@dataclass(eq=False, slots=True)
+class _Kept:
+    client: AdminClient
+    futures: Collection[Future[Any]]
+    done_at: float = math.inf
+
+
+_GRACE = 1.0  # seconds from the last answer until the client's thread has certainly left our code
+_kept: list[_Kept] = []
+_keeping = Lock()
+
+
+def _keep(client: AdminClient, futures: Collection[Future[Any]]) -> None:
+    with _keeping:
+        _kept.append(_Kept(client, futures))
+
+
+def _let_go() -> None:
+    """Forget the clients whose questions were all answered a while ago."""
+    if not _kept:
+        return
+    now = time.monotonic()
+    with _keeping:
+        for one in _kept:
+            if all(future.done() for future in one.futures):
+                one.done_at = min(one.done_at, now)
+        over = [one for one in _kept if now - one.done_at > _GRACE]
+        _kept[:] = [one for one in _kept if one not in over]
+    del over  # the clients end here, without the lock
 
 
 def _unanswered() -> KafkaException:
