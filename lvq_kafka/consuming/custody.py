@@ -195,15 +195,15 @@ class Custody(Holdings):
 
     def answered(self, flight: Flight[Durable], answers: Mapping[int, Answer] | Answer) -> None:
         """An answer to a commit came."""
-        said = set(answers.values()) if isinstance(answers, Mapping) else {answers}
+        each = answers if isinstance(answers, Mapping) else dict.fromkeys(flight.maps, answers)
+        said = set(each.values())
         with self._lock:
-            self._commits.landed(flight, answers)
+            self._commits.landed(flight, each)
             if Answer.STORED in said and flight is self._asked:
                 self.proven()
             if said == {Answer.STORED}:
                 self._trouble = ""
-            for partition in flight.maps:
-                answer = answers.get(partition) if isinstance(answers, Mapping) else answers
+            for partition, answer in each.items():
                 if answer is Answer.STORED and self._unanswered.get(partition) is flight:
                     del self._unanswered[partition]
             ready = self._commits.take_ready()
@@ -270,7 +270,12 @@ class Custody(Holdings):
                     retriable=True,
                     hint="See whether the brokers can be reached.",
                 )
-            self.check_left(items)
+            lost = [item for item in items if item.state not in _LEAVING]
+            if lost:
+                raise LockLost(
+                    f"{lost[0]} is no longer held: its partition was revoked, or the time to settle it was over.",
+                    hint="The transaction is aborted: whoever has the partition now gets the message.",
+                )
             self._transaction = _Transaction.COMMITTING
             self._asked_at = self.clock()
             flight = self._commits.take({item.partition for item in items}, items)
@@ -310,20 +315,6 @@ class Custody(Holdings):
     def _is_quiet(self) -> bool:
         """Whether no plain commit can arrive any more."""
         return not (self._unanswered or self._commits.in_flight)
-
-    def check_left(self, items: Iterable[Item]) -> None:
-        """See that the assignments under which these messages were left go on.
-
-        Raises:
-            LockLost: one of them is no longer held, though its partition may be here again.
-        """
-        with self._lock:
-            lost = [item for item in items if item.state not in _LEAVING]
-        if lost:
-            raise LockLost(
-                f"{lost[0]} is no longer held: its partition was revoked, or the time to settle it was over.",
-                hint="The transaction is aborted: whoever has the partition now gets the message.",
-            )
 
     def _says_done(self, flight: Flight[Durable] | None, item: Item) -> bool:
         said = None if flight is None else flight.maps.get(item.partition)

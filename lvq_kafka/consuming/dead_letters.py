@@ -47,8 +47,7 @@ class _Letter:
 
     def when_durable(self, item: Item, life: int) -> Durable:
         """See `Durability.when_durable`; it fails with `DeliveryFailed` when the letter could not be stored."""
-        future = Durable()
-        future.set_running_or_notify_cancel()
+        outcome = Decision()
 
         def decided(decision: Durable) -> None:
             if decision.exception() is None:
@@ -56,15 +55,11 @@ class _Letter:
             else:
                 tell(decision)
 
-        def tell(outcome: Durable) -> None:
-            error = outcome.exception()
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
+        def tell(answer: Durable) -> None:
+            outcome.make(answer.exception())
 
         self.decision.add_done_callback(decided)
-        return future
+        return outcome
 
 
 class DeadLetters:

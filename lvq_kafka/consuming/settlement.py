@@ -35,7 +35,7 @@ class Decision(Future[None]):
         self.set_running_or_notify_cancel()
         tell_of_forks(self)
 
-    def make(self, failure: Exception | None) -> None:
+    def make(self, failure: BaseException | None) -> None:
         """It is removed, or there is a reason why not. Only the first time counts."""
         if self.done():
             return

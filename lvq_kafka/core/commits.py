@@ -138,10 +138,6 @@ class Commits(Generic[W]):
         """Whether a commit is on its way, or more than one."""
         return bool(self._flights)
 
-    def waits_for(self, flight: Flight[W]) -> bool:
-        """Whether that commit is on its way."""
-        return flight in self._flights
-
     @property
     def longest(self) -> int:
         """How many characters the longest text has that is known to be stored."""

@@ -136,7 +136,7 @@ class ClusterSteps(Scene):
     def _is_waited_for(self, request: Request) -> bool:
         """Whether the client has not answered for it, so that it may send it again."""
         return any(
-            member.number == request.member and member.commits.waits_for(request.flight) for member in self.members
+            member.number == request.member and request.flight in member.commits._flights for member in self.members
         )
 
     def stale(self, who: int, how: int) -> bool:

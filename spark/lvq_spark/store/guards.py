@@ -15,10 +15,10 @@ from lvq_kafka.errors import (
     QueueMismatch,
     TopicMismatch,
     TopicRecreated,
-    Unauthorized,
 )
 from lvq_kafka.ports import LogEnd
 from lvq_kafka.queue import LastValueQueue
+from lvq_spark.bounds import Settings
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.store.layers import STORED
 from lvq_spark.store.manifest import Version
@@ -43,8 +43,6 @@ OnStale = Literal["rebuild", "fail"]
 """What to do where nothing can be built on the newest version: read the whole log again, or fail with the reason."""
 
 logger = logging.getLogger("lvq_spark.store")
-
-_RETENTION = 86_400_000  # ms; Kafka's default for delete.retention.ms, where settings may not be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +75,7 @@ def look(queue: LastValueQueue[Any], timeout: float) -> LogState:
         TransportError: the cluster cannot be reached or refuses.
     """
     at, topic, log = now(), queue.definition.topic, queue.log
-    try:
-        retention = int(log.topic_config(topic, timeout=timeout).get("delete.retention.ms", _RETENTION)) / 1000
-    except Unauthorized:
-        retention = _RETENTION / 1000
+    retention = Settings.ask(log, topic, timeout).delete_retention
     ends = log.stable_ends(topic, timeout=timeout)
     start = log.start_offsets(topic, timeout=timeout)  # of these partitions, and perhaps of ones that were added since
     topic_id = log.describe_topic(topic, timeout=timeout).id

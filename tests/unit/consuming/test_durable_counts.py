@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import TransportError
@@ -30,6 +31,12 @@ NOT_NOW = TransportError("not now", code="NOT_COORDINATOR", retriable=True)
 def crash(world: World) -> None:
     """The process of the newest member is gone: nothing of it is heard any more."""
     world.expel(world.members[-1])
+
+
+def count_for_nobody(world: World, consumer: Consumer[str]) -> None:
+    """The first message is counted for somebody who does not wait for it."""
+    assert consumer.acquire(0) is None
+    eventually(lambda: world.committed_map().counts == {0: 1})
 
 
 def test_the_count_is_stored_when_the_message_is_handed_out(world: World) -> None:
@@ -120,8 +127,7 @@ def test_a_message_counted_for_one_who_left_goes_to_the_next(world: World) -> No
     with consuming(world, durable_counts=True, commit_interval=60) as consumer:
         has_read_all(world, consumer)
         Clock(consumer)  # no lease ends, which would cost a commit
-        assert consumer.acquire(0) is None
-        eventually(lambda: world.committed_map().counts == {0: 1})
+        count_for_nobody(world, consumer)
         sent = consumer.stats.commits
         assert take(consumer).delivery_count == 1
         assert consumer.stats.commits == sent
@@ -131,8 +137,7 @@ def test_a_message_that_nobody_came_for_was_not_delivered(world: World) -> None:
     world.send(("a", "a"))
     with consuming(world, durable_counts=True, max_deliveries=1) as consumer:
         has_read_all(world, consumer)
-        assert consumer.acquire(0) is None
-        eventually(lambda: world.committed_map().counts == {0: 1})
+        count_for_nobody(world, consumer)
     assert world.committed_map().counts == {}
     with consuming(world, durable_counts=True, max_deliveries=1) as consumer:
         assert take(consumer).delivery_count == 1
@@ -144,8 +149,7 @@ def test_the_time_to_settle_does_not_run_while_nobody_has_the_message(world: Wor
     with consuming(world, durable_counts=True, lock_timeout=1.0, max_deliveries=1) as consumer:
         has_read_all(world, consumer)
         clock = Clock(consumer)
-        assert consumer.acquire(0) is None
-        eventually(lambda: world.committed_map().counts == {0: 1})
+        count_for_nobody(world, consumer)
         if paused:
             consumer.pause()
         clock.go_on(4.0)
@@ -161,8 +165,7 @@ def test_a_key_whose_values_are_replaced_while_they_are_counted_comes_all_the_sa
     world.send(("a", "a1"))
     with consuming(world, durable_counts=True, prefetch=2) as consumer:
         has_read_all(world, consumer)
-        assert consumer.acquire(0) is None
-        eventually(lambda: world.committed_map().counts == {0: 1})
+        count_for_nobody(world, consumer)
         world.send(("a", "a2"))
         has_read_all(world, consumer)
         delivery = next(iter(consumer))

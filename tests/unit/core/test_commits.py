@@ -681,7 +681,7 @@ class Broker:
 
     def send_again(self, which: int) -> None:
         """A request was refused for now: the client sends it again, behind the others."""
-        if self.sent and self.commits.waits_for(self.sent[which % len(self.sent)]):
+        if self.sent and self.sent[which % len(self.sent)] in self.commits._flights:
             self.again.append(self.sent.pop(which % len(self.sent)))
             self.sent.append(self.again[-1])
 
