@@ -14,7 +14,7 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import LockLost
 from tests.cable import Cable
 from tests.unit.kafka.mock_cluster import OFFSET_COMMIT
-from tests.unit.kafka.mock_queue import SOCIAL, MockQueue, NewQueue, Verdicts, take
+from tests.unit.kafka.mock_queue import SOCIAL, MockQueue, NewQueue, take
 from tests.waiting import eventually
 
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -74,19 +74,18 @@ def test_what_it_held_is_lost_and_what_it_has_acked_counts_for_nothing(
     first = queue.open(protocol, SOCIAL[protocol], servers=cable.bootstrap_servers)
     acked, held = take(first), take(first)
     cable.cut()
-    verdicts = Verdicts(queue, acked, acked.ack())
+    told = acked.ack().future()
     second = queue.open(protocol, SOCIAL[protocol])
     theirs = [take(second, 30), take(second)]
     assert [one.value for one in theirs] == ["a", "b"]
-    cable.mend()
-    eventually(lambda: verdicts.told, 30)
-    [(error, stored)] = verdicts.told
-    assert isinstance(error, LockLost)
-    assert not stored
-    with pytest.raises(LockLost):
-        held.ack()
+    # Before the first is back: the mock lets a classic group rejoin for as long as a follower, which is behind the
+    # cable, is slower to sync than its leader, and takes no commit meanwhile.
     for one in theirs:
         one.ack(wait=True, timeout=20)
+    cable.mend()
+    assert isinstance(told.exception(30), LockLost)
+    with pytest.raises(LockLost):
+        held.ack()
     assert queue.stored()[0].base == 2
 
 
