@@ -41,13 +41,13 @@ test: lint test-fast test-protocol test-embedded test-docker ## Run everything; 
 
 # More workers than processors: most of these tests wait for each other's threads, and hardly compute.
 test-fast: $(READY) ## Run what needs no broker (under a minute)
-	@$(BIN)/pytest tests/unit tests/property tests/scenarios -m "not protocol" -q -n 6 --dist worksteal
+	@$(BIN)/pytest tests/unit tests/property tests/scenarios -m "not protocol" -q -n 6 --max-worker-restart 0 --dist worksteal
 
 test-protocol: $(READY) ## Run the simulator and the tests on the client's mock cluster, which prove the consume protocol
-	@$(BIN)/pytest tests/simulator tests/property tests/unit/kafka -m protocol -q -n 4
+	@$(BIN)/pytest tests/simulator tests/property tests/unit/kafka -m protocol -q -n 4 --max-worker-restart 0
 
 test-embedded: $(READY) java ## Run the integration and Spark tests on the embedded broker
-	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark tests/integration -q -n 3 --dist loadgroup
+	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark tests/integration -q -n 3 --max-worker-restart 0 --dist loadgroup
 
 test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest

@@ -29,4 +29,4 @@ else
 fi
 LVQ_CLI_IMAGE=$(docker/build-lvq-image.sh)
 export LVQ_KAFKA_IMAGE LVQ_CLI_IMAGE
-LVQ_TEST_BROKER=docker exec "$pytest" tests/integration -q -n 3 --dist loadgroup "$@"
+LVQ_TEST_BROKER=docker exec "$pytest" tests/integration -q -n 3 --max-worker-restart 0 --dist loadgroup "$@"

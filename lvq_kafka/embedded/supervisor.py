@@ -23,7 +23,7 @@ from pathlib import Path
 __all__ = ["Supervisor", "main"]
 
 POLL = 0.5  # seconds between two looks at whether the starting program is still there
-FREEZE = 1.0  # seconds that a stopping process may take; it has many threads, and the machine may be busy
+FREEZE = 10.0  # seconds that a stopping process may take; it has many threads, and the machine may be busy
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 

@@ -12,6 +12,7 @@ from lvq_kafka import LastValueQueue
 from lvq_kafka.core.records import Record
 from lvq_kafka.kafka import KafkaLog
 from lvq_spark import local_session
+from lvq_spark.scan.tally import logger as tasks_logger
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,10 +25,18 @@ COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTi
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two tasks at a time, each with two attempts; with Spark's Kafka connector."""
-    session = local_session("local[2,2]", {"spark.driver.extraJavaOptions": SMALL_JVM}, connector=True)
+    """Two tasks at a time, each with three attempts; with Spark's Kafka connector."""
+    session = local_session("local[2,3]", {"spark.driver.extraJavaOptions": SMALL_JVM}, connector=True)
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def own_log_level() -> Iterator[None]:
+    """Of this process: a test that unpacks here what is meant for an executor lets it log as that would."""
+    level = tasks_logger.level
+    yield
+    tasks_logger.setLevel(level)
 
 
 @pytest.fixture
