@@ -22,6 +22,7 @@ _TIMEOUT = 60.0
 _OPEN_TIMEOUT = 30.0
 _SLICE = 0.5  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
 _GRACE = 1.0  # seconds that a call may take longer than it was told to
+_ARRIVAL = 5.0  # seconds in which what an abort comes after can arrive
 _REPORTS = 5.0  # seconds for the reports of what an abort has withdrawn
 
 
@@ -98,7 +99,11 @@ class Transactions:
     def abort(self, timeout: float | None) -> None:
         """See `LogWriter.abort_transaction`."""
         self.withdrawn = "its transaction was aborted"
-        self._call("abort the transaction", self._client.abort_transaction, timeout)
+        deadline = time.monotonic() + (_TIMEOUT if timeout is None else timeout)
+        # What is under way is let arrive. The client would abort a transaction that the broker does not know of yet,
+        # since it refuses all partitions while the one before completes; that is an error it never recovers from.
+        self._deliveries.drain(min(_ARRIVAL, deadline - time.monotonic()))
+        self._call("abort the transaction", self._client.abort_transaction, deadline - time.monotonic())
         self.is_open = False
         self._deliveries.drain(_REPORTS)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
-from lvq_kafka.errors import StateError, TransportError
+from lvq_kafka.errors import OutcomeUnknown, StateError, TransportError
 from lvq_kafka.ports import Commit, Log
 from tests.contract.harness import (
     COMPACTED,
@@ -48,6 +50,21 @@ class TransactionsContract:
         assert pairs(follow(reader, {0: 5})) == [("a", "2")]
         reader.close()
         writer.close()
+
+    def test_an_abort_shortly_after_a_commit_leaves_a_writer_that_can_go_on(self, log: Log, topic: str) -> None:
+        """The broker refuses the partitions of a transaction while the one before completes, some ms long."""
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        writer = log.writer(transactional_id=topic)
+        for value in range(30):
+            writer.begin_transaction()
+            writer.append(topic, b"a", str(value).encode())
+            writer.commit_transaction(20)
+            writer.begin_transaction()
+            with suppress(OutcomeUnknown):
+                writer.append(topic, b"a", b"never").result(0.01)
+            writer.abort_transaction(20)
+        writer.close()
+        assert {value for _, value in pairs(read_all(log, topic))} == {str(value) for value in range(30)}
 
     def test_an_open_transaction_hides_what_follows_it_too(self, log: Log, topic: str) -> None:
         log.create_topic(topic, partitions=1, config=COMPACTED)
