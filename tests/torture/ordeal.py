@@ -35,7 +35,7 @@ Protocol = Literal["classic", "consumer"]
 
 _SESSION = 6.0  # seconds; short, so that more is tried out
 _LOCK_TIMEOUT = 4.0
-_TRANSACTION_TIMEOUT = 10.0
+_TRANSACTION_TIMEOUT = 30.0  # longer than a restart of the broker
 _PARTITIONS = 6
 _JOIN = 60.0  # seconds until all consumers have begun
 _CALM = 180.0  # seconds until all is consumed, once everybody is left in peace
@@ -137,6 +137,7 @@ class _Run:
             self._chance,
             session=_SESSION,
             pause=ordeal.pause,
+            transactional=ordeal.transactional,
             progress=self._members.progress,
             say=self._say,
         )
@@ -322,8 +323,8 @@ def _broker(directory: Path) -> Iterator[EmbeddedBroker]:
     properties = {
         "group.consumer.session.timeout.ms": str(int(_SESSION * 1000)),
         "log.segment.delete.delay.ms": "0",
-        # Kafka's own default. A lone broker that was frozen for longer puts itself out, and may then leave offsets of a
-        # transaction undecided for ever (4.3.0): no group gets on after that.
+        # Kafka's own default. A lone broker that was frozen for longer puts itself out, and its partitions have no
+        # leader for a moment: see Chaos about what becomes of transactions then.
         "broker.session.timeout.ms": "9000",
     }
     with EmbeddedBroker(properties=properties, log_path=directory / "broker.log", startup_timeout=180) as broker:
