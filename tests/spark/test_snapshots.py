@@ -18,11 +18,14 @@ from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.testing import MemoryLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import SCHEMA, SnapshotSpec, pin, snapshot
+from lvq_spark.shipping import Step, map_in_arrow
 from tests.readme import block
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from lvq_spark.snapshots import Engine
 
 pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
 
@@ -216,9 +219,9 @@ def test_the_example_of_the_readme_runs(
     assert {key: row.value for key, row in rows.items()} == {b"IBM": b"119.00", b"MSFT": b"27.95"}
     assert rows == view_rows(queue)[0]
     latest = names["latest"](spark, lvq_log.config.bootstrap_servers)
-    assert {bytes(row.key): row.offset for row in latest.collect()} == {key: row.offset for key, row in rows.items()}
+    assert {row.key: row.value for row in latest.collect()} == {"IBM": "119.00", "MSFT": "27.95"}
     assert collect(names["nightly"](spark, queue, str(tmp_path / "store"))) == rows
-    published = names["back"](latest.where("key = X'49424D'").select("key", "value"), queue)  # IBM's
+    published = names["back"](latest.where("key = 'IBM'").select("key", "value"), queue)  # IBM's
     assert (published.written, published.vanished) == (1, 1)
     assert view_rows(queue)[0].keys() == {b"IBM"}
     queue.delete()
@@ -258,26 +261,48 @@ def test_the_same_spec_gives_the_same_rows_again(
     assert collect(snapshot(spark, queue, spec=spec)) == rows
 
 
-@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize(
+    ("engine", "module"), [("python", "lvq_spark.snapshots"), ("connector", "lvq_spark.connector.reading")]
+)
 def test_a_task_that_is_tried_again_reads_the_same_rows(
-    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str, tmp_path: Path
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    monkeypatch: pytest.MonkeyPatch,
+    lvq_topic: str,
+    tmp_path: Path,
+    engine: Engine,
+    module: str,
+    partitions: int,
 ) -> None:
-    queue = make_queue()
-    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])  # type: ignore[arg-type]
-    frame = snapshot(spark, queue)
-    before = collect(frame)
-    append(queue.log, lvq_topic, ("k1", "2"), ("k99", "1"))  # type: ignore[arg-type]
-    tried = tmp_path / "tried"
+    """Every task that reads fails half-way at its first attempt, and the log goes on before the second."""
+    queue = make_queue(partitions)
+    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(20)])  # type: ignore[arg-type]
+    spec = pin(queue)
+    before = collect(snapshot(spark, queue, spec=spec, engine=engine))
 
-    def fail_once(batches: Iterable[Any]) -> Iterator[Any]:
-        for batch in batches:
-            if not tried.exists():
-                tried.touch()
-                raise OSError("this attempt fails half-way")
-            yield batch
+    def half_way(rows: DataFrame, step: Step, schema: str) -> DataFrame:
+        def once(batches: Iterable[Any]) -> Iterator[Any]:
+            from pyspark import TaskContext
 
-    assert collect(frame.mapInArrow(fail_once, SCHEMA)) == before
-    assert tried.exists()
+            context = TaskContext.get()
+            assert context is not None
+            for batch in step(batches):
+                yield batch.slice(0, 1)
+                if context.attemptNumber() == 0:
+                    (tmp_path / str(context.taskAttemptId())).touch()
+                    raise OSError("this attempt fails half-way")
+                yield batch.slice(1)
+
+        return map_in_arrow(rows, once, schema)
+
+    monkeypatch.setattr(f"{module}.map_in_arrow", half_way)
+    frame = snapshot(spark, queue, spec=spec, engine=engine)
+    append(queue.log, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))  # type: ignore[arg-type]
+    assert collect(frame) == before
+    assert len(before) == 20
+    assert len(list(tmp_path.iterdir())) == partitions
 
 
 def test_an_empty_queue_has_no_rows_and_the_schema_of_any_other(spark: SparkSession, make_queue: MakeQueue) -> None:
