@@ -41,6 +41,7 @@ class Supervisor:
         self.parent: int | None = os.getppid()
         self.child: subprocess.Popen[bytes] | None = None
         self.terminated = False
+        self.still = False
         self.ending = False
         self._input = b""
 
@@ -110,7 +111,7 @@ class Supervisor:
         return code
 
     def _run(self, command: list[str]) -> None:
-        self.terminated = False
+        self.terminated = self.still = False
         with self.log.open("ab", buffering=0) as log:
             try:
                 self.child = subprocess.Popen(
@@ -129,18 +130,21 @@ class Supervisor:
         if self.child is None:
             return
         self.child.send_signal(signal.Signals[f"SIG{name}"])
-        if name == "TERM":
-            self.terminated = True
+        if name == "CONT":
+            self.still = False
+        elif name == "TERM":
+            self.terminated, self.still = True, False
             self.child.send_signal(signal.SIGCONT)  # a stopped process would never see the first
         elif name == "STOP":
             self._await_stopped(self.child)
 
     def _await_stopped(self, child: subprocess.Popen[bytes]) -> None:
-        """Wait until a child that was sent SIGSTOP stands still; that is noticed once, so not for ever."""
+        """Wait until a child that was sent SIGSTOP stands still, of which the system tells once."""
         deadline = time.monotonic() + FREEZE
-        while child.returncode is None and time.monotonic() < deadline:
+        while child.returncode is None and not self.still and time.monotonic() < deadline:
             pid, status = os.waitpid(child.pid, os.WUNTRACED | os.WNOHANG)
             if pid and os.WIFSTOPPED(status):
+                self.still = True
                 return
             if pid:  # it has ended instead, and poll() would not be told a second time
                 child.returncode = os.waitstatus_to_exitcode(status)
