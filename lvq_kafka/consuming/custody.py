@@ -49,8 +49,8 @@ class Custody(Holdings):
         self._transaction = _Transaction.NONE
         # By partition, the last plain commit, until it is known to be stored.
         self._unanswered: dict[int, Flight[Durable]] = {}
-        self._asked: Flight[Durable] | None = None  # the last plain commit
-        self._asked_at = -math.inf  # when the last commit was made, a transaction's included
+        self._asked: Flight[Durable] | None = None  # the last commit, of a transaction or not
+        self._asked_at = -math.inf  # when it was made
         # By partition, when the last commit of a transaction was decided; without end while it is not.
         self._decided_at: dict[int, float] = {}
         self._turned_at = clock()
@@ -277,7 +277,7 @@ class Custody(Holdings):
                     hint="The transaction is aborted: whoever has the partition now gets the message.",
                 )
             self._transaction = _Transaction.COMMITTING
-            self._asked_at = self.clock()
+            asked_at = self.clock()
             flight = self._commits.take({item.partition for item in items}, items)
             if not all(self._says_done(flight, item) for item in items):
                 if flight is not None:
@@ -289,6 +289,7 @@ class Custody(Holdings):
                     hint="Settle the messages that have been held for longest.",
                 )
             if flight is not None:
+                self._asked, self._asked_at = flight, asked_at
                 self._decided_at |= dict.fromkeys(flight.maps, math.inf)
             return flight
 

@@ -151,8 +151,10 @@ class Holdings:
                 self._ledger.extend(item, locked_until)
 
     def hand_over(self, item: Item) -> bool:
-        """Somebody gets what was taken ahead; False when it is not held any more."""
+        """Somebody gets what was taken ahead; False when it is not held any more, or may be somebody else's by now."""
         with self._lock:
+            if self._in_doubt:
+                return False
             try:
                 self._ledger.hand_over(item, self._locked_until())
             except (AlreadySettled, LockLost):

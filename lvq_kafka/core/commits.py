@@ -219,6 +219,8 @@ class Commits(Generic[W]):
                 elif not any(partition in older.maps for older in self._flights):
                     self._want(partition, book)
             else:
+                # It may be stored. To say what is known to be stored is no news then: counts go up and down.
+                book.wanted = max(book.wanted, number)
                 self._ledger.dirty.add(partition)
         if too_large:
             self._shorten(too_large)

@@ -14,7 +14,8 @@ check names the one that it is about.
 - **I7 browser, soundness**: a dump shows only what was newest when it was read and was not consumed.
 - **I8 browser, completeness**: a dump shows every key that has a value and was not consumed.
 - **I9 bound**: no commit is longer than allowed.
-- **I10 convergence**: when producers stop and holders settle, one member that stays consumes everything to the end.
+- **I10 convergence**: when producers stop and holders settle, one member that stays consumes everything to the end, and
+  whoever has asked it whether an ack is durable has been told.
 - **I11 codec**: a commit can be read back as it was written, and says done of what was acked, pending of what was not.
 - **I12 reclaim**: no record goes before it is done for every queue on the topic.
 - **I13 once**: a message is in the output of one committed transaction at most.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lvq_kafka.managing import reclaiming
 from tests.simulator.browser import Browser
-from tests.simulator.group import Request
+from tests.simulator.group import Connection, Request
 from tests.simulator.log import Transaction
 from tests.simulator.scene import Scene, one_of
 
@@ -106,15 +106,18 @@ class ClusterSteps(Scene):
     def deliver(self, who: int, how: int) -> bool:
         """The next commit arrives, or not, or twice; and its answer leaves, or not."""
         ways = [(self._queue_of[member.number], member.connection) for member in self.members] + self._adrift
-        way = one_of([way for way in ways if way[1].requests], who)
+        way = one_of([way for way in ways if way[1].requests or way[1].refused], who)
         if way is None:
             return False
         queue, connection = way
         kind = how % 8
+        if kind == 4 or not connection.requests:
+            self._send_again(connection)
+        if not connection.requests:
+            return True
         request = connection.requests.popleft()
-        if kind == 3 and len(connection.requests) and self._is_waited_for(request):
-            connection.requests.append(request)
-            self.counts["commits sent again by the client, behind newer ones"] += 1
+        if kind == 3 and self._is_waited_for(request):
+            connection.refused.append(request)
             return True
         self._sent.append((queue, request))
         if kind == 0:
@@ -132,6 +135,13 @@ class ClusterSteps(Scene):
             connection.answers.append((request.flight, answers))
         self._adrift = [(queue, connection) for queue, connection in self._adrift if connection.requests]
         return True
+
+    def _send_again(self, connection: Connection) -> None:
+        """The client has waited long enough since these were refused for now."""
+        again = [request for request in connection.refused if self._is_waited_for(request)]
+        connection.refused.clear()
+        connection.requests += again
+        self.counts["commits sent again by the client"] += len(again)
 
     def _is_waited_for(self, request: Request) -> bool:
         """Whether the client has not answered for it, so that it may send it again."""

@@ -160,7 +160,8 @@ class ConsumerSteps(ClusterSteps):
         return self._first(who, lambda member: self._wait_no_longer(member, how))
 
     def _wait_no_longer(self, member: Member, how: int) -> bool:
-        if how % 8 and (member.connection.requests or member.connection.answers):
+        connection = member.connection
+        if how % 8 and (connection.requests or connection.refused or connection.answers):
             return False
         return self._closed(member, member.time_out())
 

@@ -4,8 +4,8 @@ Partitions move cooperatively: one that has another owner first has to be given 
 being put out of the group. Every such step is a new epoch (a generation, in the older protocol).
 
 What is taken for granted of a broker: commits of one member arrive in the order in which they were sent, or not at all,
-and one may be taken twice in a row. One that the client has not answered for is an exception: it was refused for now,
-and the client sends it again, behind newer ones. The rest may happen: they are lost, late, and so are their answers.
+and one may be taken twice in a row. One that is refused for now is an exception: until the client has answered for it,
+it may send it again, behind newer ones. The rest may happen: they are lost, late, and so are their answers.
 With fencing off nothing is taken for granted: every commit that was ever sent may arrive again, at any time.
 """
 
@@ -41,6 +41,8 @@ class Connection:
     """From a member to the coordinator and back, in order. It outlives the member."""
 
     requests: deque[Request] = field(default_factory=deque)
+    refused: deque[Request] = field(default_factory=deque)
+    """Refused for now: the client sends them again by itself, as long as it has not answered for them."""
     answers: deque[tuple[Flight[Durable], Mapping[int, Answer]]] = field(default_factory=deque)
 
 

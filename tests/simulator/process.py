@@ -40,6 +40,8 @@ class Options:
     order: Order = "tail"
     limits: Limits = field(default_factory=lambda: Limits(max_in_work=4))
     text_limit: int = 4095
+    ahead: bool = False
+    """Whether messages are set aside, and given to holders one by one."""
     dead_letters: bool = False
     partition_count: int = 1
     ends_known: bool = True
@@ -222,6 +224,11 @@ class Process:
         """Somebody wants to know when an ack is durable."""
         self._asked.append((item, settlement.future()))
         self._report()
+
+    @property
+    def awaited(self) -> list[Item]:
+        """Acks of which somebody waits to hear whether they are durable."""
+        return [item for item, _ in self._asked]
 
     def _report(self) -> None:
         """Those whose wait is over are told."""

@@ -254,3 +254,8 @@ class Proof:
             raise Violation("I10", f"of partition {partition} these were never consumed: {self.alive[partition]}")
         if (commit.base, commit.runs) != (log.end, ()):
             raise Violation("I10", f"partition {partition} ends at {log.end}, committed is {commit}")
+
+    def told(self, awaited: Collection[Item]) -> None:
+        """I10, of those who asked whether acks are durable."""
+        if awaited:
+            raise Violation("I10", f"somebody waits for ever to hear whether the acks of these are durable: {awaited}")

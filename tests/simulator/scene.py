@@ -116,6 +116,7 @@ class Scene:
 
     def _bury(self, member: Member) -> None:
         self.members.remove(member)
+        member.connection.refused.clear()
         self._adrift.append((self._queue_of[member.number], member.connection))
         if member.work is not None and member.work.transaction.open:
             self._orphans.append(member.work.transaction)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.dead_letters import DeadLetters
-from lvq_kafka.consuming.holdings import Limits
+from lvq_kafka.consuming.holdings import Holdings, Limits
 from lvq_kafka.consuming.lives import Lives
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Flight
@@ -20,6 +21,7 @@ from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.outstanding import Outstanding
 from lvq_kafka.core.partition import Partition
+from lvq_kafka.errors import AlreadySettled, LockLost
 from lvq_kafka.managing import reclaiming
 from lvq_kafka.ports import LogWriter
 from tests.simulator.browser import Browser
@@ -92,7 +94,34 @@ class MovesInTransactions(World):
     def act(self, action: str, who: int = 0, how: int = 0) -> None:
         super().act(action, who, how)
         if any(member.work is not None and member.work.committing for member in self.members):
-            for step in ("join", 0, 0), ("rebalance", 0, 1), ("heartbeat", 0, 1), ("give_up", 0, 1), ("deliver", 0, 3):
+            for step in ("join", 0, 0), ("rebalance", 0, 1), ("heartbeat", 0, 1), ("give_up", 0, 1), ("deliver", 0, 5):
+                super().act(*step)
+
+
+class MovesWhileRefused(World):
+    """A world where partitions move, and transactions go on, while a commit is refused for now and will come again."""
+
+    def act(self, action: str, who: int = 0, how: int = 0) -> None:
+        super().act(action, who, how)
+        if any(member.connection.refused for member in self.members):
+            for step in (
+                *(("settle", 0, 2), ("join", 0, 0), ("rebalance", 0, 1), ("heartbeat", 0, 1)),
+                *(("give_up", 0, 0), ("deliver", 0, 5), ("give_up", 0, 0), ("answer", 0, 0)),
+                *(("settle", 0, 6), ("transact", 0, 3)),
+            ):
+                super().act(*step)
+
+
+class TransactsUnanswered(World):
+    """A world where transactions go on when it is not known what became of the commit before."""
+
+    def act(self, action: str, who: int = 0, how: int = 0) -> None:
+        super().act(action, who, how)
+        if any(member.work is not None and member.work.next for member in self.members):
+            for step in (
+                *(("settle", 0, 1), ("time_out", 0, 0), ("commit", 0, 0), ("time_out", 0, 0)),
+                *(("transact", 0, 3), ("transact", 0, 3), ("deliver", 0, 5)),
+            ):
                 super().act(*step)
 
 
@@ -101,6 +130,8 @@ class MovesInTransactions(World):
     [
         (anywhere, World, _STEPS),
         (anywhere, MovesInTransactions, _STEPS),
+        (anywhere, MovesWhileRefused, _STEPS),
+        (anywhere, TransactsUnanswered, _STEPS),
         (where_only_the_map_tells, World, _MORE_STEPS),
         (undisturbed, World, _STEPS),
     ],
@@ -270,6 +301,17 @@ def test_i15_a_consumer_that_goes_on_though_the_group_was_not_heard_of_is_caught
     assert caught("I15")
 
 
+def test_i15_what_was_taken_ahead_and_comes_though_the_group_was_not_heard_of_is_caught(monkeypatch: Patch) -> None:
+    def mutant(self: Holdings, item: Item) -> bool:
+        with suppress(AlreadySettled, LockLost):
+            self._ledger.hand_over(item)
+            return True
+        return False
+
+    monkeypatch.setattr(Holdings, "hand_over", mutant)
+    assert caught("I15")
+
+
 # --- the commit pipeline ----------------------------------------------------------------------------------------------
 
 
@@ -321,6 +363,30 @@ def test_i3_a_commit_for_partitions_of_a_former_assignment_is_caught(monkeypatch
     assert caught("I3")
 
 
+def test_i3_an_ack_that_is_called_durable_while_an_older_commit_may_come_again_is_caught(monkeypatch: Patch) -> None:
+    take = Commits.take
+
+    def mutant(self: Any, partitions: Any = None, leaving: Any = ()) -> Any:
+        flight = take(self, partitions, leaving)
+        if flight is None:
+            return None
+        self._flights[-1] = replace(flight, alone=frozenset(flight.maps))
+        return self._flights[-1]
+
+    monkeypatch.setattr(Commits, "take", mutant)
+    assert caught("I3", kind=MovesWhileRefused)
+
+
+def test_i10_a_commit_in_doubt_that_is_not_said_again_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Commits, "_want", lambda self, partition, book: None)
+    assert caught("I10")
+
+
+def test_i10_somebody_who_waits_and_is_never_told_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Commits, "_tell", lambda self, book, number: None)
+    assert caught("I10")
+
+
 def test_i10_a_position_that_stays_before_markers_and_holes_is_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Ledger, "advance", lambda self, positions: None)
     assert caught("I10")
@@ -350,6 +416,20 @@ def test_i14_to_count_what_nobody_got_is_caught(monkeypatch: Patch) -> None:
 def test_i3_a_transaction_that_commits_while_a_plain_commit_is_on_its_way_is_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Custody, "_is_quiet", True)
     assert caught("I3")
+
+
+def test_i3_a_transaction_that_commits_while_an_older_commit_may_come_again_is_caught(monkeypatch: Patch) -> None:
+    """The newest one is known to be stored; the client will send the one before it again, over it."""
+    monkeypatch.setattr(Custody, "_is_quiet", property(lambda self: not self._unanswered))
+    assert caught("I3", kind=MovesWhileRefused)
+
+
+def test_i3_a_transaction_that_commits_while_a_commit_without_an_answer_may_arrive_is_caught(
+    monkeypatch: Patch,
+) -> None:
+    """The client has given up on it; nobody knows where it is."""
+    monkeypatch.setattr(Custody, "_is_quiet", property(lambda self: not self._commits.in_flight))
+    assert caught("I3", kind=TransactsUnanswered)
 
 
 def test_i3_a_plain_commit_while_a_transaction_commits_is_caught(monkeypatch: Patch) -> None:

@@ -68,6 +68,7 @@ def any_setting(choose: Choose) -> Setting:
                 durable_counts=choose([False, False, True]),
             ),
             text_limit=text_limit,
+            ahead=choose([False, False, True]),
             dead_letters=choose([False, True]),
             ends_known=choose([True, True, False]),
             partition_count=(1 << 31) - 1 if long_texts else 1,

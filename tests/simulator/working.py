@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
+from lvq_kafka.consuming.holdings import LEASE
+from lvq_kafka.consuming.lives import Taken
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.core.commits import Answer
 from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.errors import LockLost, TransportError
+from lvq_kafka.errors import AlreadySettled, LockLost, TransportError
 from tests.simulator.process import Process, Work
 from tests.simulator.proof import Violation
 
@@ -23,6 +26,8 @@ class Working(Process):
 
     def __init__(self, *process: Any) -> None:
         super().__init__(*process)
+        self.ahead: deque[Taken] = deque()
+        """What an iteration has taken, and nobody has got yet."""
         self.rejected: deque[Item] = deque()
         """Messages whose dead letters are on their way."""
 
@@ -30,19 +35,39 @@ class Working(Process):
         """Give the next messages to holders; with durable counts, only when that is counted."""
         if self.closing:
             return False
+        if self.ahead:
+            self._next_turn(*self.ahead.popleft())
+            return True
         before = len(self.working)
-        haul = self.custody.take(most)
+        haul = self.custody.take(most, ahead=self._options.ahead)
         self._observe()
-        for item, life in haul.taken:
-            self.held[item] = life
-            self.working[item].given[item.offset] += 1
-            counted = self._options.limits.durable_counts and self._owns(item.partition)
-            self._proof.delivered(item, counted=counted)
+        if self._options.ahead:
+            self.ahead.extend(haul.taken)
+        else:
+            for item, life in haul.taken:
+                self._deliver(item, life)
         for item in haul.exhausted:
             if self.working[item].delivered(item.offset) < (self._options.limits.max_deliveries or 0):
                 raise Violation("I14", f"{item} is given up, and was handed out less often")
             self._reject(item, lambda item: self.dead_letters.take_exhausted([item]))
         return bool(haul.taken or haul.exhausted) or len(self.working) > before
+
+    def _next_turn(self, item: Item, life: int) -> None:
+        """The turn of one that was taken ahead has come: a holder gets it, or it is let go."""
+        if self.custody.hand_over(item):
+            if self.in_doubt:
+                raise Violation("I15", f"{item} was taken ahead and comes {LEASE} s after the group was last heard of")
+            self._deliver(item, life)
+            return
+        with suppress(LockLost, AlreadySettled):
+            self.custody.settle(Ledger.release, item)
+        self._observe()
+
+    def _deliver(self, item: Item, life: int) -> None:
+        self.held[item] = life
+        self.working[item].given[item.offset] += 1
+        counted = self._options.limits.durable_counts and self._owns(item.partition)
+        self._proof.delivered(item, counted=counted)
 
     def work_on(self, item: Item) -> None:
         """The side effect of a message happens."""

@@ -96,14 +96,14 @@ class World(ConsumerSteps):
     # ---------------------------------------------------------------- the end
 
     def finish(self, who: int = 0, how: int = 0) -> None:
-        """I10: producers stop, accidents end, one consumer of each queue stays; and everything is consumed."""
+        """I10: producers stop, accidents end, one consumer of each queue stays; everything is consumed and decided."""
         self.script.append(Step("finish", who, how))
         while self._transactions:
             self.decide(who, how)
         survivors = [self._survivor(queue, who, how) for queue in self._queues]
         for member in [member for member in self.members if member not in survivors]:
             self._bury(member)
-        while self.deliver(0, 3) and self._adrift:
+        while self.deliver(0, 5) and self._adrift:
             pass
         while self._orphans:
             self.expire(0, 0)
@@ -112,11 +112,12 @@ class World(ConsumerSteps):
                 queue.group.remove(number)
             rounds = _ROUNDS * (1 + sum(map(len, queue.proof.alive)))
             for _ in range(rounds):
-                if self._is_done(queue):
+                if self._is_done(queue) and not member.awaited:
                     break
                 self._turn(member)
             for partition in range(len(self._logs)):
                 queue.proof.converged(partition)
+            queue.proof.told(member.awaited)
         self.counts["worlds"] += 1
 
     def _survivor(self, queue: Queue, who: int, how: int) -> Member:
@@ -157,6 +158,7 @@ class World(ConsumerSteps):
         member.look()
         member.commit()
         connection, group = member.connection, self._queue_of[member.number].group
+        self._send_again(connection)
         if not connection.requests and not connection.answers:
             member.time_out()
         while connection.requests:

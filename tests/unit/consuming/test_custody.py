@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import pytest
 
 from lvq_kafka.consuming.custody import Custody
-from lvq_kafka.consuming.holdings import Limits
+from lvq_kafka.consuming.holdings import LEASE, Limits
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.definition import QueueDefinition
@@ -101,3 +101,27 @@ def test_g11_a_partition_that_comes_back_while_a_transaction_commits_for_it_wait
     with pytest.raises(TransportError):
         custody.check_decided([0], looked_at)
     custody.check_decided([0], math.nextafter(custody.clock(), math.inf))
+
+
+def test_g12_a_late_answer_proves_no_more_than_that_the_group_counted_on_us_when_its_commit_was_made(
+    hands: Hands,
+) -> None:
+    """A transaction that has nothing to commit sends nothing, and nothing proves it."""
+    custody = hands.custody
+    now = custody.clock()
+    custody.clock = lambda: now
+    known = hands.ack(hands.items[0])
+    custody.answered(known, Answer.STORED)
+    custody.settle(Ledger.ack, hands.items[3])
+    late = custody.next_commit([1])
+    assert late is not None
+    made = now
+    custody.answered(late, Answer.UNKNOWN)
+    custody.withhold([1])
+    custody.forget([1])
+    now += LEASE - 1
+    custody.open_transaction()
+    assert custody.begin_commit([], 0.0) is None
+    custody.end_transaction([], None, Answer.STORED)
+    custody.answered(late, Answer.STORED)
+    assert custody._counted_on == made

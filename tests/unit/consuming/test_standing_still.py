@@ -124,6 +124,44 @@ def test_a_zombie_is_not_believed_before_it_knows_and_the_newer_value_is_not_ste
         assert drain(zombie, 1) == ["b"]
 
 
+def test_what_a_zombie_has_taken_ahead_does_not_come_out_of_it_either() -> None:
+    world = make_world()
+    world.send(("a", "a1"), ("b", "b1"))
+    with consuming(world, prefetch=2) as zombie:
+        has_read_all(world, zombie)
+        stream = iter(zombie)
+        assert next(stream).value == "a1"
+        assert zombie.stats.in_work == 2
+        with stopped(world.members[0]):
+            stand_still(zombie)
+            world.expel(world.members[0])
+            world.send(("b", "b2"))
+            with consuming(world) as second:
+                theirs = [take(second) for _ in range(2)]
+                assert {delivery.value for delivery in theirs} == {"a1", "b2"}
+                for delivery in theirs:
+                    delivery.ack(wait=True, timeout=10)
+            with in_thread(lambda: next(stream).value) as outcome:
+                eventually(lambda: outcome or zombie._holdings._takers.wanted)
+                assert outcome == []
+                world.members[0].poll.go_on()
+                world.send(("c", "c"))
+        assert outcome == ["c"]
+
+
+def test_what_was_taken_ahead_comes_when_it_is_proven_and_was_delivered_once(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world, prefetch=2, commit_interval=60) as consumer:
+        has_read_all(world, consumer)
+        stream = iter(consumer)
+        next(stream).ack()
+        before = consumer.stats.commits
+        stand_still(consumer)
+        second = next(stream)
+        assert (second.value, second.delivery_count, second.redelivered) == ("b", 1, False)
+        assert consumer.stats.commits > before
+
+
 @contextmanager
 def stopped(member: Any) -> Iterator[None]:
     """The thread that polls this member does not run in the block."""
@@ -134,6 +172,7 @@ def stopped(member: Any) -> Iterator[None]:
         assert go_on.wait(30)
         return poll(timeout)
 
+    stand.go_on = go_on.set  # type: ignore[attr-defined]
     member.poll = stand
     assert standing.wait(10)
     try:

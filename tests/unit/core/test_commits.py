@@ -440,6 +440,21 @@ def test_who_waits_for_a_state_is_not_told_by_a_commit_that_failed() -> None:
     assert pipe.told == ["counted"]
 
 
+def test_a_state_is_said_again_when_another_one_may_have_been_stored_since() -> None:
+    """Counts are taken back where nobody got the message, so the same can be true twice."""
+    pipe = Pipe(1, counted=True)
+    assert pipe.commit().counts == {0: 1}
+    [item] = pipe.items
+    item.reserved = True
+    pipe.ledger.release(item)
+    assert pipe.commit(UNKNOWN).counts == {}
+    assert pipe.ledger.acquire() is not None
+    pipe.commits.wait_stored(0, "counted")
+    assert pipe.told == []
+    assert pipe.commit().counts == {0: 1}
+    assert pipe.told == ["counted"]
+
+
 # --- partitions that go ---------------------------------------------------------------------------------------------
 
 
