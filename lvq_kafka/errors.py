@@ -19,7 +19,10 @@
     │  ├─ TopicMismatch                    a topic's settings do not fit a last value queue
     │  └─ TopicRecreated                   the topic was deleted, or deleted and created again, under a reader
     ├─ QueueError
-    │  ├─ QueueNotDeclared(LookupError)    no such queue, or its consumer group has expired (R17)
+    │  ├─ QueueNotDeclared(LookupError)    no such queue, or it is not known what was consumed (R17)
+    │  │  ├─ GroupNotFound                 its consumer group has expired, was deleted, or never was
+    │  │  ├─ OffsetsExpired                its group holds no offsets for some partitions any more
+    │  │  └─ PartitionsAdded               its topic was given partitions after it was declared
     │  ├─ QueueMismatch                    a second declare differs from the first
     │  └─ CommitMapRefused                 an offset commit's text is not the queue's, newer, or damaged
     ├─ TransportError(ConnectionError)     carries the client's error code and whether a retry makes sense
@@ -71,13 +74,16 @@ __all__ = [
     "DiskFull",
     "EmbeddedBrokerError",
     "EncodeError",
+    "GroupNotFound",
     "JavaNotFound",
     "KeyMismatch",
     "LVQError",
     "LockLost",
     "MessageTooLarge",
     "MissingKey",
+    "OffsetsExpired",
     "OutcomeUnknown",
+    "PartitionsAdded",
     "QueueError",
     "QueueMismatch",
     "QueueNotDeclared",
@@ -218,7 +224,40 @@ class QueueError(LVQError):
 
 
 class QueueNotDeclared(QueueError, LookupError):
-    """No such queue, or the consumer group that holds its consumption state is gone (R17)."""
+    """No such queue; or, in its subclasses, it is declared and its group does not say what was consumed (R17).
+
+    For those there is ``lvq repair``, and `LastValueQueue.repair`. Nothing is replayed or skipped before.
+    """
+
+
+class GroupNotFound(QueueNotDeclared):
+    """The queue's consumer group holds no offsets: it has expired or was deleted, or the queue was never declared.
+
+    What was consumed is not known any more, so a repair has to be told where to start. ``group`` is its name.
+    """
+
+    def __init__(self, message: str, *, queue: str, group: str, hint: str = "") -> None:
+        super().__init__(message, queue=queue, hint=hint)
+        self.group = group
+
+
+class OffsetsExpired(QueueNotDeclared):
+    """The queue's group holds offsets for other partitions, and for ``partitions`` none any more: they expire singly.
+
+    What was consumed there is not known any more, so a repair has to be told where to start in them.
+    """
+
+    def __init__(self, message: str, *, queue: str, partitions: Sequence[int], hint: str = "") -> None:
+        super().__init__(message, queue=queue, hint=hint)
+        self.partitions = tuple(partitions)
+
+
+class PartitionsAdded(QueueNotDeclared):
+    """The queue's topic was given ``partitions`` after it was declared. A repair takes them in from their beginning."""
+
+    def __init__(self, message: str, *, queue: str, partitions: Sequence[int], hint: str = "") -> None:
+        super().__init__(message, queue=queue, hint=hint)
+        self.partitions = tuple(partitions)
 
 
 class QueueMismatch(QueueError):

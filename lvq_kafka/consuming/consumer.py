@@ -84,7 +84,8 @@ class Consumer(Generic[V]):
             ``"ignore"`` goes by the offsets alone, by which messages may come again.
 
     Raises:
-        QueueNotDeclared: the queue's group holds no position: never declared, expired or deleted (R17).
+        GroupNotFound, OffsetsExpired, PartitionsAdded: the queue's group holds no offsets, or not for all partitions
+            (R17). They are `QueueNotDeclared`, too.
         CommitMapRefused: something else has committed with the queue's group.
         TopicNotFound: the topic, or that of the dead letters, does not exist.
         TopicRecreated: the topic was created anew since the queue was declared or consumed.

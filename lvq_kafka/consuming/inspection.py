@@ -42,7 +42,7 @@ class Inspection:
     """Asks the cluster about the topic and the group of a queue.
 
     Raises:
-        QueueNotDeclared: the group holds no position (R17).
+        GroupNotFound, OffsetsExpired, PartitionsAdded: the group holds no offsets, or not for all partitions (R17).
         CommitMapRefused: something else commits with the group.
         TopicNotFound, TopicRecreated: there is no such topic, or it is not the one that was consumed.
         TransportError: the cluster cannot be reached or refuses.

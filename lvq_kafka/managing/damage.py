@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
-from lvq_kafka.errors import CommitMapRefused, DataLoss, LVQError, QueueNotDeclared, TopicRecreated
+from lvq_kafka.errors import (
+    CommitMapRefused,
+    DataLoss,
+    GroupNotFound,
+    LVQError,
+    OffsetsExpired,
+    PartitionsAdded,
+    TopicRecreated,
+)
 from lvq_kafka.ports import Commit, TopicDescription
 
 __all__ = ["Damage", "DamageKind", "Findings", "examine"]
@@ -146,17 +154,19 @@ def _missing(
     if not partitions:
         return []
     if not commits:
-        error = QueueNotDeclared(
+        gone = GroupNotFound(
             f"The consumer group {group!r} of queue {name!r} holds no position in topic {topic!r}: the queue was never "
             "declared, or its group has expired or was deleted, or its topic was deleted and created again.",
             queue=name,
+            group=group,
             hint=f"Declare it. If it was declared, what it had consumed is not known any more. {_say_where(name)}",
         )
-        return [Damage("group-gone", tuple(partitions), error)]
-    error = QueueNotDeclared(
+        return [Damage("group-gone", tuple(partitions), gone)]
+    error = OffsetsExpired(
         f"The consumer group {group!r} of queue {name!r} holds no position for {_listed(partitions)} of topic "
         f"{topic!r}, and for others it does: positions expire one by one.",
         queue=name,
+        partitions=partitions,
         hint=f"What was consumed there is not known any more. {_say_where(name)}",
     )
     return [Damage("commits-expired", tuple(partitions), error)]
@@ -165,9 +175,10 @@ def _missing(
 def _added(topic: str, name: str, partitions: Sequence[int], declared: int) -> list[Damage]:
     if not partitions:
         return []
-    error = QueueNotDeclared(
+    error = PartitionsAdded(
         f"The topic {topic!r} was given {_listed(partitions)} after the queue {name!r} was declared on {declared}.",
         queue=name,
+        partitions=partitions,
         hint=f"Take them in from their beginning: queue.repair(), or: lvq repair {name} --apply",
     )
     return [Damage("partitions-added", tuple(partitions), error)]

@@ -36,8 +36,8 @@ def declare_group(
         queue: the queue's name, for messages; default the group's.
 
     Raises:
-        QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused: the group is not new, and something is wrong
-            with what it holds; see `check_group`.
+        OffsetsExpired, PartitionsAdded, TopicRecreated, DataLoss, CommitMapRefused: the group is not new, and
+            something is wrong with what it holds; see `check_group`.
         TopicNotFound: the topic does not exist.
         TransportError: the commits could not be stored within ``timeout`` seconds.
     """
@@ -76,8 +76,8 @@ def check_group(
     A commit without a text, as the first version wrote them, says only that everything below its offset is done.
 
     Raises:
-        QueueNotDeclared: a partition has no commit: the queue was never declared, the group has expired or was
-            deleted, or the topic was given more partitions.
+        GroupNotFound, OffsetsExpired, PartitionsAdded: a partition has no commit: the queue was never declared, the
+            group has expired or was deleted, or the topic was given more partitions.
         TopicRecreated: the commits are of an earlier topic of that name.
         DataLoss: the log ends before what was consumed.
         CommitMapRefused: a commit's text is not the queue's, newer or damaged, and not to be ignored.

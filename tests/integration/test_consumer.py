@@ -17,7 +17,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.errors import LockLost, QueueNotDeclared
+from lvq_kafka.errors import GroupNotFound, LockLost, PartitionsAdded
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.managing.groups import declare_group
 from lvq_kafka.producer import Producer
@@ -304,14 +304,14 @@ def test_r17_an_undeclared_queue_and_one_whose_group_was_deleted_are_errors(
 ) -> None:
     kafka_log.create_topic(topic_name, partitions=2, config={"cleanup.policy": "compact"})
     definition = QueueDefinition(name=topic_name, topic=topic_name, key_header=None)
-    with pytest.raises(QueueNotDeclared):
+    with pytest.raises(GroupNotFound):
         Consumer(kafka_log, definition, TEXT)
     assert declare_group(kafka_log, definition.group, topic_name)
     assert not declare_group(kafka_log, definition.group, topic_name)
     with Consumer(kafka_log, definition, TEXT) as consumer:
         eventually(lambda: consumer.stats.partitions == (0, 1), 30)
     assert kafka_log.delete_group(definition.group)
-    with pytest.raises(QueueNotDeclared, match="expired or was deleted"):
+    with pytest.raises(GroupNotFound, match="expired or was deleted"):
         Consumer(kafka_log, definition, TEXT)
 
 
@@ -320,7 +320,7 @@ def test_r17_partitions_that_are_added_under_a_consumer_stop_it_with_a_reason(on
     with one_partition.consuming({"topic.metadata.refresh.interval.ms": 500}) as consumer:
         take(consumer).ack(wait=True, timeout=30)
         one_partition.log.add_partitions(one_partition.definition.topic, 2)
-        with pytest.raises(QueueNotDeclared, match="partition 1"):
+        with pytest.raises(PartitionsAdded, match="partition 1"):
             take(consumer)
 
 

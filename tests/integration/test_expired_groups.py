@@ -18,7 +18,7 @@ from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.session import Session
 from lvq_kafka.embedded import EmbeddedBroker
-from lvq_kafka.errors import QueueNotDeclared
+from lvq_kafka.errors import GroupNotFound, OffsetsExpired
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.ports import Commit
 from tests.integration.wire import commit_as_others_do
@@ -72,7 +72,7 @@ def test_a_group_that_expired_is_refused_until_somebody_says_where_to_start_and_
     forget(queue, 0, 1)
     assert queue.log.member_count(queue.definition.group) == 0
     for use in (queue.consumer, queue.stats, queue.purge, lambda: queue.reset("latest")):
-        with pytest.raises(QueueNotDeclared, match="has expired") as caught:
+        with pytest.raises(GroupNotFound, match="has expired") as caught:
             use()
         assert caught.value.queue == queue.name
         assert f"lvq repair {queue.name} --start earliest --apply" in caught.value.hint
@@ -97,7 +97,7 @@ def test_a_group_that_expired_is_refused_until_somebody_says_where_to_start_and_
 
 def test_the_way_that_the_error_names_brings_all_again_and_skips_nothing(queue: Queue) -> None:
     forget(queue, 0, 1)
-    with pytest.raises(QueueNotDeclared) as caught:
+    with pytest.raises(GroupNotFound) as caught:
         queue.consumer()
     named = caught.value.hint.rpartition("lvq ")[2].split()
     assert run(queue, *named[:-1])[0] == 4, "without --apply it shows only what would be done"
@@ -110,7 +110,7 @@ def test_the_way_that_the_error_names_brings_all_again_and_skips_nothing(queue: 
 def test_offsets_expire_one_by_one_and_the_others_stay_as_they_are(queue: Queue) -> None:
     before = maps(queue)
     forget(queue, 1)
-    with pytest.raises(QueueNotDeclared, match=r"for partition 1 .*positions expire one by one") as caught:
+    with pytest.raises(OffsetsExpired, match=r"for partition 1 .*positions expire one by one") as caught:
         queue.consumer()
     assert "lvq repair" in caught.value.hint
     assert "positions expire one by one" in run(queue, "status", queue.name)[1]

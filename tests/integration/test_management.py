@@ -16,8 +16,10 @@ from lvq_kafka.errors import (
     CommitMapRefused,
     ConfigError,
     DataLoss,
+    GroupNotFound,
+    OffsetsExpired,
+    PartitionsAdded,
     QueueError,
-    QueueNotDeclared,
     TopicMismatch,
     TopicNotFound,
     TopicRecreated,
@@ -107,13 +109,13 @@ def test_added_partitions_and_lost_groups_are_repaired_when_it_is_said_how(kafka
     put(queue, *(f"{number}=1" for number in range(20)))
     consume(queue, *map(str, range(20)))
     kafka_log.add_partitions(queue.topic, 3)
-    with pytest.raises(QueueNotDeclared, match="partition 2 after"):
+    with pytest.raises(PartitionsAdded, match="partition 2 after"):
         queue.stats()
     assert [damage.kind for damage in queue.repair().found] == ["partitions-added"]
     assert queue.stats().depth == 0
 
     kafka_log.delete_group(queue.definition.group)
-    with pytest.raises(QueueNotDeclared, match="expired or was deleted"):
+    with pytest.raises(GroupNotFound, match="expired or was deleted"):
         queue.consumer().close()
     assert [damage.kind for damage in queue.repair().left] == ["group-gone"]
     queue.repair("earliest")
@@ -121,7 +123,7 @@ def test_added_partitions_and_lost_groups_are_repaired_when_it_is_said_how(kafka
 
     kafka_log.delete_group(queue.definition.group)
     overwrite(queue, p0=said(queue, 1), p2=said(queue, 0))
-    with pytest.raises(QueueNotDeclared, match="expire one by one"):
+    with pytest.raises(OffsetsExpired, match="expire one by one"):
         queue.stats()
     assert queue.repair("latest").left == ()
     assert maps(queue)[0].base == 1
@@ -145,7 +147,7 @@ def test_commits_that_are_not_of_this_log_are_told_and_repaired(kafka_log: Kafka
     kafka_log.delete_topic(queue.topic)
     kafka_log.create_topic(queue.topic, partitions=2, config={"cleanup.policy": "compact"})
     eventually(lambda: commits(queue) == {})  # a broker forgets the commits with the topic
-    with pytest.raises(QueueNotDeclared, match="deleted and created again"):
+    with pytest.raises(GroupNotFound, match="deleted and created again"):
         queue.stats()
     overwrite(queue, p0=Commit(0, old[0].metadata), p1=Commit(0, old[1].metadata))  # and a late consumer writes them
     with pytest.raises(TopicRecreated):

@@ -6,7 +6,15 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.errors import CommitMapRefused, DataLoss, QueueNotDeclared, TopicRecreated
+from lvq_kafka.errors import (
+    CommitMapRefused,
+    DataLoss,
+    GroupNotFound,
+    OffsetsExpired,
+    PartitionsAdded,
+    QueueNotDeclared,
+    TopicRecreated,
+)
 from lvq_kafka.managing.damage import Damage, examine
 from lvq_kafka.managing.groups import check_group
 from lvq_kafka.ports import Commit
@@ -47,7 +55,8 @@ def test_a_group_without_commits_has_expired_or_was_deleted(memory_log: MemoryLo
     memory_log.delete_group("lvq.prices")
     (damage,) = damages(queue)
     assert (damage.kind, damage.partitions, damage.needs_start) == ("group-gone", (0,), True)
-    assert isinstance(damage.error, QueueNotDeclared)
+    assert isinstance(damage.error, GroupNotFound)
+    assert (damage.error.queue, damage.error.group) == ("prices", "lvq.prices")
     assert "lvq repair prices --start" in damage.error.hint
     assert damage.error.hint not in str(damage)
 
@@ -57,7 +66,8 @@ def test_added_partitions_are_told_from_commits_that_expired(memory_log: MemoryL
     memory_log.add_partitions("prices", 3)
     (damage,) = damages(queue)
     assert (damage.kind, damage.partitions, damage.needs_start) == ("partitions-added", (1, 2), False)
-    assert isinstance(damage.error, QueueNotDeclared)
+    assert isinstance(damage.error, PartitionsAdded)
+    assert (damage.error.queue, damage.error.partitions) == ("prices", (1, 2))
     assert "partitions 1, 2 after the queue 'prices' was declared on 1" in str(damage)
 
     two = declare(memory_log, "two", topic="two")
@@ -66,6 +76,8 @@ def test_added_partitions_are_told_from_commits_that_expired(memory_log: MemoryL
     overwrite(two, p0=said(two, 0, partitions=2))
     expired, added = damages(two)
     assert (expired.kind, expired.partitions, expired.needs_start) == ("commits-expired", (1,), True)
+    assert isinstance(expired.error, OffsetsExpired)
+    assert (expired.error.queue, expired.error.partitions) == ("two", (1,))
     assert (added.kind, added.partitions) == ("partitions-added", (2,))
 
 
@@ -126,9 +138,18 @@ def test_several_things_can_be_wrong_at_once(memory_log: MemoryLog) -> None:
     overwrite(queue, p0=Commit(7, "foreign"))
     memory_log.add_partitions("prices", 2)
     assert [damage.kind for damage in damages(queue)] == ["commits-expired", "offsets-lost", "commit-refused"]
-    with pytest.raises(QueueNotDeclared) as caught:
+    with pytest.raises(OffsetsExpired) as caught:
         queue.stats()
     assert [note.startswith("Besides: ") for note in caught.value.__notes__] == [True, True]
+
+
+def test_whoever_handles_queue_not_declared_handles_all_of_what_a_group_can_lack(memory_log: MemoryLog) -> None:
+    """Programs from before these had names of their own go on as they did."""
+    assert {kind.__base__ for kind in (GroupNotFound, OffsetsExpired, PartitionsAdded)} == {QueueNotDeclared}
+    queue = declare(memory_log)
+    memory_log.delete_group("lvq.prices")
+    with pytest.raises(LookupError):
+        queue.stats()
 
 
 def test_only_the_partitions_that_matter_are_judged() -> None:
@@ -142,7 +163,7 @@ def test_only_the_partitions_that_matter_are_judged() -> None:
 def test_a_new_queue_does_not_take_over_a_group_in_which_something_is_wrong(memory_log: MemoryLog) -> None:
     memory_log.create_topic("prices", partitions=2, config={"cleanup.policy": "compact"})
     memory_log.commit("lvq.prices", "prices", {0: Commit(0)})
-    with pytest.raises(QueueNotDeclared) as caught:
+    with pytest.raises(OffsetsExpired) as caught:
         declare(memory_log, on_mismatch="warn")
     assert "delete the group 'lvq.prices'" in caught.value.__notes__[-1]
     assert memory_log.committed("lvq.prices", "prices") == {0: Commit(0)}

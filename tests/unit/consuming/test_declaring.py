@@ -6,10 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lvq_kafka.errors import (
-    QueueNotDeclared,
-    TransportError,
-)
+from lvq_kafka.errors import PartitionsAdded, TransportError
 from lvq_kafka.managing.groups import declare_group
 from tests.unit.consuming.world import (
     TOPIC,
@@ -41,7 +38,7 @@ def test_declare_group_does_not_move_what_is_there(world: World) -> None:
 
 def test_declare_group_refuses_to_guess_where_only_some_partitions_have_a_position(world: World) -> None:
     world.add_partitions(TOPIC, 3)
-    with pytest.raises(QueueNotDeclared, match="partitions 1, 2"):
+    with pytest.raises(PartitionsAdded, match="partitions 1, 2"):
         declare_group(world, "lvq.q", TOPIC, queue="q")
 
 

@@ -15,8 +15,9 @@ from lvq_kafka.errors import (
     Closed,
     ConfigError,
     DataLoss,
+    GroupNotFound,
     LockLost,
-    QueueNotDeclared,
+    PartitionsAdded,
     ReaderFailed,
     TopicNotFound,
     TopicRecreated,
@@ -41,7 +42,7 @@ from tests.waiting import eventually
 
 def test_r17_a_queue_that_was_never_declared_is_refused_at_once() -> None:
     world = make_world(declared=False)
-    with pytest.raises(QueueNotDeclared, match=r"lvq\.q.*never declared, or its group has expired") as caught:
+    with pytest.raises(GroupNotFound, match=r"lvq\.q.*never declared, or its group has expired") as caught:
         Consumer(world, QueueDefinition(name="q", topic=TOPIC, key_header=None), TEXT)
     assert caught.value.queue == "q"
 
@@ -50,9 +51,10 @@ def test_r17_partitions_that_were_added_later_are_an_error_and_not_a_silent_star
     with consuming(world) as consumer:
         eventually(lambda: consumer.stats.partitions == (0,))
         world.add_partitions(TOPIC, 2)
-        with pytest.raises(QueueNotDeclared, match="partition 1"):
+        with pytest.raises(PartitionsAdded, match="partition 1") as caught:
             take(consumer)
-        with pytest.raises(QueueNotDeclared):
+        assert caught.value.partitions == (1,)
+        with pytest.raises(PartitionsAdded):
             take(consumer)
 
 
@@ -66,7 +68,7 @@ def test_a_topic_that_was_created_anew_is_an_error() -> None:
     with consuming(world) as consumer:
         eventually(lambda: consumer.stats.partitions == (0,))
         world.delete_topic(TOPIC)
-        with pytest.raises((TopicNotFound, TopicRecreated, QueueNotDeclared)):
+        with pytest.raises((TopicNotFound, TopicRecreated, GroupNotFound)):
             take(consumer)
 
 

@@ -19,7 +19,15 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.errors import CommitMapRefused, DataLoss, QueueNotDeclared, TopicNotFound, TopicRecreated, Unauthorized
+from lvq_kafka.errors import (
+    CommitMapRefused,
+    DataLoss,
+    GroupNotFound,
+    OffsetsExpired,
+    TopicNotFound,
+    TopicRecreated,
+    Unauthorized,
+)
 from lvq_kafka.ports import Commit
 from tests.unit.kafka.mock_cluster import LEAVE_GROUP, OFFSET_FETCH
 from tests.unit.kafka.mock_queue import GROUP, SHORT_SESSION, TOPIC, NewQueue, Verdicts, take
@@ -34,7 +42,7 @@ both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_that_was_never_declared_is_refused(new_queue: NewQueue) -> None:
     queue = new_queue(declared=False)
     queue.send("a")
-    with pytest.raises(QueueNotDeclared):
+    with pytest.raises(GroupNotFound):
         queue.open()
     assert queue.stored() == {}
 
@@ -42,7 +50,7 @@ def test_a_group_that_was_never_declared_is_refused(new_queue: NewQueue) -> None
 def test_a_group_that_holds_only_some_of_its_partitions_is_refused(new_queue: NewQueue) -> None:
     queue = new_queue(2, declared=False)
     queue.log.commit(GROUP, TOPIC, {0: Commit(0, CommitMap(0, partitions=2).encode())})
-    with pytest.raises(QueueNotDeclared):
+    with pytest.raises(OffsetsExpired):
         queue.open()
     assert list(queue.stored()) == [0]
 
@@ -201,7 +209,7 @@ def test_a_topic_that_is_created_anew_is_not_read_on(new_queue: NewQueue, monkey
         consumer.acquire(20)
     eventually(lambda: not consumer._consuming._thread.is_alive(), 20)
     assert consumer.stats.delivered == 1
-    with pytest.raises((TopicRecreated, QueueNotDeclared)):
+    with pytest.raises((TopicRecreated, GroupNotFound)):
         queue.open(properties=SHORT_SESSION).acquire(20)
 
 
