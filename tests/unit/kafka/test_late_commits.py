@@ -14,7 +14,7 @@ from lvq_kafka.consuming.engine import Consuming
 from lvq_kafka.errors import LockLost
 from lvq_kafka.ports import Answered, Commit
 from tests.unit.kafka.mock_cluster import OFFSET_COMMIT
-from tests.unit.kafka.mock_queue import SOCIAL, NewQueue, Verdicts, take
+from tests.unit.kafka.mock_queue import SOCIAL, NewQueue, Verdicts, take, whatever_its_mood
 from tests.waiting import eventually
 
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -55,6 +55,7 @@ def test_g11_a_close_waits_for_the_commit_that_is_on_its_way_before_it_sends_the
 
 @both_protocols
 @refusals
+@whatever_its_mood
 def test_g11_nothing_is_called_durable_at_a_revocation_while_an_older_commit_is_on_its_way(
     new_queue: NewQueue, monkeypatch: pytest.MonkeyPatch, protocol: str, code: int
 ) -> None:
@@ -76,7 +77,7 @@ def test_g11_nothing_is_called_durable_at_a_revocation_while_an_older_commit_is_
 
     monkeypatch.setattr(Consuming, "revoked", revoked_after_a_commit)
     second = queue.open(protocol, SOCIAL[protocol])
-    eventually(lambda: len(second.stats.partitions) == len(first.stats.partitions) == 1, 30)
+    eventually(lambda: len(second.stats.partitions) == len(first.stats.partitions) == 1, 60)
     for verdict in verdicts:
         eventually(lambda verdict=verdict: verdict.told, 20)
         assert isinstance(verdict.told[0][0], LockLost)
