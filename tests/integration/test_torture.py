@@ -34,3 +34,7 @@ def test_g9_to_g13_nothing_is_lost_stale_or_twice_without_a_reason_whatever_is_k
     assert report.lost_locks > 0, f"nobody was taken anything away\n{told}"
     assert report.verdict.durable > 0, told
     assert report.verdict.again, f"nothing had to come again\n{told}"
+    assert set(report.verdict.letters) == {"rejected", "delivered too often"}, told
+    assert report.verdict.remembered > 0, told
+    assert report.habits.keys() >= {"counts durably", "counts for itself", "gives up what is delivered too often"}, told
+    assert transactional or "takes messages ahead" in report.habits, told

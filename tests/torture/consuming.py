@@ -1,30 +1,30 @@
-"""A process that consumes, with several messages in work, and settles them in any order and in every way there is."""
+"""A process that consumes and settles in every way there is: several messages at once, in any order, or one by one."""
 
 from __future__ import annotations
 
 import heapq
+import threading
 import time
-from concurrent.futures import Future
-from functools import partial
 
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Settlement
-from lvq_kafka.errors import LockLost
 from tests.torture.journal import Kind
+from tests.torture.settling import Settling
 from tests.torture.worker import Worker, run
 
-__all__ = ["Consuming"]
+__all__ = ["Consuming", "Iterating"]
 
 _IN_WORK = 40
 
 
 class Consuming:
-    """One consumer at its work."""
+    """One consumer at its work: it holds many messages at a time."""
 
     def __init__(self, worker: Worker, consumer: Consumer[str]) -> None:
         self._worker = worker
         self._consumer = consumer
+        self._settling = Settling(worker)
         self._due: list[tuple[float, int, Delivery[str]]] = []
         self._unasked: list[tuple[float, int, Settlement]] = []
 
@@ -60,36 +60,52 @@ class Consuming:
     def _settle(self, until: float) -> None:
         while self._due and self._due[0][0] <= until:
             _, number, delivery = heapq.heappop(self._due)
-            try:
-                self._finish(number, delivery)
-            except LockLost:
-                self._worker.journal.write(Kind.VAIN, n=[number], refused=True)
+            settlement = self._settling.settle(number, delivery)
+            if settlement is not None:
+                # Most who ack do not ask what becomes of it.
+                later = self._worker.random.choice((0.0, self._worker.random.uniform(0.1, 1.0)))
+                self._unasked.append((time.monotonic() + later, number, settlement))
         asked = [waiting for waiting in self._unasked if waiting[0] <= until]
         self._unasked = [waiting for waiting in self._unasked if waiting[0] > until]
         for _, number, settlement in asked:
-            settlement.add_done_callback(partial(self._decided, number))
+            self._settling.ask(number, settlement)
 
-    def _finish(self, number: int, delivery: Delivery[str]) -> None:
-        random, journal = self._worker.random, self._worker.journal
-        chance = random.random()
-        if chance < 0.08:
-            journal.write(Kind.RELEASING, n=[number])
-            delivery.release(delay=random.choice((0.0, 0.5)))
-            return
-        journal.write(Kind.ACKING, n=[number])
-        settlement = delivery.reject("at random") if chance < 0.1 else delivery.ack()
-        # To ask makes the commit urgent; most who ack do not ask.
-        later = random.choice((0.0, random.uniform(0.1, 1.0)))
-        self._unasked.append((time.monotonic() + later, number, settlement))
 
-    def _decided(self, number: int, future: Future[None]) -> None:
-        self._worker.journal.write(Kind.DURABLE if future.exception() is None else Kind.VAIN, n=[number])
+class Iterating:
+    """One consumer at its work: it takes several messages ahead, and works on one at a time."""
+
+    def __init__(self, worker: Worker, consumer: Consumer[str]) -> None:
+        self._worker = worker
+        self._consumer = consumer
+        self._settling = Settling(worker)
+
+    def go_on(self) -> None:
+        """Until it is told to leave, or the consumer raises."""
+        worker = self._worker
+        threading.Thread(target=self._close_when_leaving, daemon=True).start()
+        asked = time.monotonic()
+        for delivery in self._consumer:
+            (number,) = worker.note_taken([delivery], asked)
+            chance = worker.random.random()
+            if chance < 0.05:  # else it takes no time
+                worker.leaving.wait(worker.random.uniform(0, 0.05) if chance < 0.045 else worker.random.uniform(1, 3))
+            settlement = self._settling.settle(number, delivery)
+            if settlement is not None and worker.random.random() < 0.2:
+                self._settling.ask(number, settlement)
+            if worker.leaving.is_set():
+                return
+            asked = time.monotonic()
+
+    def _close_when_leaving(self) -> None:
+        """An iteration without messages ends when its consumer is closed."""
+        self._worker.leaving.wait()
+        self._consumer.close()
 
 
 def consume(worker: Worker) -> None:
     try:
         with worker.consumer() as consumer:
-            Consuming(worker, consumer).go_on()
+            (Iterating if worker.iterates else Consuming)(worker, consumer).go_on()
     finally:
         worker.journal.write(Kind.CLOSED)
 

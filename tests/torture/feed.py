@@ -13,7 +13,10 @@ from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.ports import Receipt
 from lvq_kafka.producer import Message, Producer
 
-__all__ = ["Feed", "Sent"]
+__all__ = ["Feed", "Place", "Sent"]
+
+Place = tuple[int, int]
+"""Partition and offset."""
 
 Sent = tuple[str | None, str | None]
 """Key (None: an ordinary message) and value (None: a delete)."""
@@ -33,8 +36,10 @@ class Feed:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._count = 0
-        self.stored: dict[tuple[int, int], Sent] = {}
-        """By partition and offset, what the broker has acknowledged."""
+        self.stored: dict[Place, Sent] = {}
+        """What the broker has acknowledged."""
+        self.sent_at: dict[Place, float] = {}
+        """When that was sent, by the monotonic clock."""
         self.failures: list[Exception] = []
         self._threads = [
             threading.Thread(target=self._run, args=(random.Random(f"{seed}/{n}"), self._keys[n::threads]))
@@ -81,15 +86,16 @@ class Feed:
         self._watch(producer.put(key, value), key, value)
 
     def _watch(self, receipt: Receipt, key: str | None, value: str | None) -> None:
-        receipt.add_done_callback(partial(self._decided, key, value))
+        receipt.add_done_callback(partial(self._decided, key, value, time.monotonic()))
 
-    def _decided(self, key: str | None, value: str | None, receipt: Receipt) -> None:
+    def _decided(self, key: str | None, value: str | None, at: float, receipt: Receipt) -> None:
         error = receipt.exception(0)
         if error is not None:
             self.failures.append(error)
         else:
             position = receipt.result(0)
             self.stored[position.partition, position.offset] = (key, value)
+            self.sent_at[position.partition, position.offset] = at
 
     def _value(self) -> str:
         with self._lock:

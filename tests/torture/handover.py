@@ -32,12 +32,20 @@ class HandOvers:
         if not hold.acked or hold.refused:
             return inf
         life = hold.life
-        goings = self._lives.setdefault(id(life), _Goings(life))
-        gone = goings.given_up(hold)
+        gone = self._goings(life).given_up(hold)
+        return gone if gone < inf and self.in_peace(life, gone) else inf
+
+    def in_peace(self, life: Life, gone: float) -> bool:
+        """Whether nothing was wrong with a process or the broker in the time before a partition was gone."""
         begin = gone - _TROUBLE
-        if gone == inf or any(first < gone and begin < last for first, last in (*self._outages, *life.stops)):
-            return inf
-        return inf if goings.trouble(begin, gone) else gone
+        if any(first < gone and begin < last for first, last in (*self._outages, *life.stops)):
+            return False
+        return not self._goings(life).trouble(begin, gone)
+
+    def _goings(self, life: Life) -> _Goings:
+        if id(life) not in self._lives:
+            self._lives[id(life)] = _Goings(life)
+        return self._lives[id(life)]
 
 
 class _Goings:

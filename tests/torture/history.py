@@ -23,6 +23,8 @@ class Life:
     events: Sequence[Event]
     stops: Sequence[tuple[float, float]] = ()
     killed: float = inf
+    counts: bool = False
+    """Whether it commits how often it has delivered each message."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +37,8 @@ class Hold:
     offset: int
     key: str
     value: str
+    count: int
+    """The how-manieth delivery of the message it said it was."""
     redelivered: bool
     asked: float
     """It was handed out after this,"""
@@ -49,6 +53,7 @@ class Hold:
     why: str = ""
     """Why it may."""
     acked: bool = False
+    rejected: bool = False
     refused: bool = False
     """The ack was, since the lock was lost before it."""
     aborted: bool = False
@@ -56,7 +61,13 @@ class Hold:
     @property
     def reason(self) -> str:
         """Why it may be handed out again, in words for a summary."""
-        return f"{self.why}, acked and not durable" if self.acked and self.why not in _GIVEN_BACK else self.why
+        settled = "acked" if self.acked else "rejected" if self.rejected else ""
+        return f"{self.why}, {settled} and not durable" if settled and self.why not in _GIVEN_BACK else self.why
+
+    @property
+    def signature(self) -> str:
+        """The reason that its holder gives when it rejects the message: there is none other like it."""
+        return f"{self.life.name}, {self.number}"
 
     def __str__(self) -> str:
         return f"{self.partition}/{self.offset} ({self.key}={self.value}) at {self.acquired:.3f} by {self.life.name}"
@@ -78,7 +89,7 @@ class _Reading:
             case Kind.ACQUIRED:
                 about = {name: fact for name, fact in facts.items() if name != "n"}
                 self.holds[facts["n"]] = Hold(self.life, facts["n"], **about)
-            case Kind.ACKING | Kind.RELEASING | Kind.DURABLE:
+            case Kind.ACKING | Kind.REJECTING | Kind.RELEASING | Kind.DURABLE:
                 for number in facts["n"]:
                     self._settle(self.holds[number], kind, at)
             case Kind.VAIN | Kind.ABORTED | Kind.UNKNOWN:
@@ -99,6 +110,8 @@ class _Reading:
             hold.let_go = min(hold.let_go, at)
             if kind is Kind.ACKING:
                 hold.acked = True
+            elif kind is Kind.REJECTING:
+                hold.rejected = True
             elif hold.void > at:
                 hold.void, hold.why = at, "released"
 

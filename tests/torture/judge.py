@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from tests.torture.feed import Sent
+from tests.torture.dead_letters import DeadLetter, DeadLetters
+from tests.torture.feed import Place, Sent
 from tests.torture.handover import HandOvers
 from tests.torture.history import Hold, Life, holds_of
 from tests.torture.journal import Kind
+from tests.torture.tenures import Tenures
 
 __all__ = ["Output", "Verdict", "judge"]
 
 _HEARTBEAT = 1.5  # seconds; so much of a session may be over when a process is stopped
 _NEWS = 30.0  # seconds after which a process that goes on must have learned of what it lost
-
-Place = tuple[int, int]
-"""Partition and offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +47,10 @@ class Verdict:
     """How many of these said so themselves."""
     handed_over: int = 0
     """Acked messages whose partition was then given up, in order and in peace: they must not come again."""
+    letters: Counter[str] = field(default_factory=Counter)
+    """Dead letters, by who has rejected the message."""
+    remembered: int = 0
+    """Deliveries whose count had to go on from that of the one before, another consumer's included."""
     overlaps: int = 0
     """A message, or a newer one of its key, was handed out while a process that stood still believed to hold it."""
 
@@ -55,8 +58,8 @@ class Verdict:
 class _Judge:
     """Goes through the holds in time, for each promise."""
 
-    def __init__(self, holds: Sequence[Hold], session: float, outages: Iterable[tuple[float, float]]) -> None:
-        self.hand_overs = HandOvers(outages)
+    def __init__(self, holds: Sequence[Hold], session: float, hand_overs: HandOvers) -> None:
+        self.hand_overs = hand_overs
         self.holds = sorted(holds, key=lambda hold: hold.acquired)
         self.session = session
         self.verdict = Verdict(delivered=len(holds), durable=sum(hold.durable < inf for hold in holds))
@@ -158,22 +161,45 @@ class _Judge:
                 if value != hold.value or key not in (None, hold.key):
                     self.find(f"{hold} is not what was sent: {key}={value}")
 
-    def complete(self, newest: Mapping[Place, Sent]) -> None:
-        """Of every key the newest message was delivered, and acked."""
+    def complete(self, newest: Mapping[Place, Sent], buried: Collection[Place]) -> None:
+        """Of every key the newest message was delivered and acked, or has a dead letter."""
         for place, (key, value) in newest.items():
             holds = self.by_place.get(place, [])
-            if value is None:
+            if value is None or place in buried:
                 continue
             if not holds:
                 self.find(f"G10: {place[0]}/{place[1]} ({key}={value}) was never delivered")
             elif not any(hold.acked for hold in holds):
-                self.find(f"G10: {holds[-1]} was never acked, and is gone")
+                self.find(f"G10: {holds[-1]} was never acked, has no dead letter, and is gone")
+
+    # ---------------------------------------------------------------- delivery counts
+
+    def counted(self, tenures: Tenures, sent_at: Mapping[Place, float]) -> None:
+        """A delivery count forgets no delivery that its consumer can know of, and makes none up."""
+        for place, holds in self.by_place.items():
+            for index, hold in enumerate(holds):
+                most = tenures.most(place[0], index + 1, sent_at.get(place, 0.0), hold.acquired)
+                if hold.count > most:
+                    self.find(f"{hold} says delivery {hold.count}, and no more than {most} can have been counted")
+                before = holds[index - 1] if index else None
+                if before is not None and tenures.remembered(before, hold):
+                    self.verdict.remembered += 1
+                    if hold.count <= before.count:
+                        self.find(f"{hold} says delivery {hold.count}; it was {before.count} at {before}")
 
     # ---------------------------------------------------------------- transactions
 
-    def exactly_once(self, output: Sequence[Output], newest: Mapping[Place, Sent]) -> None:
-        """The output holds what committed, once, and of every key the newest message; of one key all in order."""
+    def exactly_once(
+        self, output: Sequence[Output], newest: Mapping[Place, Sent], letters: Sequence[DeadLetter]
+    ) -> None:
+        """The output holds what committed, once, and of every key the newest message; of one key all in order.
+
+        What was rejected in a transaction that committed has a dead letter instead. What the library has given up is
+        not part of a transaction: that may be done twice.
+        """
         seen: dict[Place, Output] = {}
+        buried = {letter.source for letter in letters}
+        dead = {letter.source for letter in letters if not letter.given_up}
         last: dict[str, Output] = {}
         for made in output:
             if made.source in seen:
@@ -183,18 +209,21 @@ class _Judge:
                 self.find(f"G12: in the output {made} comes after {last[made.key]}")
             last[made.key] = made
         for place, (key, value) in newest.items():
-            if value is not None and place not in seen:
-                self.find(f"lost: {place[0]}/{place[1]} ({key}={value}) is not in the output")
+            if value is not None and place not in seen and place not in buried:
+                self.find(f"lost: {place[0]}/{place[1]} ({key}={value}) is not in the output, nor among dead letters")
+        for made in output:
+            if made.source in dead:
+                self.find(f"twice: {made} is in the output, and has a dead letter from a transaction")
         made_by = {(made.life, made.number) for made in output}
         for hold in self.holds:
-            if hold.durable < inf and (hold.life.name, hold.number) not in made_by:
+            if hold.durable < inf and not hold.rejected and (hold.life.name, hold.number) not in made_by:
                 self.find(f"{hold} was committed and is not in the output")
             if hold.aborted and (hold.life.name, hold.number) in made_by:
                 self.find(f"{hold} was not committed and is in the output")
 
 
 def judge(
-    lives: Iterable[Life],
+    lives: Sequence[Life],
     *,
     session: float,
     lock_timeout: float | None,
@@ -202,6 +231,9 @@ def judge(
     newest: Mapping[Place, Sent],
     output: Sequence[Output] | None = None,
     outages: Iterable[tuple[float, float]] = (),
+    letters: Sequence[DeadLetter] = (),
+    max_deliveries: int = 1,
+    sent_at: Mapping[Place, float] | None = None,
 ) -> Verdict:
     """Judge a run.
 
@@ -211,17 +243,28 @@ def judge(
         newest: what the log holds of each key in the end.
         output: what is visible of what transactions have written, in the order of the log.
         outages: when the broker could not answer, from and to.
+        letters: all dead letters that are visible.
+        max_deliveries: of all consumers that have a limit.
+        sent_at: when messages were sent, at the earliest; by default at the beginning.
     """
-    one = _Judge([hold for life in lives for hold in holds_of(life, lock_timeout=lock_timeout)], session, outages)
+    hand_overs, sent_at = HandOvers(outages), sent_at or {}
+    tenures = Tenures(lives, hand_overs)
+    one = _Judge([hold for life in lives for hold in holds_of(life, lock_timeout=lock_timeout)], session, hand_overs)
+    dead = DeadLetters(letters, one.by_place, max_deliveries, one.find)
+    one.verdict.letters = dead.counts
     one.repetitions()
     one.serial()
     one.no_step_back()
     one.contents(stored)
-    one.complete(newest)
+    one.complete(newest, dead.buried)
+    one.counted(tenures, sent_at)
+    dead.contents(stored)
+    dead.rejected()
+    dead.given_up(tenures, sent_at)
     if output is None:
         one.handed_over()
     else:
-        one.exactly_once(output, newest)
+        one.exactly_once(output, newest, letters)
     return one.verdict
 
 

@@ -25,6 +25,7 @@ class Member:
 
     name: str
     slot: int
+    orders: Orders
     journal: Path
     errors: Path
     process: subprocess.Popen[bytes]
@@ -96,15 +97,16 @@ class Members:
         """Start one."""
         name = f"{slot}.{next(self._numbers)}"
         journal, errors = self._directory / f"{name}.jsonl", self._directory / f"{name}.err"
+        orders = self._orders(name, slot, str(journal))
         with errors.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-m", self._module, self._orders(name, slot, str(journal)).text()],
+                [sys.executable, "-m", self._module, orders.text()],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,  # its end tells them that we are gone
                 stdout=stderr,
                 stderr=stderr,
             )
-        member = Member(name, slot, journal, errors, process)
+        member = Member(name, slot, orders, journal, errors, process)
         self.all.append(member)
         return member
 

@@ -14,18 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from lvq_kafka.consuming.dead_letters import DLQ_COUNT, DLQ_REASON, DLQ_SOURCE
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.records import Position, Record, header_value
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.managing.groups import declare_group
 from lvq_kafka.testing.compaction import FORCED_COMPACTION
 from tests.torture.chaos import Chaos, Say
-from tests.torture.feed import Feed, Sent
+from tests.torture.dead_letters import DeadLetter
+from tests.torture.feed import Feed, Place, Sent
+from tests.torture.habits import MAX_DELIVERIES, Habits, in_words
 from tests.torture.history import Life
 from tests.torture.journal import Kind, read_journal
-from tests.torture.judge import Output, Place, Verdict, judge
+from tests.torture.judge import Output, Verdict, judge
 from tests.torture.members import Members
 from tests.torture.worker import Orders
 
@@ -40,7 +44,7 @@ _PARTITIONS = 6
 _JOIN = 60.0  # seconds until all consumers have begun
 _CALM = 180.0  # seconds until all is consumed, once everybody is left in peace
 _END = 60.0  # seconds until a process that was sent away has ended
-_INPUT, _OUTPUT = "torture", "torture-output"
+_INPUT, _OUTPUT, _DEAD = "torture", "torture-output", "torture-dead"
 
 _ALWAYS_COMPACTING = {
     **FORCED_COMPACTION,
@@ -91,6 +95,8 @@ class Report:
     output: int = 0
     calm: float = 0.0
     """Seconds until all was consumed, once everybody was left in peace."""
+    habits: Counter[str] = field(default_factory=Counter)
+    """How many processes had which options."""
     problems: Counter[str] = field(default_factory=Counter)
     """Errors that consumers have stopped with, and were replaced after."""
 
@@ -123,12 +129,14 @@ class _Run:
             f"tests.torture.{'transforming' if ordeal.transactional else 'consuming'}", directory, self._orders
         )
         self._seeds = random.Random(f"{ordeal.seed}/members")
+        self._habits = Habits(random.Random(f"{ordeal.seed}/habits"), ordeal.transactional, _DEAD, _LOCK_TIMEOUT)
 
     def go(self) -> Report:
         ordeal, log = self._ordeal, self._log
         log.create_topic(_INPUT, partitions=_PARTITIONS, config={"cleanup.policy": "compact", **_ALWAYS_COMPACTING})
         if ordeal.transactional:
             log.create_topic(_OUTPUT, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
+        log.create_topic(_DEAD, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
         declare_group(log, self._group, _INPUT)
         feed = Feed(log, _INPUT, keys=ordeal.keys, rate=ordeal.rate, seed=ordeal.seed)
         chaos = Chaos(
@@ -173,7 +181,7 @@ class _Run:
             topic=_INPUT,
             journal=journal,
             seed=self._seeds.randrange(1 << 32),
-            lock_timeout=None if ordeal.transactional else _LOCK_TIMEOUT,
+            options=self._habits.deal(),
             properties=properties,
             output=_OUTPUT if ordeal.transactional else "",
             transactional_id=f"torture-{slot}" if ordeal.transactional else "",
@@ -192,7 +200,7 @@ class _Run:
         try:
             commits = self._log.committed(self._group, _INPUT)
             ends = self._log.end_offsets(_INPUT)
-            if self._ordeal.transactional and _undecided(self._log, _OUTPUT):
+            if self._ordeal.transactional and (_undecided(self._log, _OUTPUT) or _undecided(self._log, _DEAD)):
                 return False
         except TransportError:
             return False
@@ -212,7 +220,14 @@ class _Run:
     def _report(self, feed: Feed, chaos: Chaos, calm: float, left: list[str]) -> Report:
         ordeal = self._ordeal
         lives = [
-            Life(member.name, read_journal(member.journal), member.stops, member.killed) for member in self._members.all
+            Life(
+                member.name,
+                read_journal(member.journal),
+                member.stops,
+                member.killed,
+                counts=member.orders.options["durable_counts"],
+            )
+            for member in self._members.all
         ]
         newest, kept = _newest(self._log)
         verdict = judge(
@@ -223,11 +238,14 @@ class _Run:
             newest=newest,
             output=_output(self._log) if ordeal.transactional else None,
             outages=chaos.outages,
+            letters=_letters(self._log),
+            max_deliveries=MAX_DELIVERIES,
+            sent_at=feed.sent_at,
         )
         verdict.findings += left + [f"a producer failed: {failure!r}" for failure in feed.failures]
         if calm >= _CALM:
             verdict.findings.append(f"G10: not all was consumed within {_CALM:g} s: {self._standing()}")
-            topics = [_INPUT, _OUTPUT] if ordeal.transactional else [_INPUT]
+            topics = [_INPUT, _OUTPUT, _DEAD] if ordeal.transactional else [_INPUT]
             open_ones = {topic: _undecided(self._log, topic) for topic in topics}
             verdict.findings += [
                 f"transactions are open in {topic}: {places}" for topic, places in open_ones.items() if places
@@ -251,6 +269,7 @@ class _Run:
             lost_locks=sum(len(event.facts["n"]) for event in events if event.kind in (Kind.VAIN, Kind.ABORTED)),
             output=0 if not ordeal.transactional else len(_output(self._log)),
             calm=calm,
+            habits=Counter(habit for member in self._members.all for habit in in_words(member.orders.options)),
             problems=Counter(
                 f"{event.facts['error'].partition('(')[0]} {event.facts['code']}"
                 for event in events
@@ -269,9 +288,10 @@ def _newest(log: KafkaLog) -> tuple[dict[Place, Sent], int]:
     """What the log holds of each key in the end, and how many records it holds of what was sent."""
     newest: dict[str, tuple[Place, Sent]] = {}
     kept = 0
-    for place, key, value in _records(log, _INPUT):
+    for record in _records(log, _INPUT):
         kept += 1
-        newest[key] = (place, (key, value))
+        key = (record.key or b"").decode()
+        newest[key] = (record.partition, record.offset), (key, None if record.value is None else record.value.decode())
     return dict(newest.values()), kept
 
 
@@ -287,10 +307,25 @@ def _lost(stored: Mapping[Place, Sent], newest: Mapping[Place, Sent]) -> list[Pl
 
 def _output(log: KafkaLog) -> list[Output]:
     made = []
-    for _, key, value in _records(log, _OUTPUT):
-        life, number, partition, offset, content = json.loads(value or "")
-        made.append(Output(life, number, (partition, offset), key, content))
+    for record in _records(log, _OUTPUT):
+        life, number, partition, offset, content = json.loads(record.value or b"")
+        made.append(Output(life, number, (partition, offset), (record.key or b"").decode(), content))
     return made
+
+
+def _letters(log: KafkaLog) -> list[DeadLetter]:
+    behind = time.time() - time.monotonic()
+    letters = []
+    for record in _records(log, _DEAD):
+        source, count, reason = (
+            (header_value(record.headers, name) or b"").decode() for name in (DLQ_SOURCE, DLQ_COUNT, DLQ_REASON)
+        )
+        _, partition, offset = Position.parse(source)
+        key, value = (record.key or b"").decode(), (record.value or b"").decode()
+        letters.append(
+            DeadLetter((partition, offset), key, value, int(count), reason, record.timestamp / 1000 - behind)
+        )
+    return letters
 
 
 def _undecided(log: KafkaLog, topic: str) -> dict[int, tuple[int, int]]:
@@ -299,18 +334,16 @@ def _undecided(log: KafkaLog, topic: str) -> dict[int, tuple[int, int]]:
     return {partition: (stable[partition], end) for partition, end in ends.items() if stable[partition] < end}
 
 
-def _records(log: KafkaLog, topic: str) -> Iterator[tuple[Place, str, str | None]]:
+def _records(log: KafkaLog, topic: str) -> Iterator[Record]:
     """All committed records, by partition in the order of the log."""
     positions, ends = log.start_offsets(topic), log.end_offsets(topic, stable=True)  # what is open may stay so
-    found: dict[int, list[tuple[Place, str, str | None]]] = {partition: [] for partition in ends}
+    found: dict[int, list[Record]] = {partition: [] for partition in ends}
     with closing(log.reader(topic, positions)) as reader:
         while any(positions[partition] < end for partition, end in ends.items()):
             fetch = reader.poll(1.0)
             positions.update(fetch.positions)
             for record in fetch.batch:
-                key = (record.key or b"").decode()
-                value = None if record.value is None else record.value.decode()
-                found[record.partition].append(((record.partition, record.offset), key, value))
+                found[record.partition].append(record)
     for records in found.values():
         yield from records
 

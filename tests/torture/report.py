@@ -25,6 +25,9 @@ def summary(report: Report) -> str:
         lines.append(f"  {report.output:>9,}  records in the output, read committed")
     lines += _table("what was done", report.done)
     lines += _table("errors that a new consumer helped against", report.problems)
+    lines += _table("how processes consumed", report.habits)
+    lines += _table("dead letters", verdict.letters)
+    lines.append(f"  {verdict.remembered:,} delivery counts had to go on from the one before")
     again = sum(verdict.again.values())
     lines += _table(f"{again:,} deliveries were not the first; {verdict.flagged:,} said so", verdict.again)
     if verdict.handed_over:

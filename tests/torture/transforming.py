@@ -12,6 +12,7 @@ from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.errors import DeliveryFailed, LockLost, LVQError, OutcomeUnknown, TransportError
 from lvq_kafka.producer import Producer
 from tests.torture.journal import Kind
+from tests.torture.settling import is_poison
 from tests.torture.worker import Worker, run
 
 __all__ = ["Transforming"]
@@ -37,18 +38,19 @@ class Transforming:
             self._transact()
 
     def _transact(self) -> None:
-        write, numbers, acked = self._worker.journal.write, list[int](), list[int]()
+        write, numbers, acked, rejected = self._worker.journal.write, list[int](), list[int](), list[int]()
         try:
             with self._consumer.transaction(self._producer, timeout=_COMMIT) as transaction:
                 asked = time.monotonic()
                 deliveries = transaction.acquire_many(self._worker.random.choice((1, 10, 40)), timeout=0.1)
                 numbers = self._worker.note_taken(deliveries, asked)
                 try:
-                    acked = self._work(numbers, deliveries)
+                    acked, rejected = self._work(numbers, deliveries)
                 except BaseException:
                     write(Kind.RELEASING, n=numbers)
                     raise
-                write(Kind.RELEASING, n=sorted(set(numbers) - set(acked)))
+                write(Kind.RELEASING, n=sorted(set(numbers).difference(acked, rejected)))
+                write(Kind.REJECTING, n=rejected)
                 write(Kind.ACKING, n=acked)
         except _ChangedMindError:
             write(Kind.ABORTED, n=numbers)
@@ -61,21 +63,30 @@ class Transforming:
             if not isinstance(error, LockLost | DeliveryFailed):
                 raise
         else:
-            write(Kind.DURABLE, n=acked)
+            write(Kind.DURABLE, n=acked + rejected)
 
-    def _work(self, numbers: list[int], deliveries: list[Delivery[str]]) -> list[int]:
-        random, acked = self._worker.random, []
+    def _work(self, numbers: list[int], deliveries: list[Delivery[str]]) -> tuple[list[int], list[int]]:
+        """Returns what was acked, and what was rejected."""
+        worker, random = self._worker, self._worker.random
+        acked, rejected = list[int](), list[int]()
         for number, delivery in zip(numbers, deliveries):
-            if random.random() < 0.03:
-                continue  # neither acked nor released: it comes again
+            chance = random.random()
+            if chance < 0.03 or (is_poison(delivery) and worker.gives_up):
+                if chance < 0.5:
+                    delivery.release()
+                continue  # else it is neither acked nor released, and comes again
+            if worker.buries and (chance < 0.05 or is_poison(delivery)):
+                delivery.reject(worker.signature(number))
+                rejected.append(number)
+                continue
             made = [self._worker.orders.name, number, delivery.position.partition, delivery.position.offset]
             self._producer.put(delivery.key, json.dumps([*made, delivery.value]))
             delivery.ack()
             acked.append(number)
-        self._worker.leaving.wait(random.choice((0.0, 0.02, 0.3)))
+        worker.leaving.wait(random.choice((0.0, 0.02, 0.3)))
         if deliveries and random.random() < 0.05:
             raise _ChangedMindError
-        return acked
+        return acked, rejected
 
 
 def transform(worker: Worker) -> None:

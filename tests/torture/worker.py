@@ -37,7 +37,8 @@ class Orders:
     topic: str
     journal: str
     seed: int
-    lock_timeout: float | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of its consumers."""
     properties: dict[str, Any] = field(default_factory=dict)
     output: str = ""
     """The topic that a transforming process writes to."""
@@ -73,7 +74,26 @@ class Worker:
     def consumer(self) -> Consumer[str]:
         """A new consumer of the queue, which is named after its topic."""
         definition = QueueDefinition(name=self.orders.topic, topic=self.orders.topic, key_header=None)
-        return Consumer(self.log, definition, TEXT, max_in_work=100, lock_timeout=self.orders.lock_timeout)
+        return Consumer(self.log, definition, TEXT, max_in_work=100, **self.orders.options)
+
+    @property
+    def iterates(self) -> bool:
+        """Whether it takes messages ahead."""
+        return self.orders.options.get("prefetch", 1) > 1
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether its consumers reject by themselves what was delivered too often."""
+        return self.orders.options.get("max_deliveries") is not None
+
+    @property
+    def buries(self) -> bool:
+        """Whether what it rejects becomes a dead letter."""
+        return self.orders.options.get("dead_letters") is not None
+
+    def signature(self, number: int) -> str:
+        """The reason of a rejection; see `tests.torture.history.Hold.signature`."""
+        return f"{self.orders.name}, {number}"
 
     def note_taken(self, deliveries: Sequence[Delivery[str]], asked: float) -> list[int]:
         """Write down what was acquired, and since when that had been asked for. Returns the numbers given to it."""
@@ -91,6 +111,7 @@ class Worker:
                 offset=delivery.position.offset,
                 key=delivery.key,
                 value=delivery.value,
+                count=delivery.delivery_count,
                 redelivered=delivery.redelivered,
             )
         return numbers

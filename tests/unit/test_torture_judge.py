@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
 import pytest
 
+from tests.torture.dead_letters import DeadLetter
 from tests.torture.history import Life
 from tests.torture.journal import Event, Kind
 from tests.torture.judge import Output, Verdict, judge
 
 SESSION = 6.0
 LOCK = 4.0
+MOST = 2
 
 
 class Witness:
@@ -22,13 +25,18 @@ class Witness:
     def __init__(self, name: str, *stops: tuple[float, float], killed: float = inf) -> None:
         self.life = Life(name, [], stops, killed)
         self._taken = 0
+        self._counts: Counter[int] = Counter()
 
     def note(self, kind: Kind, at: float, **facts: Any) -> None:
         assert isinstance(self.life.events, list)
         self.life.events.append(Event(kind, at, facts))
 
-    def take(self, at: float, offset: int, key: str = "k", *, value: str = "", redelivered: bool = False) -> int:
+    def take(
+        self, at: float, offset: int, key: str = "k", *, value: str = "", count: int = 0, redelivered: bool = False
+    ) -> int:
+        """By default it counts for itself."""
         self._taken += 1
+        self._counts[offset] += 1
         self.note(
             Kind.ACQUIRED,
             at,
@@ -39,6 +47,7 @@ class Witness:
             offset=offset,
             key=key,
             value=value or f"v{offset}",
+            count=count or self._counts[offset],
             redelivered=redelivered,
         )
         return self._taken
@@ -47,6 +56,16 @@ class Witness:
         self.note(Kind.ACKING, at, n=[number])
         if durable is not None:
             self.note(Kind.DURABLE, durable, n=[number])
+
+    def reject(self, at: float, number: int, durable: float | None = None) -> str:
+        """Returns the reason that it gives."""
+        self.note(Kind.REJECTING, at, n=[number])
+        if durable is not None:
+            self.note(Kind.DURABLE, durable, n=[number])
+        return f"{self.life.name}, {number}"
+
+    def get(self, at: float) -> None:
+        self.note(Kind.GOT, at, partitions=[0])
 
     def lose(self, at: float, how: str = "given up") -> None:
         self.note(Kind.GONE, at, partitions=[0], how=how)
@@ -58,6 +77,7 @@ def verdict(
     output: list[Output] | None = None,
     lock_timeout: float | None = LOCK,
     outages: Sequence[tuple[float, float]] = (),
+    letters: Sequence[DeadLetter] = (),
 ) -> Verdict:
     """Judged; by default message 1 of key k is all there is."""
     sent = {(0, offset): message for offset, message in (messages or {1: ("k", "v1")}).items()}
@@ -70,7 +90,17 @@ def verdict(
         newest={place: sent[place] for place in last.values()},
         output=output,
         outages=outages,
+        letters=letters,
+        max_deliveries=MOST,
     )
+
+
+def letter(reason: str, at: float, *, offset: int = 1, count: int = 1, value: str = "") -> DeadLetter:
+    return DeadLetter((0, offset), "k", value or f"v{offset}", count, reason, at)
+
+
+def given_up(at: float, count: int, *, offset: int = 1) -> DeadLetter:
+    return letter(f"delivered {count} times and never acknowledged", at, offset=offset, count=count)
 
 
 def test_a_message_that_is_delivered_and_acked_is_all_right() -> None:
@@ -288,6 +318,177 @@ class TestHandOver:
         assert (found.findings, found.handed_over) == ([], 1)
 
 
+class TestDeadLetters:
+    def test_a_message_that_was_rejected_and_has_its_dead_letter_is_all_right(self) -> None:
+        one = Witness("one")
+        reason = one.reject(2, one.take(1, 1), durable=3)
+        found = verdict(one, letters=[letter(reason, 2)])
+        assert (found.findings, found.letters) == ([], {"rejected": 1})
+
+    def test_finds_one_that_was_rejected_durably_and_has_none(self) -> None:
+        one = Witness("one")
+        one.reject(2, one.take(1, 1), durable=3)
+        assert any(finding.startswith("lost") for finding in verdict(one).findings)
+        assert any(finding.startswith("G10") for finding in verdict(one).findings)
+
+    def test_finds_one_that_comes_again_after_it_was_rejected_durably(self) -> None:
+        one, two = Witness("one", killed=4), Witness("two")
+        reason = one.reject(2, one.take(1, 1), durable=3)
+        two.ack(6, two.take(5, 1), durable=7)
+        assert any(finding.startswith("G11") for finding in verdict(one, two, letters=[letter(reason, 2)]).findings)
+
+    def test_a_crash_between_the_dead_letter_and_the_commit_brings_the_message_again_and_perhaps_a_second(self) -> None:
+        one, two = Witness("one", killed=3), Witness("two")
+        first = one.reject(2, one.take(1, 1))
+        second = two.reject(6, two.take(5, 1), durable=7)
+        found = verdict(one, two, letters=[letter(first, 2), letter(second, 6)])
+        assert (found.findings, found.again) == ([], {"killed, rejected and not durable": 1})
+
+    def test_one_that_could_not_be_stored_brings_the_message_again(self) -> None:
+        one = Witness("one")
+        number = one.take(1, 1)
+        one.reject(2, number)
+        one.note(Kind.VAIN, 2.5, n=[number])
+        reason = one.reject(5, one.take(4, 1), durable=6)
+        assert verdict(one, letters=[letter(reason, 5, count=2)]).findings == []
+
+    def test_finds_a_repetition_that_a_rejection_does_not_explain(self) -> None:
+        one, two = Witness("one"), Witness("two")
+        reason = one.reject(2, one.take(1, 1))
+        two.ack(4, two.take(3, 1), durable=5)
+        assert verdict(one, two, letters=[letter(reason, 2)]).findings[0].startswith("G9")
+
+    def test_finds_two_of_one_rejection(self) -> None:
+        one = Witness("one")
+        reason = one.reject(2, one.take(1, 1), durable=3)
+        [finding] = verdict(one, letters=[letter(reason, 2), letter(reason, 2)]).findings
+        assert "has 2 dead letters" in finding
+
+    def test_finds_one_that_nobody_has_asked_for(self) -> None:
+        one = Witness("one")
+        one.ack(2, one.take(1, 1), durable=3)
+        [finding] = verdict(one, letters=[letter("one, 1", 2)]).findings
+        assert "nobody has rejected it" in finding
+
+    def test_finds_one_that_is_another_message(self) -> None:
+        one = Witness("one")
+        reason = one.reject(2, one.take(1, 1), durable=3)
+        [finding] = verdict(one, letters=[letter(reason, 2, value="something else")]).findings
+        assert "is not what was sent" in finding
+
+    def test_finds_one_that_counts_otherwise_than_the_delivery(self) -> None:
+        one = Witness("one")
+        reason = one.reject(2, one.take(1, 1), durable=3)
+        [finding] = verdict(one, letters=[letter(reason, 2, count=2)]).findings
+        assert "says 2 deliveries, it was the 1." in finding
+
+    @staticmethod
+    def released(times: int) -> Witness:
+        """One takes message 1 at 1, 2, … and gives it back."""
+        one = Witness("one")
+        one.get(0)
+        for at in range(1, times + 1):
+            one.note(Kind.RELEASING, at + 0.5, n=[one.take(at, 1)])
+        return one
+
+    def test_what_is_delivered_as_often_as_allowed_and_has_a_dead_letter_need_not_be_acked(self) -> None:
+        found = verdict(self.released(MOST), letters=[given_up(4, MOST)])
+        assert (found.findings, found.letters) == ([], {"delivered too often": 1})
+
+    def test_g10_finds_what_is_delivered_as_often_as_allowed_and_has_none(self) -> None:
+        [finding] = verdict(self.released(MOST)).findings
+        assert finding.startswith("G10")
+
+    def test_finds_what_is_given_up_though_it_was_delivered_less_often(self) -> None:
+        [finding] = verdict(self.released(1), letters=[given_up(4, MOST)]).findings
+        assert "no more than 1 can have been counted" in finding
+        [finding] = verdict(self.released(1), letters=[given_up(4, 1)]).findings
+        assert f"{MOST} are allowed" in finding
+
+    @pytest.mark.parametrize("end", ["killed", "lost", "failed", "given up in trouble"])
+    def test_one_who_goes_without_notice_may_have_counted_what_nobody_got(self, end: str) -> None:
+        one, two = self.released(1), Witness("two")
+        match end:
+            case "killed":
+                one.life.killed = 3
+            case "lost":
+                one.lose(3, "lost")
+            case "failed":
+                one.note(Kind.CLOSED, 3)
+            case "given up in trouble":
+                one.note(Kind.SAID, 2.5, text="WARNING the consumer of q goes on after: no broker")
+                one.lose(3)
+        two.get(4)
+        assert verdict(one, two, letters=[given_up(5, MOST)]).findings == []
+
+    def test_one_who_goes_in_peace_has_not(self) -> None:
+        one, two = self.released(1), Witness("two")
+        one.lose(3)
+        two.get(4)
+        assert "no more than 1" in verdict(one, two, letters=[given_up(5, MOST)]).findings[0]
+
+    def test_g11_finds_what_is_given_up_after_a_durable_ack(self) -> None:
+        one = self.released(MOST)
+        one.ack(5, one.take(4, 1), durable=6)
+        [finding] = verdict(one, letters=[given_up(8, MOST)]).findings
+        assert finding.startswith("G11")
+
+
+class TestCounts:
+    @staticmethod
+    def delivered(*counts: int, durably: tuple[bool, ...]) -> Verdict:
+        """A message is held by one consumer after the other, each is killed; the last one acks."""
+        witnesses = []
+        for index, (count, durable) in enumerate(zip(counts, durably)):
+            at = 10.0 * index
+            witness = Witness(str(index))
+            witness.life.counts = durable
+            witness.get(at)
+            number = witness.take(at + 1, 1, count=count)
+            if index < len(counts) - 1:
+                witness.life.killed = at + 2
+            else:
+                witness.ack(at + 2, number, durable=at + 3)
+            witnesses.append(witness)
+        return verdict(*witnesses)
+
+    def test_a_count_that_goes_on_is_all_right(self) -> None:
+        found = self.delivered(1, 2, 3, durably=(True, True, False))
+        assert (found.findings, found.remembered) == ([], 2)
+
+    def test_finds_a_durable_count_that_was_forgotten(self) -> None:
+        [finding] = self.delivered(1, 1, durably=(True, False)).findings
+        assert "says delivery 1; it was 1 at" in finding
+
+    def test_who_does_not_count_durably_is_forgotten_and_forgets(self) -> None:
+        found = self.delivered(1, 1, durably=(False, True))
+        assert (found.findings, found.remembered) == ([], 0)
+        one, two, three = Witness("one", killed=2), Witness("two", killed=4), Witness("three")
+        one.life.counts = three.life.counts = True
+        for at, witness in (0, one), (3, two), (5, three):
+            witness.get(at)
+        one.take(1, 1)
+        three.ack(7, three.take(6, 1), durable=8)
+        assert (verdict(one, two, three).findings, verdict(one, two, three).remembered) == ([], 0)
+
+    def test_finds_a_count_that_was_forgotten_within_one_assignment(self) -> None:
+        one = TestDeadLetters.released(1)
+        one.ack(5, one.take(4, 1, count=1), durable=6)
+        [finding] = verdict(one).findings
+        assert "says delivery 1; it was 1 at" in finding
+
+    def test_finds_a_count_that_is_made_up(self) -> None:
+        one = TestDeadLetters.released(1)
+        one.ack(5, one.take(4, 1, count=3), durable=6)
+        [finding] = verdict(one).findings
+        assert "no more than 2 can have been counted" in finding
+
+    def test_each_crash_may_count_one_that_nobody_got(self) -> None:
+        assert self.delivered(1, 3, 5, durably=(True, True, True)).findings == []
+        [finding] = self.delivered(1, 4, durably=(True, True)).findings
+        assert "no more than 3" in finding
+
+
 class TestTransactions:
     def output(self, *numbers: int, offset: int = 1) -> list[Output]:
         return [Output("one", number, (0, offset), "k", f"v{offset}") for number in numbers]
@@ -315,6 +516,31 @@ class TestTransactions:
         one.ack(5, one.take(4, 1), durable=6)
         assert verdict(one, output=self.output(2)).findings == []
         assert any("was not committed" in finding for finding in verdict(one, output=self.output(1)).findings)
+
+    def test_what_was_rejected_has_a_dead_letter_instead(self) -> None:
+        one = Witness("one")
+        reason = one.reject(2, one.take(1, 1), durable=3)
+        assert verdict(one, output=[], letters=[letter(reason, 2)]).findings == []
+        assert any(finding.startswith("lost") for finding in verdict(one, output=[]).findings)
+
+    def test_finds_a_dead_letter_of_what_was_aborted(self) -> None:
+        one = Witness("one")
+        number = one.take(1, 1)
+        reason = one.reject(2, number)
+        one.note(Kind.ABORTED, 3, n=[number])
+        one.ack(5, one.take(4, 1), durable=6)
+        found = verdict(one, output=self.output(2), letters=[letter(reason, 2)]).findings
+        assert any("transaction that was aborted" in finding for finding in found)
+
+    def test_finds_what_is_in_the_output_and_has_a_dead_letter(self) -> None:
+        one, two = Witness("one", killed=4), Witness("two")
+        reason = one.reject(2, one.take(1, 1))
+        two.ack(6, two.take(5, 1), durable=7)
+        made = [Output("two", 1, (0, 1), "k", "v1")]
+        assert any(
+            finding.startswith("twice")
+            for finding in verdict(one, two, output=made, letters=[letter(reason, 2)]).findings
+        )
 
     def test_finds_values_of_a_key_out_of_order(self) -> None:
         one = Witness("one")

@@ -1,0 +1,110 @@
+"""What lies in the dead letter topic, held against who rejected what, and against how often messages were delivered."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from tests.torture.feed import Place, Sent
+from tests.torture.history import Hold
+from tests.torture.tenures import Tenures
+
+__all__ = ["DeadLetter", "DeadLetters"]
+
+_GIVEN_UP = "delivered "  # how the reason begins that the library gives by itself
+_CLOCKS = 0.5  # seconds that the clock of letters and that of journals may lie apart
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record of the dead letter topic. ``at`` is when it was written, by the clock of the journals."""
+
+    source: Place
+    key: str
+    value: str
+    count: int
+    reason: str
+    at: float
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the library has rejected it, after ``max_deliveries``; else a worker has, and says which and what."""
+        return self.reason.startswith(_GIVEN_UP)
+
+    def __str__(self) -> str:
+        return f"dead letter of {self.source[0]}/{self.source[1]} ({self.key}={self.value}), {self.reason!r}"
+
+
+class DeadLetters:
+    """The dead letters of a run.
+
+    Args:
+        holds: by place, all that was held, in time.
+        max_deliveries: of all consumers that have a limit.
+        find: told of what is wrong.
+    """
+
+    def __init__(
+        self,
+        letters: Sequence[DeadLetter],
+        holds: Mapping[Place, Sequence[Hold]],
+        max_deliveries: int,
+        find: Callable[[str], None],
+    ) -> None:
+        self._letters = letters
+        self._holds = holds
+        self._max = max_deliveries
+        self._find = find
+        self._by_reason: dict[str, list[DeadLetter]] = defaultdict(list)
+        for letter in letters:
+            self._by_reason[letter.reason].append(letter)
+        self.buried = {letter.source for letter in letters}
+        """The messages of which there is a dead letter."""
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many there are, by who has rejected."""
+        return Counter("delivered too often" if letter.given_up else "rejected" for letter in self._letters)
+
+    def contents(self, stored: Mapping[Place, Sent]) -> None:
+        """A dead letter is what was sent."""
+        for letter in self._letters:
+            key, value = stored.get(letter.source, (None, None))
+            if value != letter.value or key not in (None, letter.key):
+                self._find(f"{letter} is not what was sent: {key}={value}")
+
+    def rejected(self) -> None:
+        """Who rejects a message and hears that this is durable finds one dead letter; and there is none of nobody's."""
+        known: set[str] = set()
+        for hold in (hold for holds in self._holds.values() for hold in holds if hold.rejected):
+            reason = hold.signature
+            known.add(reason)
+            letters = [one for one in self._by_reason[reason] if one.source == (hold.partition, hold.offset)]
+            if hold.durable < inf and not letters:
+                self._find(f"lost: {hold} was rejected, durably, and has no dead letter")
+            if len(letters) > 1:
+                self._find(f"{hold} has {len(letters)} dead letters")
+            if letters and hold.aborted:
+                self._find(f"{hold} was rejected in a transaction that was aborted, and has a dead letter")
+            if letters and letters[0].count != hold.count:
+                self._find(f"the dead letter of {hold} says {letters[0].count} deliveries, it was the {hold.count}.")
+        for letter in self._letters:
+            if not letter.given_up and letter.reason not in known:
+                self._find(f"{letter}: nobody has rejected it")
+
+    def given_up(self, tenures: Tenures, sent_at: Mapping[Place, float]) -> None:
+        """What is given up was delivered as often as is allowed, and not durably acked before."""
+        for letter in self._letters:
+            if not letter.given_up:
+                continue
+            holds = [hold for hold in self._holds.get(letter.source, ()) if hold.acquired < letter.at + _CLOCKS]
+            most = tenures.most(letter.source[0], len(holds), sent_at.get(letter.source, 0.0), letter.at + _CLOCKS)
+            if letter.count < self._max:
+                self._find(f"{letter} was given up after {letter.count} deliveries, {self._max} are allowed")
+            elif letter.count > most:
+                self._find(f"{letter} says {letter.count} deliveries, and no more than {most} can have been counted")
+            for hold in holds:
+                if hold.durable + _CLOCKS < letter.at:
+                    self._find(f"G11: {letter} was written after {hold} was settled, durably at {hold.durable:.3f}")

@@ -1,0 +1,64 @@
+"""How a process settles what it holds: in every way there is, as chance has it and as it is set up."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from functools import partial
+
+from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.settlement import Settlement
+from lvq_kafka.errors import LockLost
+from tests.torture.journal import Kind
+from tests.torture.worker import Worker
+
+__all__ = ["Settling", "is_poison"]
+
+_POISON = 40  # of so many messages one cannot be processed
+
+
+def is_poison(delivery: Delivery[str]) -> bool:
+    """Whether no process can work on the message: it is the same ones for all."""
+    return int(delivery.value) % _POISON == 0
+
+
+class Settling:
+    """Settles the deliveries of a process, and writes down what became of that."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def settle(self, number: int, delivery: Delivery[str]) -> Settlement | None:
+        """Ack, release or reject. Returns the settlement of an ack, for who likes to ask."""
+        try:
+            return self._settle(number, delivery)
+        except LockLost:
+            self._worker.journal.write(Kind.VAIN, n=[number], refused=True)
+            return None
+
+    def _settle(self, number: int, delivery: Delivery[str]) -> Settlement | None:
+        worker, chance = self._worker, self._worker.random.random()
+        poison = is_poison(delivery)
+        if chance < 0.08 or (poison and worker.gives_up):
+            worker.journal.write(Kind.RELEASING, n=[number])
+            delivery.release(delay=worker.random.choice((0.0, 0.5)))
+            return None
+        if chance < 0.1 or poison:
+            return self._reject(number, delivery)
+        worker.journal.write(Kind.ACKING, n=[number])
+        return delivery.ack()
+
+    def _reject(self, number: int, delivery: Delivery[str]) -> Settlement | None:
+        if not self._worker.buries:
+            self._worker.journal.write(Kind.ACKING, n=[number])
+            return delivery.reject("at random")
+        self._worker.journal.write(Kind.REJECTING, n=[number])
+        # Asked at once: where its letter is not stored the message comes again, and that has to be written down before.
+        self.ask(number, delivery.reject(self._worker.signature(number)))
+        return None
+
+    def ask(self, number: int, settlement: Settlement) -> None:
+        """Write down what becomes of it. To ask makes the commit urgent."""
+        settlement.add_done_callback(partial(self._decided, number))
+
+    def _decided(self, number: int, future: Future[None]) -> None:
+        self._worker.journal.write(Kind.DURABLE if future.exception() is None else Kind.VAIN, n=[number])
