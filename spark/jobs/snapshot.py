@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from lvq_kafka.errors import ConfigError
 from lvq_spark import pin, snapshot
+from lvq_spark.schema import SNAPSHOT_COLUMNS, check_columns
 from lvq_spark.submitting import add_consistency_option, job_parser, main
 
 if TYPE_CHECKING:
@@ -22,8 +24,11 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
+    _check_target(spark, options)
     spec = pin(queue, as_of=options.as_of, as_of_policy=options.as_of_policy, group=options.group)
-    rows = snapshot(spark, queue, spec=spec, consistency=options.consistency, engine=options.engine)
+    rows = snapshot(
+        spark, queue, columns=options.columns, spec=spec, consistency=options.consistency, engine=options.engine
+    )
     if options.files is not None:
         rows = rows.coalesce(options.files)
     seen = Observation("written")
@@ -36,13 +41,53 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
     return {**to, "rows": seen.get["rows"], "topic": spec.topic, "topic_id": spec.topic_id, "end": dict(spec.end)}
 
 
+def _check_target(spark: SparkSession, options: argparse.Namespace) -> None:
+    """See that there is nothing yet where nothing is to be replaced, before the log is read for it.
+
+    Raises:
+        ConfigError: there is.
+    """
+    if options.mode != "error":
+        return
+    if options.table is not None:
+        there, option, target = spark.catalog.tableExists(options.table), "--table", options.table
+    else:
+        there, option, target = _exists(spark, options.output), "--output", options.output
+    if there:
+        raise ConfigError(
+            f"{target} is there already.",
+            options=[option],
+            hint=f"--mode overwrite replaces it, --mode append adds to it, and another {option} leaves it alone.",
+        )
+
+
+def _exists(spark: SparkSession, path: str) -> bool:
+    """Whether there is such a file or folder; False for what is no path to Hadoop, and to its format may be one."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    jvm: Any = spark._jvm
+    try:
+        target = jvm.org.apache.hadoop.fs.Path(path)
+        return bool(target.getFileSystem(spark._jsc.hadoopConfiguration()).exists(target))
+    except Py4JJavaError:
+        return False
+
+
+def _columns(said: str) -> Sequence[str]:
+    try:
+        return check_columns("--columns", [name.strip() for name in said.split(",")], SNAPSHOT_COLUMNS)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def parser() -> argparse.ArgumentParser:
     """The options."""
     options = job_parser(
         f"{__doc__} For a table that is kept up to date, with its versions, use refresh.py.",
         "snapshot.py prices -b broker:9092 --output s3a://lake/prices",
         "snapshot.py prices --config client.properties --table bronze.prices --format delta --mode overwrite",
-        "snapshot.py prices-topic --bare -b broker:9092 --output /data/prices --as-of 2026-11-22T06:00",
+        "snapshot.py prices-topic --bare -b broker:9092 --output /data/prices --as-of 2026-11-22T06:00 \\\n"
+        "      --columns key,value,timestamp",
     )
     target = options.add_mutually_exclusive_group(required=True)
     target.add_argument("--output", metavar="PATH", help="where to write files")
@@ -54,6 +99,13 @@ def parser() -> argparse.ArgumentParser:
         default="error",
         help="what to do when there is something already; files that are overwritten are gone while it is written "
         "(default: error)",
+    )
+    options.add_argument(
+        "--columns",
+        metavar="NAME,...",
+        type=_columns,
+        default=SNAPSHOT_COLUMNS,
+        help=f"write only these, of {', '.join(SNAPSHOT_COLUMNS)}: what is left out costs nothing",
     )
     options.add_argument("--as-of", metavar="TIME", type=datetime.fromisoformat, help="a cut of the past")
     options.add_argument(

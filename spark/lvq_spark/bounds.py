@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping
@@ -23,11 +24,13 @@ _TIMESTAMP_TYPES = {"CreateTime": 0, "LogAppendTime": 1}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a topic that a cut depends on. What this user may not see counts as Kafka's default."""
+    """The settings of a topic that a cut depends on. What this user may not see counts as Kafka's default.
 
-    compacted: bool = True
+    One that is not compacted keeps every record for ever: what retention takes of it, it takes from its start.
+    """
+
     compaction_lag: float = 0.0
-    """Seconds for which a superseded record is kept."""
+    """Seconds for which a superseded record is kept, at least."""
     delete_retention: float = 86_400.0
     """Seconds for which a delete is kept, at least."""
     timestamp_type: int = -1
@@ -40,35 +43,42 @@ class Settings:
             found = log.topic_config(topic, timeout=timeout)
         except Unauthorized:
             return cls()
+        compacted = "compact" in found.get("cleanup.policy", "compact")
         return cls(
-            "compact" in found.get("cleanup.policy", "compact"),
-            int(found.get("min.compaction.lag.ms", 0)) / 1000,
-            int(found.get("delete.retention.ms", 86_400_000)) / 1000,
+            int(found.get("min.compaction.lag.ms", 0)) / 1000 if compacted else math.inf,
+            int(found.get("delete.retention.ms", 86_400_000)) / 1000 if compacted else math.inf,
             _TIMESTAMP_TYPES.get(found.get("message.timestamp.type", ""), -1),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A topic, and where its log starts and ends: what is committed (``stable``), and what is in transactions, too."""
+    """A topic, and where its log starts and ends: what is committed (``stable``), and what is in transactions, too.
+
+    ``epochs`` are of the leaders that said so.
+    """
 
     described: TopicDescription
     lowest: Mapping[int, int]
     stable: Mapping[int, int]
     highest: Mapping[int, int]
+    epochs: Mapping[int, int]
 
     @classmethod
     def ask(cls, log: Log, topic: str, timeout: float = 10.0) -> Bounds:
         """The bounds now, of the partitions that all answers know: some may be added in between."""
         described = log.describe_topic(topic, timeout=timeout)
-        answers = (
-            log.start_offsets(topic, timeout=timeout),
-            log.end_offsets(topic, stable=True, timeout=timeout),
-            log.end_offsets(topic, timeout=timeout),
+        lowest = log.start_offsets(topic, timeout=timeout)
+        ends = log.stable_ends(topic, timeout=timeout)
+        highest = log.end_offsets(topic, timeout=timeout)
+        there = range(min(described.partitions, len(lowest), len(ends), len(highest)))
+        return cls(
+            replace(described, partitions=len(there)),
+            {p: lowest[p] for p in there},
+            {p: ends[p].offset for p in there},
+            {p: highest[p] for p in there},
+            {p: ends[p].leader_epoch for p in there},
         )
-        there = range(min(described.partitions, *map(len, answers)))
-        lowest, stable, highest = ({p: answer[p] for p in there} for answer in answers)
-        return cls(replace(described, partitions=len(there)), lowest, stable, highest)
 
     @property
     def topic(self) -> str:
@@ -98,7 +108,7 @@ class Bounds:
             ConfigError: the topic may have compacted records of that time away, and that is to fail.
         """
         oldest = min(moments.values())
-        if settings.compacted and time.time() - oldest > settings.compaction_lag:
+        if time.time() - oldest > settings.compaction_lag:
             said = datetime.fromtimestamp(oldest, UTC).isoformat(timespec="seconds")
             what = (
                 f"The cut through {self.topic} is of {said}, and the topic keeps superseded records for "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping
@@ -32,13 +33,16 @@ class SnapshotSpec:
         start: the first offset to read, for every partition of the topic.
         end: the offset to stop before, for every partition. ``view.snapshot().offsets`` is such a vector.
         key_header, key_mismatch: what names a record's key; see `lvq_kafka.QueueDefinition`.
-        compaction_lag: seconds for which the topic keeps a superseded record (``min.compaction.lag.ms``).
+        compaction_lag: seconds for which the topic keeps a superseded record (``min.compaction.lag.ms``); infinite
+            where it is not compacted.
         blocked: partitions where an open transaction hides what was written after ``end``.
         done: what a consumer group has done, by partition, when only what it has not is to be seen.
         timestamp_type: what timestamps are: 0 the producers', 1 append times, -1 not known.
-        delete_retention: seconds for which the topic keeps a delete (``delete.retention.ms``); None where it is not
+        delete_retention: seconds for which the topic keeps a delete (``delete.retention.ms``); infinite where it is not
             compacted, or where somebody else sees to it that none is missed.
-        pinned: when the cut was pinned, in seconds since the epoch.
+        pinned: when the cut was pinned, in seconds since the epoch; of a stream's batch, when the stream had last read
+            all there was.
+        epochs: of the partitions' leaders then.
     """
 
     topic: str
@@ -51,8 +55,9 @@ class SnapshotSpec:
     blocked: tuple[Shortfall, ...] = ()
     done: Mapping[int, CommitMap] | None = None
     timestamp_type: int = -1
-    delete_retention: float | None = None
+    delete_retention: float = math.inf
     pinned: float | None = field(default=None, compare=False)
+    epochs: Mapping[int, int] = field(default_factory=dict, compare=False)
 
     @property
     def partitions(self) -> int:
@@ -94,7 +99,8 @@ def pin(
         as_of_policy: what to do where the topic may have compacted records of that time away: its
             ``min.compaction.lag.ms`` is over.
         group: a consumer group, such as ``queue.definition.group``: show only what it has not consumed. Where it goes
-            by offsets alone, as other programs do, that is what lies from its committed offsets on. Excludes ``start``.
+            by offsets alone, as other programs do, that is what lies from its committed offsets on. What the log has
+            lost of that is left out, as consumers and browsers leave it out (R19). Excludes ``start``.
         on_foreign_commits: whether to go by the offset of a group's commit whose text is not this library's, or newer,
             or damaged (``"ignore"``), or to raise.
         timeout: seconds for each question to the cluster.
@@ -156,8 +162,9 @@ def pin(
         blocked=blocked,
         done=done,
         timestamp_type=settings.timestamp_type,
-        delete_retention=settings.delete_retention if settings.compacted else None,
+        delete_retention=settings.delete_retention,
         pinned=pinned,
+        epochs=bounds.epochs,
     )
 
 

@@ -86,7 +86,7 @@ def require_spark(spark: SparkSession) -> None:
     if int(spark.version.split(".")[0]) < 4:
         raise ConfigError(
             f"Spark {spark.version} is not supported: lvq_spark needs Spark 4.",
-            hint="Run the job on Spark 4.0 or newer, with PySpark of the same version.",
+            hint="Run the job on Spark 4.1 or newer, with PySpark of the same version.",
         )
 
 

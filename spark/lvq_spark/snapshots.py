@@ -124,7 +124,13 @@ def snapshot(
     _logger.info("%s is read with engine=%r: %s", spec.topic, choice.engine, choice.reason)
     if choice.engine == "connector":
         return read_with_connector(
-            spark, spec, config, consistency=consistency, connector_options=connector_options, columns=columns
+            spark,
+            spec,
+            config,
+            consistency=consistency,
+            connector_options=connector_options,
+            columns=columns,
+            timeout=timeout,
         )
     return _read_with_python(spark, spec, config, consistency, columns)
 

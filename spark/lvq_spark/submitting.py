@@ -17,6 +17,7 @@ from lvq_kafka import errors
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.queue import LastValueQueue
+from lvq_spark.connector.java_errors import java_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -199,14 +200,15 @@ def _judged(error: BaseException) -> tuple[int, str]:
     if isinstance(error, LVQError | OSError):
         code = next((code for kinds, code in _BY_ERROR if isinstance(error, kinds)), FAULT)
         return code, " ".join(str(error).split())
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import AnalysisException, PySparkException
 
-    if not isinstance(error, PySparkException):
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
-        return (TASK if isinstance(error, Py4JError) else FAULT), _first_line(error)
+    if not isinstance(error, PySparkException | Py4JError):
+        return FAULT, _first_line(error)
     if found := _judged_elsewhere(str(error)):
         return found
+    if java := java_error(str(error)):
+        return _judged(java)
     # The former is of a table that is there, or a column that is not.
     return (USAGE if isinstance(error, AnalysisException) else TASK), _first_line(error)
 

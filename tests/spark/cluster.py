@@ -30,7 +30,8 @@ _SMALL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
-    "spark.cores.max": "1",
+    "spark.executor.cores": "1",
+    "spark.scheduler.minRegisteredResourcesRatio": "1",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",  # compiling costs more than the few rows are worth
@@ -38,6 +39,7 @@ _SMALL = {
     "spark.driver.extraJavaOptions": _QUICK,
     "spark.executor.extraJavaOptions": _QUICK,
 }
+_OFFERS = ("--cores", "4", "--memory", "4g")
 
 
 @dataclass(frozen=True)
@@ -55,18 +57,32 @@ class Cluster:
 
     ``python`` is the executors'; it has what Spark needs, and nothing of this library. ``package`` is an archive of
     this library and of its dependency, as ``pip install --target`` lays them out, and ``content`` what is in it.
+    ``workers`` are the folders of the workers: each has one for every application that it has executors of.
     """
 
     master: str
+    workers: tuple[Path, ...]
     home: Path
     python: Path
     package: Path
     content: Path
     environment: Mapping[str, str]
 
-    def submit(self, job: str, *arguments: str, shipped: bool = True) -> Done:
-        """Run one of the jobs with ``spark-submit``, its driver in the Python of these tests."""
+    def shared(self) -> dict[str, list[str]]:
+        """What the executors say of the applications that have had some on every worker, by application."""
+        names = set.intersection(*({path.name for path in worker.glob("app-*")} for worker in self.workers))
+        return {
+            name: ["".join(log.read_text() for log in worker.glob(f"{name}/*/stderr")) for worker in self.workers]
+            for name in names
+        }
+
+    def submit(self, job: str, *arguments: str, shipped: bool = True, executors: int = 1) -> Done:
+        """Run one of the jobs with ``spark-submit``, its driver in the Python of these tests.
+
+        Its executors have a core each, and the master spreads them out over the workers.
+        """
         properties, driver = dict(_SMALL), dict(self.environment)
+        properties["spark.cores.max"] = str(executors)
         if shipped:
             properties |= {"spark.archives": f"{self.package}#lvq", "spark.executorEnv.PYTHONPATH": "lvq"}
             # On the driver's machine, too, Spark plans Python data sources in the executors' Python.
@@ -87,7 +103,7 @@ class Cluster:
 
 @contextmanager
 def standalone_cluster(folder: Path) -> Iterator[Cluster]:
-    """A master and a worker, processes of their own, on loopback."""
+    """A master and two workers, processes of their own, on loopback."""
     _choose_java()
     home = Path(__import__("pyspark").__file__).parent
     python = _python(folder / "python")
@@ -103,17 +119,21 @@ def standalone_cluster(folder: Path) -> Iterator[Cluster]:
     with ExitStack() as running:
         master = running.enter_context(_daemon("master", folder, environment))
         address = "spark://127.0.0.1:" + _said(master, r"'sparkMaster' on port (\d+)")
-        worker = running.enter_context(
-            _daemon("worker", folder, environment, "--cores", "8", "--memory", "8g", "--work-dir", str(folder), address)
-        )
+        workers = tuple(folder / f"worker-{number}" for number in (1, 2))
+        logs = [
+            running.enter_context(_daemon("worker", each, environment, *_OFFERS, "--work-dir", str(each), address))
+            for each in workers
+        ]
         package, content = _package(folder)
-        _said(worker, r"Successfully registered with master (\S+)")
-        yield Cluster(address, home, python, package, content, environment)
+        for log in logs:
+            _said(log, r"Successfully registered with master (\S+)")
+        yield Cluster(address, workers, home, python, package, content, environment)
 
 
 @contextmanager
 def _daemon(name: str, folder: Path, environment: Mapping[str, str], *arguments: str) -> Iterator[Path]:
-    """A process of the cluster; what it says goes to the file that is given."""
+    """A process of the cluster, in a folder; what it says goes to the file that is given."""
+    folder.mkdir(exist_ok=True)
     log = folder / f"{name}.log"
     kind = f"org.apache.spark.deploy.{name}.{name.capitalize()}"
     command = [f"{environment['SPARK_HOME']}/bin/spark-class", kind, "--host", "127.0.0.1", "--port", "0"]

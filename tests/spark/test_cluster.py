@@ -51,12 +51,11 @@ def test_the_jobs_run_on_a_cluster_whose_executors_get_the_package_as_users_ship
     assert {int(p): offset for p, offset in published["ends"].items()} == queue.log.end_offsets(queue.topic)
 
     store = ("--store", f"file://{tmp_path}/store")
-    jobs = {
-        "snapshot.py": ("--output", f"file://{tmp_path}/snapshot"),
-        "refresh.py": store,
-    }
     with ThreadPoolExecutor() as threads:
-        running = {job: threads.submit(cluster.submit, job, *bare, *more) for job, more in jobs.items()}
+        snapshotting = threads.submit(
+            cluster.submit, "snapshot.py", *bare, "--output", f"file://{tmp_path}/snapshot", executors=2
+        )
+        refreshing = threads.submit(cluster.submit, "refresh.py", *bare, *store)
         nothing_shipped = threads.submit(
             cluster.submit, "snapshot.py", *bare, "--output", f"file://{tmp_path}/never", shipped=False
         )
@@ -66,15 +65,18 @@ def test_the_jobs_run_on_a_cluster_whose_executors_get_the_package_as_users_ship
         cluster.submit("stream.py", *bare, *store, "--checkpoint", f"file://{tmp_path}/checkpoint", "--once")
     )
 
-    refreshed = result(running["refresh.py"].result())
+    refreshed = result(refreshing.result())
     assert (refreshed["version"], refreshed["rows"], refreshed["end"]) == (1, 20, published["ends"])
     assert (streamed["version"], streamed["rows"]) == (2, 20)
-    written = result(running["snapshot.py"].result())
+    written = result(snapshotting.result())
     assert (written["rows"], written["end"]) == (20, published["ends"])
     table = pq.read_table(tmp_path / "snapshot")
     assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == {
         f"k{n}".encode(): b'{"price":%.1f}' % n for n in range(20)
     }
+
+    [said] = cluster.shared().values()
+    assert ["Finished task" in one for one in said] == [True, True], "each worker has read one of the partitions"
 
     failed = nothing_shipped.result()
     assert failed.code == 6

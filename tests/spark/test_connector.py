@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.records import Record
+from lvq_kafka.entries import Entry
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
@@ -21,7 +22,8 @@ from lvq_spark import local_session, pin, snapshot
 from lvq_spark.connector import reading
 from lvq_spark.connector.jars import CONNECTOR, connector_jars
 from lvq_spark.connector.java_properties import java_properties
-from lvq_spark.snapshots import choose_engine
+from lvq_spark.snapshots import Engine, choose_engine
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,6 +77,44 @@ def test_keys_that_are_new_behind_the_cut_are_no_reason_to_fail_as_long_as_the_l
     frame = snapshot(spark, queue, engine="connector")
     append(queue.log, lvq_topic, *[(f"new {n}", "1") for n in range(10)])  # type: ignore[arg-type]
     assert set(collect(frame)) == {b"k%d" % n for n in range(7)}
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+@pytest.mark.parametrize("engine", ["python", "connector"])
+def test_keys_that_are_new_behind_a_cut_of_transactions_are_no_reason_to_fail_before_anything_is_compacted(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_log: KafkaLog,
+    lvq_topic: str,
+    engine: Engine,
+    policy: str,
+) -> None:
+    """Markers and aborted records leave the holes that compaction leaves."""
+    from pyspark.errors import PythonException
+
+    queue = make_queue(config={"cleanup.policy": policy})
+    writer = queue.log.writer(transactional_id=lvq_topic)
+
+    def transaction(*pairs: tuple[str, str], ends: Callable[[float], None] = writer.commit_transaction) -> None:
+        writer.begin_transaction()
+        for key, value in pairs:
+            writer.append(lvq_topic, key.encode(), value.encode())
+        writer.flush(20)
+        ends(20)
+        eventually(lambda: lvq_log.end_offsets(lvq_topic, stable=True) == lvq_log.end_offsets(lvq_topic))
+
+    transaction(("a", "1"), ("b", "1"))
+    transaction(("a", "2"))
+    transaction(("a", "never"), ends=writer.abort_transaction)
+    frame = snapshot(spark, queue, engine=engine)
+    transaction(("new", "1"), ("b", "2"))
+    writer.close()
+    assert {key: row.value for key, row in collect(frame).items()} == {b"a": b"2", b"b": b"1"}
+    if policy == "compact":
+        force_compaction(lvq_log, lvq_topic)
+        with pytest.raises(PythonException, match=r"DataLoss: .* among them b'b'"):
+            frame.collect()
 
 
 def test_records_that_were_deleted_from_the_log_fail_the_job(
@@ -164,6 +204,31 @@ def test_what_a_group_has_done_has_no_row_and_shows_nothing_older(
         assert {bytes(row.key) for row in snapshot(spark, queue, spec=spec, engine=engine).collect()} == left
 
 
+def test_what_lies_below_the_start_of_the_log_is_gone_for_a_group_as_it_is_for_its_consumers_and_browsers(
+    spark: SparkSession, make_queue: MakeQueue, lvq_log: KafkaLog, lvq_topic: str
+) -> None:
+    """Nobody can hand it out any more; the group's offset, which is lower, is one to go on from all the same (R19)."""
+    make_queue(config={"cleanup.policy": "compact,delete"})
+    queue = LastValueQueue.declare(lvq_topic, key_header="ticker", log=lvq_log, on_mismatch="warn")
+    with queue.producer() as producer:
+        for number in range(5):
+            producer.put(f"k{number}", b"%d" % number).result(20)
+    lvq_log.delete_before(lvq_topic, {0: 2})
+    spec = pin(queue, group=queue.definition.group)
+    assert lvq_log.committed(queue.definition.group, lvq_topic)[0].offset == 0
+    assert (spec.start, spec.end) == ({0: 2}, {0: 5})
+    with queue.browser(follow=False) as browser:
+        left = {event.key.encode() for event in browser if isinstance(event, Entry)}
+    assert left == {b"k2", b"k3", b"k4"}
+    for engine in ("python", "connector"):
+        assert {bytes(row.key) for row in snapshot(spark, queue, spec=spec, engine=engine).collect()} == left
+    with queue.consumer() as consumer:
+        handed_out = [consumer.acquire(20) for _ in left]
+        assert {one.key.encode() for one in handed_out if one is not None} == left
+        assert consumer.acquire(0) is None
+    queue.delete()
+
+
 def test_several_tasks_may_share_a_partition(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
 ) -> None:
@@ -216,8 +281,12 @@ def test_a_topic_of_very_many_partitions_is_planned_at_once(
     ]
     assert len(rows[0]) == 12 + 7
     assert rows[0] == rows[1]
-    split = snapshot(spark, queue, spec=spec, connector_options={"minPartitions": "9"})
-    with pytest.raises(PythonException, match=r"DataLoss: .* among them b'new'"):
+    queue.log.alter_topic_config(lvq_topic, {"cleanup.policy": "compact"})
+    split = snapshot(spark, queue, connector_options={"minPartitions": "9"})
+    append(queue.log, lvq_topic, ("newer", "1"))  # type: ignore[arg-type]
+    assert split.count() == 12 + 8
+    force_compaction(lvq_broker.bootstrap_servers, lvq_topic)
+    with pytest.raises(PythonException, match=r"DataLoss: .* among them b'"):
         split.collect()
 
 

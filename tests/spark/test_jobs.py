@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,8 +56,6 @@ def values(rows: DataFrame) -> dict[str, str]:
 def test_a_snapshot_is_written_with_the_offsets_it_was_cut_at(
     spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
 ) -> None:
-    from pyspark.errors import AnalysisException
-
     queue = make_queue(partitions=2)
     with queue.producer() as producer:
         for n in range(9):
@@ -67,14 +66,53 @@ def test_a_snapshot_is_written_with_the_offsets_it_was_cut_at(
     assert {int(p): offset for p, offset in result["end"].items()} == queue.log.end_offsets(queue.topic)
     assert values(spark.read.parquet(str(tmp_path / "out"))) == {"k1": "7", "k2": "8", "k3": "3", "k4": "4", "k5": "5"}
     assert len(list((tmp_path / "out").glob("*.parquet"))) == 1
-    with pytest.raises(AnalysisException, match="already exists"):
-        run("snapshot", spark, queue, "--output", tmp_path / "out")
     past = ["--as-of", "2020-01-01T00:00:00Z", "--mode", "overwrite"]
     with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms"):
         run("snapshot", spark, queue, "--output", tmp_path / "out", *past)
     with pytest.warns(UserWarning, match=r"min\.compaction\.lag\.ms"):
         run("snapshot", spark, queue, "--output", tmp_path / "out", *past, "--as-of-policy", "warn")
     assert values(spark.read.parquet(str(tmp_path / "out"))) == {}
+
+
+def test_a_snapshot_has_the_columns_that_are_asked_for(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue = make_queue()
+    with queue.producer() as producer:
+        producer.put("a", b"1")
+    result = run("snapshot", spark, queue, "--output", tmp_path / "out", "--columns", "offset, key")
+    assert result["rows"] == 1
+    written = spark.read.parquet(str(tmp_path / "out"))
+    assert written.columns == ["offset", "key"]
+    assert written.collect() == [(0, b"a")]
+    for columns, message in (("ofset", r"no column ofset\. Is it offset\?"), ("key,key", "twice"), ("", "no column")):
+        with pytest.raises(SystemExit) as end:
+            run("snapshot", spark, queue, "--output", tmp_path / "never", "--columns", columns)
+        assert end.value.code == 2
+        assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("option", ["--output", "--table"])
+def test_a_snapshot_that_would_replace_something_ends_before_anything_is_read(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path, option: str
+) -> None:
+    queue = make_queue()
+    with queue.producer() as producer:
+        producer.put("a", b"1")
+    spark.sql(f"CREATE DATABASE lvq_jobs LOCATION '{tmp_path}/tables'")
+    target = {"--output": str(tmp_path / "out"), "--table": "lvq_jobs.out"}[option]
+    try:
+        assert run("snapshot", spark, queue, option, target)["rows"] == 1
+        queue.log.delete_topic(queue.topic)  # who asks for it from now on has an error
+        with pytest.raises(
+            ConfigError, match=rf"{target} is there already\. --mode overwrite .*, --mode append"
+        ) as error:
+            run("snapshot", spark, queue, option, target)
+        assert error.value.options == (option,)
+        with pytest.raises(TopicNotFound):
+            run("snapshot", spark, queue, option, target, "--mode", "overwrite")
+    finally:
+        spark.sql("DROP DATABASE lvq_jobs CASCADE")
 
 
 def test_a_query_over_files_is_published(spark: SparkSession, make_queue: MakeQueue, tmp_path: Path) -> None:
@@ -195,6 +233,7 @@ def test_what_is_wrong_before_spark_starts_ends_with_its_code(
 
 
 def test_errors_have_the_exit_codes_of_the_command_line_wherever_they_come_from() -> None:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import AnalysisException, PythonException
 
     def judged(error: BaseException) -> tuple[int, str]:
@@ -210,6 +249,23 @@ def test_errors_have_the_exit_codes_of_the_command_line_wherever_they_come_from(
     assert judged(PythonException("An exception\nImportError: it lacks a package\n")) == (
         6,
         "ImportError: it lacks a package",
+    )
+    java = (
+        "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted.\n"
+        "Caused by: org.apache.kafka.common.errors.{}\n\tat java.base/of.Java(1)"
+    )
+    code, line = judged(Py4JError(java.format("TopicAuthorizationException: Not authorized to access topics: [t]")))
+    assert code == 3
+    assert "connector has failed: TopicAuthorizationException: Not authorized to access topics: [t]. Ask" in line
+    assert judged(Py4JError(java.format("UnknownTopicOrPartitionException: It hosts none.")))[0] == 4
+    other = (
+        "An error occurred.\n: java.lang.NoSuchFieldError: TASK_ID\n\tat org.apache.spark.sql.kafka010.consumer.K.get"
+    )
+    code, line = judged(Py4JError(other))
+    assert (code, "TASK_ID. It is of another Spark version: take yours, --packages" in line) == (2, True)
+    assert judged(Py4JError(java.format("SerializationException: what is it?"))) == (
+        6,
+        "org.apache.spark.SparkException: Job aborted.",
     )
     assert judged(ZeroDivisionError("division by zero")) == (70, "division by zero")
 

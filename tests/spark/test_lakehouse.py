@@ -23,6 +23,7 @@ TESTS = (
     "lakehouse/merging.py",  # first: it starts the session, which the others use, too
     "test_source.py::test_there_is_one_row_for_each_key_in_the_columns_of_the_connector",
     "test_source.py::test_an_empty_topic_has_no_rows",
+    "test_source.py::test_every_action_and_every_plan_on_a_frame_reads_the_cut_of_its_first_action",
     "test_source.py::test_a_filter_leaves_no_trace_in_other_queries_on_the_frame",
     "test_snapshots.py::test_g8_keys_in_several_partitions_have_the_row_that_a_view_shows",
     "test_store_refresh.py::test_the_first_version_is_read_from_the_whole_log_and_later_ones_from_what_is_new",

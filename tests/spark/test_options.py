@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -112,6 +113,39 @@ def test_a_name_that_is_nearly_right_is_told(name: str) -> None:
     assert error.value.hint == f"Is it {name}?"
 
 
+@pytest.mark.parametrize("name", ["lvq.topic", "lvq.engine", "engine", "lvq.pin", "asOf"])
+def test_a_name_that_is_like_none_is_told_all_there_are(name: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse(**{name: "1"})
+    assert error.value.hint.startswith("There is subscribe, assign, ")
+    assert all(known in error.value.hint for known in OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("subscribePattern", r"Load them one by one"),
+        ("groupIdPrefix", r"Leave it out; .* lvq\.group"),
+        ("kafka.group.id", r"Leave it out; .* lvq\.group"),
+        ("fetchOffset.numRetries", r"Leave it out"),
+        ("fetchOffset.retryIntervalMs", r"Leave it out"),
+        ("topic", r"Use subscribe, or queue"),
+        ("path", r"Use subscribe, or queue"),
+        ("lvq.spill", r"lvq\.memoryBytes .*Leave it out"),
+        ("lvq_key", r"the column key holds it already\. lvq\.key"),
+        ("minOffsetsPerTrigger", r"Use a trigger with an interval"),
+        ("maxTriggerDelay", r"goes with minOffsetsPerTrigger"),
+    ],
+)
+@pytest.mark.parametrize("written", [str, str.upper])
+def test_what_others_have_and_makes_no_sense_here_is_refused_with_what_to_do_instead(
+    name: str, instead: str, written: Callable[[str], str]
+) -> None:
+    with pytest.raises(ConfigError, match=rf"^{name} cannot be set: .*{instead}") as error:
+        parse(**{written(name): "1"})
+    assert error.value.options == (name,)
+
+
 def test_a_client_property_without_its_prefix_is_told() -> None:
     with pytest.raises(ConfigError, match=r"no option sasl\.username\. .*it is kafka\.sasl\.username"):
         parse(**{"sasl.username": "me"})
@@ -169,6 +203,11 @@ def test_a_client_property_without_its_prefix_is_told() -> None:
             ["lvq.partitioner", "lvq.strays"],
         ),
         ({"lvq.extraColumns": "colour"}, "names 'colour'", ["lvq.extraColumns"]),
+        (
+            {"lvq.extraColumns": "deleted,lvq_key"},
+            "names 'lvq_key'.* column key has what lvq.key",
+            ["lvq.extraColumns"],
+        ),
         ({"path": "t"}, "a topic is not a path", ["path"]),
         ({"kafka.group.id": "g"}, "no consumer group is joined", ["kafka.group.id"]),
         ({"minOffsetsPerTrigger": "9"}, "no Python data source", ["minOffsetsPerTrigger"]),

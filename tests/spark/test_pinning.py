@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from dataclasses import replace
@@ -146,14 +147,17 @@ def test_a_cut_can_be_pinned_without_the_right_to_read_settings(
     assert (spec.compaction_lag, spec.delete_retention) == (0.0, 86_400.0), "as Kafka has it by default"
 
 
-@pytest.mark.parametrize(("policy", "expected"), [("compact", 60.0), ("compact,delete", 60.0), ("delete", None)])
-def test_a_cut_knows_how_long_deletes_are_kept_where_compaction_takes_them(
-    queue: LastValueQueue[Any], memory_log: MemoryLog, policy: str, expected: float | None
+@pytest.mark.parametrize(
+    ("policy", "deletes", "superseded"),
+    [("compact", 60.0, 1.5), ("compact,delete", 60.0, 1.5), ("delete", math.inf, math.inf)],
+)
+def test_a_cut_knows_how_long_deletes_and_superseded_records_are_kept(
+    queue: LastValueQueue[Any], memory_log: MemoryLog, policy: str, deletes: float, superseded: float
 ) -> None:
     memory_log.alter_topic_config("t", {"cleanup.policy": policy, "delete.retention.ms": "60000"})
     before = time.time()
     spec = pin(queue)
-    assert spec.delete_retention == expected
+    assert (spec.delete_retention, spec.compaction_lag) == (deletes, superseded)
     assert spec.pinned is not None
     assert before <= spec.pinned <= time.time()
     assert spec == replace(spec, pinned=0.0), "when it was pinned tells nothing of what it reads"

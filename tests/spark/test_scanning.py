@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable
@@ -233,6 +234,110 @@ def test_an_older_record_behind_the_cut_counts_though_a_young_one_hides_it(memor
         read(log, spec)
 
 
+# -- holes that compaction has not made --------------------------------------------------------------------------------
+
+
+def transaction(log: MemoryLog, *pairs: tuple[str, str], ending: str = "commit") -> None:
+    writer = log.writer(transactional_id="x")
+    writer.begin_transaction()
+    for key, value in pairs:
+        writer.append("t", key.encode(), value.encode()).result()
+    writer.commit_transaction() if ending == "commit" else writer.abort_transaction()
+    writer.close()
+
+
+@pytest.fixture
+def transactional(log: MemoryLog) -> SnapshotSpec:
+    """A cut full of markers and aborted records; what came behind it has new keys, too."""
+    transaction(log, ("a", "1"), ("b", "1"))
+    transaction(log, ("a", "2"))
+    transaction(log, ("a", "never"), ("never", "1"), ending="abort")
+    transaction(log, ("c", "1"))
+    spec = cut(log)
+    transaction(log, ("new", "1"), ("b", "2"))
+    return spec
+
+
+CUT = [("b", "1"), ("a", "2"), ("c", "1")]
+
+
+@pytest.mark.parametrize("options", [{}, {"memory": 0}, {"consistency": "atleast"}])
+def test_markers_and_aborted_records_are_no_holes_of_compaction_where_a_superseded_record_is_still_there(
+    log: MemoryLog, transactional: SnapshotSpec, options: dict[str, Any]
+) -> None:
+    assert read(log, transactional, **options) == CUT
+
+
+def test_what_compaction_may_have_taken_of_a_cut_with_markers_is_not_left_out_silently(
+    log: MemoryLog, transactional: SnapshotSpec
+) -> None:
+    log.compact("t")
+    with pytest.raises(DataLoss, match=r"2 keys of t, partition 0, .* among them b'b'"):
+        read(log, transactional)
+    assert read(log, transactional, consistency="atleast") == [("a", "2"), ("c", "1"), ("new", "1"), ("b", "2")]
+
+
+def test_what_lies_behind_a_hole_proves_nothing(log: MemoryLog) -> None:
+    """A cleaning that is still at work has come as far as the hole."""
+    put(log, ("b", "1"), ("a", "1"), ("a", "2"))
+    spec = cut(log)
+    put(log, ("b", "2"))
+    log.compact("t", choose=lambda record: record.key == b"b")
+    with pytest.raises(DataLoss, match="among them b'b'"):
+        read(log, spec)
+
+
+def test_records_that_nothing_in_the_cut_supersedes_prove_nothing(log: MemoryLog) -> None:
+    transaction(log, ("a", "1"))
+    spec = cut(log)
+    transaction(log, ("new", "1"), ("a", "2"))
+    with pytest.raises(DataLoss, match="among them b'new'"):
+        read(log, spec)
+
+
+@pytest.mark.parametrize(
+    ("changed", "properties"), [({"epochs": {0: 7}}, {}), ({"epochs": {}}, {}), ({}, {"client.rack": "a"})]
+)
+def test_what_one_replica_still_has_proves_nothing_of_what_another_had(
+    log: MemoryLog, transactional: SnapshotSpec, changed: dict[str, Any], properties: dict[str, str]
+) -> None:
+    scan = Scan(replace(transactional, **changed), ClientConfig("nowhere:1", properties))
+    with pytest.raises(DataLoss, match="among them b'new'"):
+        list(scan.rows_of(log, 0))
+
+
+def test_where_a_header_names_the_key_records_of_the_same_one_prove_nothing(log: MemoryLog) -> None:
+    """A broker goes by the record key, and may have left both."""
+    for key in (b"x", b"y"):
+        log.write("t", key, b"1", [("ticker", b"a")])
+    transaction(log, ("b", "1"))
+    spec = cut(log, key_header="ticker", key_mismatch="header")
+    put(log, ("new", "1"))
+    with pytest.raises(DataLoss, match="among them b'new'"):
+        read(log, spec)
+
+
+def test_a_topic_that_is_not_compacted_has_lost_nothing_and_is_not_read_on(
+    log: MemoryLog, transactional: SnapshotSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.alter_topic_config("t", {"cleanup.policy": "delete"})
+    monkeypatch.setattr("lvq_spark.scan.scanning.read_on", None)
+    monkeypatch.setattr("lvq_spark.scan.scanning.unbroken", None)
+    assert read(log, replace(cut(log), end=transactional.end)) == CUT
+
+
+def test_the_connectors_guard_tells_markers_from_what_compaction_has_done(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transaction(log, ("b", "0"), ("b", "1"), ("c", "1"))
+    spec = cut(log)
+    transaction(log, ("new", "1"))
+    assert guarded(log, spec, [2, 3], monkeypatch) == 2
+    log.compact("t")
+    with pytest.raises(DataLoss, match="among them b'new'"):
+        guarded(log, spec, [1, 2], monkeypatch)
+
+
 # -- deletes that are gone before they are read ------------------------------------------------------------------------
 
 
@@ -264,13 +369,24 @@ def expiring(policy: str, fetched: float, monkeypatch: pytest.MonkeyPatch) -> tu
     return log, spec
 
 
-@pytest.mark.parametrize("options", [{}, {"consistency": "atleast"}, {"deletes": False}, {"changes": True}])
+@pytest.mark.parametrize("options", [{}, {"consistency": "atleast"}, {"deletes": False}])
 def test_a_key_does_not_come_back_whose_delete_went_while_the_task_was_reading(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, spec = expiring("compact", 3601, monkeypatch)
     with pytest.raises(DataLoss, match=r"partition 0 of t took 3601\.0 s, .* for 3600 s \(delete\.retention\.ms\)"):
         read(log, spec, **options)
+
+
+@pytest.mark.parametrize("conflate", [True, False])
+def test_a_key_of_a_stream_does_not_stay_whose_delete_went_while_a_task_was_reading(
+    conflate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, spec = expiring("compact", 3601, monkeypatch)
+    with pytest.raises(DataLoss, match=r"has not kept up with partition 0 of t for 3601 s, .* for 3600 s \(delete"):
+        read(log, spec, changes=True, conflate=conflate)
+    log, spec = expiring("compact", 3599, monkeypatch)
+    assert ("a", None) in read(log, spec, changes=True, conflate=conflate)
 
 
 def test_a_delete_that_is_kept_for_longer_than_reading_takes_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +402,7 @@ def test_no_delete_can_be_missing_where_nothing_is(monkeypatch: pytest.MonkeyPat
 
 def test_how_long_deletes_are_kept_matters_only_where_the_topic_is_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
     log, spec = expiring("delete", 3601, monkeypatch)
-    assert spec.delete_retention is None
+    assert spec.delete_retention == math.inf
     assert len(read(log, spec)) == 3
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PythonException
 
 from lvq_kafka import LastValueQueue
@@ -42,7 +43,8 @@ from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot
 from lvq_spark.store import read_version, refresh, versions
-from lvq_spark.store.guards import aged, epochs_of, look, pinned_at, unfit
+from lvq_spark.store.building import horizon
+from lvq_spark.store.guards import aged, epochs_of, look, overdue, pinned_at, quiet, unfit
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.storage import LocalStorage
 from lvq_spark.store.tables import STORED
@@ -118,6 +120,21 @@ def test_a_log_that_begins_behind_the_version_is_told(queue: LastValueQueue[Any]
     assert judged(queue, version) is None
     memory_log.delete_records("t", 0, 2)
     assert isinstance(judged(queue, version), DataLoss)
+
+
+def test_a_version_of_a_topic_that_is_not_compacted_does_not_grow_too_old(
+    queue: LastValueQueue[Any], memory_log: MemoryLog
+) -> None:
+    long_ago = datetime.now(UTC) - timedelta(days=9)
+    version = base(queue, pinned=long_ago)
+    memory_log.write("t", b"new", b"v", partition=1)
+    assert isinstance(judged(queue, version), DataLoss)
+    memory_log.alter_topic_config("t", {"cleanup.policy": "delete"})
+    log = look(queue, 10.0)
+    assert judged(queue, version) is None
+    assert overdue(replace(log, at=long_ago), "refresh") is None
+    assert not quiet(base(queue, pinned=long_ago), log)
+    assert horizon(log) == 0, "no delete is forgotten"
 
 
 def test_a_log_that_was_cut_and_has_grown_again_is_told(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
@@ -261,7 +278,7 @@ def test_a_version_that_grows_too_old_while_the_delta_is_read_is_given_up(
     refresh(spark, queue, path)
     append(queue, ("a", "2"))
     times = [datetime.now(UTC), datetime.now(UTC) + timedelta(days=2)]
-    monkeypatch.setattr("lvq_spark.store.building.now", lambda: times.pop(0) if times else datetime.now(UTC))
+    monkeypatch.setattr("lvq_spark.store.building.now", lambda: times.pop(0) if len(times) > 1 else times[0])
     with pytest.raises(DataLoss, match="Version 1 is 172"):
         refresh(spark, queue, path, on_stale="fail")
     assert Store(LocalStorage(path)).numbers() == [1]
@@ -287,6 +304,50 @@ def test_a_record_that_compaction_has_taken_out_of_the_delta_is_a_reason(
     assert values(collect(read_version(spark, path))) == {"a": "2", "b": "3"}
     assert refresh(spark, queue, path).kind == "delta"
     assert values(collect(read_version(spark, path))) == {"a": "2", "b": "3"}
+
+
+def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_all_is_read(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that comes right behind the cut looks like one that was in it, where markers leave holes."""
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"), ("a", "2"))
+    refresh(spark, queue, path)
+    writer = queue.log.writer(transactional_id=queue.topic)
+
+    def transaction(key: str) -> None:
+        behind = {0: queue.log.end_offsets(queue.topic)[0] + 2}
+        writer.begin_transaction()
+        writer.append(queue.topic, key.encode(), b"3")
+        writer.flush(20)
+        writer.commit_transaction(20)
+        eventually(lambda: queue.log.end_offsets(queue.topic, stable=True) == behind)
+
+    transaction("a")
+    cuts: list[Any] = []
+
+    def overtaken(*args: Any, **options: Any) -> Any:
+        cuts.append(pin(*args, **options))
+        if len(cuts) in overtakes:
+            transaction(f"new{len(cuts)}")
+        return cuts[-1]
+
+    monkeypatch.setattr("lvq_spark.store.refreshing.pin", overtaken)
+    overtakes = {1}
+    version = refresh(spark, queue, path, on_stale="fail")
+    assert (version.kind, version.end, len(cuts)) == ("delta", cuts[1].end, 2)
+    assert values(collect(read_version(spark, path))) == {"a": "3", "new1": "3"}
+    overtakes = {3, 4}
+    transaction("b")
+    version = refresh(spark, queue, path)
+    assert (version.kind, len(version.reasons), len(cuts)) == ("full", 1, 5)
+    assert values(collect(read_version(spark, path))) == {"a": "3", "b": "3", "new1": "3", "new3": "3", "new4": "3"}
+    overtakes = {6}
+    transaction("c")
+    with pytest.raises(DataLoss, match="among them b'new6'"):
+        refresh(spark, queue, path, end=queue.log.end_offsets(queue.topic), on_stale="fail")
+    assert len(cuts) == 6, "a cut that was asked for stays as it is"
+    writer.close()
 
 
 def test_partitions_that_are_added_between_the_look_and_the_cut_are_a_reason(
@@ -357,6 +418,28 @@ def test_every_error_that_a_task_may_raise_keeps_its_type_and_its_message(error:
     assert str(caught.value) == str(error)
     assert getattr(caught.value, "retriable", None) == getattr(error, "retriable", None)
     repr(vars(caught.value))
+
+
+def test_a_version_that_is_pruned_while_somebody_reads_it_is_told_with_what_helps(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_spark.store.building.OVERLAY", 0.0)
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"))
+    first = refresh(spark, queue, path)
+    manifest = tmp_path / "versions" / "0000000001.json"
+    kept = manifest.read_bytes()
+    frame = read_version(spark, path)
+    append(queue, ("a", "2"))
+    refresh(spark, queue, path, keep=1, grace=0.0)
+    assert not (tmp_path / first.data).exists()
+    said = rf"{first.data}/\S+\.parquet is gone: .* pruned before it was read\. .*keep.*grace"
+    with pytest.raises(DataLoss, match=said) as caught, task_errors():
+        frame.collect()
+    assert isinstance(caught.value.__cause__, Py4JJavaError)
+    manifest.write_bytes(kept)  # as if it was pruned between the look at its manifest and at its files
+    with pytest.raises(DataLoss, match=said):
+        read_version(spark, path, 1)
 
 
 def test_what_is_no_error_of_this_library_passes_as_it_is() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,7 @@ from lvq_spark.source.registering import register
 from lvq_spark.store import read_version, refresh, upsert, versions
 from lvq_spark.store.storage import LocalStorage
 from lvq_spark.store.versions import Store
-from tests.spark.test_store_refresh import append, values
+from tests.spark.test_store_refresh import DAY, append, values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -249,6 +251,31 @@ def test_what_rules_out_a_version_does_so_for_a_stream(
     upsert(queue, path)(batch(queue), 1)
     assert versions(spark, path)[-1].kind == "full"
     assert collect(read_version(spark, path)) == collect(snapshot(spark, queue))
+
+
+def test_a_store_does_not_grow_too_old_while_its_stream_is_idle(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
+) -> None:
+    """An idle stream has a batch without a record now and then, to note that it has missed nothing."""
+    queue, path = make_queue(config=DAY), str(tmp_path)
+    append(queue, ("a", "1"))
+    run, nothing = upsert(queue, path, on_stale="fail"), batch(queue).limit(0)
+    run(nothing, 0)
+    assert versions(spark, path) == []
+    run(batch(queue), 1)
+    run(nothing, 2)
+    assert len(versions(spark, path)) == 1, "it is known well enough"
+    manifest = tmp_path / "versions" / "0000000001.json"
+    before = (datetime.now(UTC) - timedelta(hours=20)).isoformat()
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "pinned": before}))
+    run(nothing, 3)
+    second = versions(spark, path)[-1]
+    assert (second.number, second.rows, second.end) == (2, 1, {0: 1})
+    assert (datetime.now(UTC) - second.pinned).total_seconds() < 300
+    append(queue, ("a", "2"))
+    run(batch(queue, {0: 1}), 4)
+    assert (versions(spark, path)[-1].number, versions(spark, path)[-1].stream) == (3, (query, 4))
+    assert values(collect(read_version(spark, path))) == {"a": "2"}
 
 
 def test_a_stream_that_is_always_overtaken_gives_up(

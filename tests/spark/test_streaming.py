@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.registering import register
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +36,14 @@ def append(log: Any, topic: str, *pairs: tuple[str, str | None]) -> None:
     for receipt in [writer.append(topic, k.encode(), None if v is None else v.encode()) for k, v in pairs]:
         receipt.result(20)
     writer.close()
+
+
+def append_as_of(broker: ProvidedBroker, topic: str, at: float, *pairs: tuple[str, str]) -> None:
+    """Append with a time of the producer's."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for key, value in pairs:
+        producer.produce(topic, value, key, timestamp=round(at * 1000))
+    assert producer.flush(20) == 0
 
 
 # -- the reader, as Spark's driver uses it -----------------------------------------------------------------------------
@@ -223,21 +234,109 @@ def test_r18_a_checkpoint_of_an_earlier_topic_is_refused(
         open_reader().latestOffset(start, everything())
 
 
-def test_r18_a_checkpoint_that_may_have_missed_deletes_is_refused(
-    make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
+def later(offset: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The same offset, as if it had been noted so long ago."""
+    return {**offset, "caught up": offset["caught up"] - round(seconds * 1000)}
+
+
+@pytest.mark.parametrize("dedupe", ["partition", "none"])
+def test_r18_a_delete_that_goes_before_its_batch_is_read_is_not_missed(
+    make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str, dedupe: str
 ) -> None:
+    """The batch is planned in time, and read too late."""
+    from lvq_kafka.testing.compaction import force_compaction
+
+    queue = make_queue()
+    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))
+    reader = open_reader(**{"lvq.dedupe": dedupe})
+    start = reader.latestOffset(reader.initialOffset(), everything())
+    append(queue.log, lvq_topic, ("a", None), ("b", "2"))
+    end = reader.latestOffset(start, everything())
+    [planned] = reader.partitions(start, end)
+    force_compaction(queue.log, lvq_topic, drop_tombstones=True)  # type: ignore[arg-type]
+    [batch] = reader.read(planned)
+    assert batch.to_pylist() == [{"key": b"b", "value": b"2"}], "nothing is left of the delete"
+    queue.log.alter_topic_config(lvq_topic, {"delete.retention.ms": "0"})
+    with pytest.raises(DataLoss, match=r"has not kept up with partition 0 of .*keeps deletes for 0 s"):
+        rows(reader, start, end)
+    passing = open_reader(failOnDataLoss="false", **{"lvq.dedupe": dedupe})
+    assert rows(passing, start, end) == {b"b": b"2"}
+
+
+def test_r18_a_stream_that_was_away_for_longer_than_deletes_are_kept_is_refused_where_one_may_be_gone(
+    make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_broker: ProvidedBroker, lvq_topic: str
+) -> None:
+    from lvq_kafka.testing.compaction import force_compaction
+
     queue = make_queue(config={"delete.retention.ms": "3600000", "message.timestamp.type": "CreateTime"})
+    append_as_of(lvq_broker, lvq_topic, time.time() - 7300, ("a", "1"))
+    reader = open_reader()
+    start = later(reader.latestOffset(reader.initialOffset(), everything()), 7200)
+    append_as_of(lvq_broker, lvq_topic, time.time() - 7200, ("b", "0"), ("b", "1"), ("b", "2"))
+    end = reader.latestOffset(start, everything())
+    assert rows(reader, start, end) == {b"b": b"2"}, "there is no hole that a delete could have left"
+    force_compaction(queue.log, lvq_topic)  # type: ignore[arg-type]
+    with pytest.raises(DataLoss, match=r"has not kept up with partition 0 of .* for 72\d\d s.* deletes for 3600 s"):
+        rows(reader, start, end)
+    assert rows(reader, later(start, -7000), end) == {b"b": b"2"}, "it had read all there was 200 s ago"
+    young = {**start, lvq_topic: {"0": queue.log.end_offsets(lvq_topic)[0]}}
+    append(queue.log, lvq_topic, ("c", "1"), ("d", "1"), ("d", "2"))
+    force_compaction(queue.log, lvq_topic)  # type: ignore[arg-type]
+    newer = reader.latestOffset(young, everything())
+    found = rows(reader, young, newer)
+    assert (found[b"c"], found[b"d"]) == (b"1", b"2"), "what has come is younger than any delete that is gone"
+
+
+def test_a_topic_that_is_not_compacted_keeps_its_deletes_however_long_a_stream_was_away(
+    make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str, uncommitted: Uncommitted
+) -> None:
+    queue = make_queue(config={"cleanup.policy": "delete", "delete.retention.ms": "0"})
+    with uncommitted(queue):
+        pass
     append(queue.log, lvq_topic, ("a", "1"))
     reader = open_reader()
+    start = later(reader.initialOffset(), 7200)
+    assert rows(reader, start, reader.latestOffset(start, everything())) == {b"a": b"1"}
+
+
+def test_an_idle_stream_notes_now_and_then_that_it_has_read_all_there_was(
+    make_queue: MakeQueue,
+    open_reader: Callable[..., LvqStreamReader],
+    uncommitted: Uncommitted,
+    lvq_broker: ProvidedBroker,
+    lvq_topic: str,
+) -> None:
+    """Else what comes after a long pause, with old event times, looks as if it had lain there for as long."""
+    queue = make_queue(config={"delete.retention.ms": "3600000", "message.timestamp.type": "CreateTime"})
+    append_as_of(lvq_broker, lvq_topic, 1e9, ("a", "1"))
+    reader = open_reader()
     end = reader.latestOffset(reader.initialOffset(), everything())
-    old = {**end, "caught up": end["caught up"] - 7_200_000}
-    assert reader.latestOffset(old, everything()) == old, "nothing has come since"
-    append(queue.log, lvq_topic, ("a", "2"))
-    assert reader.latestOffset(old, everything()) != old, "what has come is younger than any delete that is gone"
-    queue.log.alter_topic_config(lvq_topic, {"delete.retention.ms": "0"})
-    with pytest.raises(DataLoss, match=r"has not kept up .* for 72\d\d s.*in partition 0"):
-        reader.latestOffset(old, everything())
-    assert open_reader(failOnDataLoss="false").latestOffset(old, everything()) != old
+    for idle in (later(end, 50), later(end, 1700)):
+        assert reader.latestOffset(idle, everything()) == idle, "it is known well enough"
+    long_idle = later(end, 7200)
+    noted = reader.latestOffset(long_idle, everything())
+    assert noted[lvq_topic] == end[lvq_topic]
+    assert noted["caught up"] >= end["caught up"]
+    assert rows(reader, long_idle, noted) == {}
+    assert reader.latestOffset(noted, everything()) == noted
+    append_as_of(lvq_broker, lvq_topic, 1e9, ("b", "1"))
+    with uncommitted(queue):  # an aborted record and a marker: two holes
+        pass
+    eventually(lambda: queue.log.end_offsets(lvq_topic, stable=True) == {0: 4})
+    newer = reader.latestOffset(noted, everything())
+    assert rows(reader, noted, newer) == {b"b": b"1"}
+    with pytest.raises(DataLoss):
+        rows(reader, long_idle, newer)
+
+
+def test_a_stream_is_not_kept_busy_with_batches_of_nothing_where_deletes_are_not_kept_at_all(
+    make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
+) -> None:
+    queue = make_queue(config={"delete.retention.ms": "0"})
+    append(queue.log, lvq_topic, ("a", "1"))
+    reader = open_reader()
+    end = later(reader.latestOffset(reader.initialOffset(), everything()), 50)
+    assert reader.latestOffset(end, everything()) == end
 
 
 @pytest.mark.parametrize("option", [{"endingOffsets": "latest"}, {"lvq.group": "g"}, {"lvq.consistency": "atleast"}])
@@ -311,6 +410,23 @@ def test_a_query_that_is_run_again_and_again_has_every_key_right_and_nothing_twi
     out, err = capfd.readouterr()
     assert "Physical Plan" in out
     assert "hunter2" not in out + err
+
+
+def test_a_query_that_was_idle_for_long_notes_it_in_its_checkpoint_and_goes_on(
+    make_queue: MakeQueue, run: Callable[..., list[Batch]], lvq_broker: ProvidedBroker, lvq_topic: str, tmp_path: Path
+) -> None:
+    make_queue(config={"delete.retention.ms": "3600000", "message.timestamp.type": "CreateTime"})
+    append_as_of(lvq_broker, lvq_topic, 1e9, ("a", "1"))
+    assert run() == [{"a": "1"}]
+    [written] = [path for path in (tmp_path / "checkpoint" / "offsets").iterdir() if path.name == "0"]
+    *head, last = written.read_text().split("\n")
+    for crc in written.parent.glob(".0.crc"):
+        crc.unlink()  # Hadoop's own, of what is changed here
+    written.write_text("\n".join([*head, json.dumps(later(json.loads(last), 3 * 86_400))]))
+    assert run() == [{}]
+    assert run() == []
+    append_as_of(lvq_broker, lvq_topic, 1e9, ("b", "1"))
+    assert run() == [{"b": "1"}]
 
 
 def home(key: str, partitions: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -19,6 +19,7 @@ from lvq_spark.scan.columns import ROWS, arrow_schema, to_arrow
 from lvq_spark.scan.reading import PATIENCE, Consistency, check_deletes, check_topic
 from lvq_spark.scan.scanning import Scan, vanished
 from lvq_spark.scan.tally import Tally
+from lvq_spark.scan.unbroken import unbroken
 from lvq_spark.settling import claim_columns
 
 __all__ = ["Guard"]
@@ -76,8 +77,9 @@ class Guard:
 
     def _watch(self, log: Log, partition: int) -> _Watch:
         """All keys of records that may have superseded one of the cut; reading it now is not too early, see above."""
-        scan, ended = Scan(self.spec, self.config, self.columns, consistency="atleast"), time.time()
-        return _Watch({record.key: record for record in scan.overtaken(log, partition, frozenset(), PATIENCE)}, ended)
+        scan, ended = Scan(self.spec, self.config, self.columns), time.time()
+        behind = {record.key: record for record in scan.overtaken(log, partition, frozenset(), PATIENCE)}
+        return _Watch(behind, unbroken(log, self.spec, self.config, partition) if behind else {}, ended)
 
     def _missing(self, watch: _Watch, partition: int) -> Iterator[pa.RecordBatch]:
         """The newest records of keys that the cut may have lost: without holes in its offsets it has lost nothing."""
@@ -85,6 +87,8 @@ class Guard:
         if not self.split and watch.count == spec.end[partition] - spec.start[partition]:
             return
         check_deletes(spec, partition, None, watch.ended)
+        if watch.untouched:
+            return
         if watch.behind and self.consistency == "pinned":
             raise vanished(spec, partition, watch.behind)
         missing = list(watch.behind.values())
@@ -104,10 +108,16 @@ class Guard:
 
 @dataclass(slots=True)
 class _Watch:
-    """What was seen of one partition, what lies behind its cut of keys that were not, and when reading it had ended."""
+    """What was seen of one partition, and what lies behind its cut of keys that were not.
+
+    ``first`` is what `unbroken` says, ``ended`` when the reading of the cut had, and ``untouched`` whether the first
+    records prove that nothing of the cut is missing.
+    """
 
     behind: dict[bytes | None, Record]
+    first: Mapping[bytes, int]
     ended: float
+    untouched: bool = field(default=False, init=False)
     tally: Tally = field(default_factory=lambda: Tally(keyless=0, strays=0), init=False)
     count: int = field(default=0, init=False)
 
@@ -115,5 +125,6 @@ class _Watch:
         # The last record of a partition is the newest of its key, so its number is how many there were.
         self.count = max(self.count, pc.max(rows["number"]).as_py() or 0)
         if self.behind:
-            for key in rows["key"].to_pylist():
+            for key, offset in zip(rows["key"].to_pylist(), rows["offset"].to_pylist()):
                 self.behind.pop(key, None)
+                self.untouched = self.untouched or self.first.get(key, offset) < offset

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig
+from lvq_spark.connector.checking import check_plan, check_rights
 from lvq_spark.connector.java_properties import java_properties
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import Consistency
@@ -94,6 +95,7 @@ def read_with_connector(
     consistency: Consistency = "pinned",
     connector_options: Mapping[str, str] | None = None,
     columns: Sequence[str] = SNAPSHOT_COLUMNS,
+    timeout: float = 10.0,
 ) -> DataFrame:
     """The rows of a cut, read by Spark's Kafka connector: those of the Python engine, and the same schema.
 
@@ -108,10 +110,13 @@ def read_with_connector(
         connector_options: options of the connector. ``kafka.*`` are the Java client's own properties: one of
             ``kafka.sasl.*`` or ``kafka.ssl.*`` takes the place of all of the queue's properties of that family.
         columns: the columns of the snapshot.
+        timeout: seconds until it is left to the tasks to find out whether the topic can be read.
 
     Raises:
-        ConfigError: the connector is not in this session, an option is one that the cut decides, or a client property
-            has no Java counterpart.
+        ConfigError: the connector is not in this session or refuses its options, an option is one that the cut
+            decides, or a client property has no Java counterpart.
+        Unauthorized, AuthenticationFailed, TransportError: this user may not read the topic, or the connector cannot
+            log in with its properties.
     """
     require_connector(spark)
     claimed = claim_columns(columns)
@@ -124,10 +129,16 @@ def read_with_connector(
     if not spec.ranges:
         return spark.createDataFrame([], ddl(columns))
 
+    def load(partitions: Sequence[int]) -> DataFrame:
+        return spark.read.format("kafka").options(**options, **_offsets(spec, partitions)).load()
+
     def newest(partitions: Sequence[int]) -> DataFrame:
-        records = spark.read.format("kafka").options(**options, **_offsets(spec, partitions)).load()
+        records = load(partitions)
         # In one task for one partition, which saves Spark an exchange. Several have as many as the connector gives.
         return _newest(records.coalesce(1) if len(partitions) == 1 and not split else records, spec, claimed)
+
+    check_rights(spec, config, timeout)
+    check_plan(lambda: load(spec.ranges[:1]))
 
     def guarded(rows: DataFrame, *partitions: int) -> DataFrame:
         guard = Guard(spec, config, consistency, partitions, claimed, split)

@@ -62,6 +62,11 @@ class Latest:
     def __contains__(self, key: bytes) -> bool:
         return key in self._newest
 
+    def offset(self, key: bytes) -> int:
+        """Where the newest record of a key lies, which is there."""
+        entry = self._newest[key]
+        return self._read((key, entry)).offset if type(entry) is int else self._gather([entry]).offsets[0]
+
     @property
     def spilled(self) -> int:
         """Bytes of values that were written to the file."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import Literal
 
@@ -14,7 +15,7 @@ from lvq_kafka.errors import CatchUpTimeout, DataLoss, TopicNotFound, TopicRecre
 from lvq_kafka.ports import Log
 from lvq_spark.pinning import SnapshotSpec
 
-__all__ = ["PATIENCE", "Consistency", "check_deletes", "check_topic", "read_on", "read_range"]
+__all__ = ["PATIENCE", "Consistency", "check_changes", "check_deletes", "check_topic", "read_on", "read_range"]
 
 Consistency = Literal["pinned", "atleast"]
 """What to do about keys whose record of the cut may have been compacted away, because a newer one lies behind the cut.
@@ -40,7 +41,7 @@ def read_range(
     patience: float = PATIENCE,
     headers: bool = True,
     late: bool = False,
-) -> Iterator[RecordBatch]:
+) -> Generator[RecordBatch]:
     """The records of one partition from ``start`` up to, but without, ``end``.
 
     It is the position that ends the reading: the last offsets may hold no record, and never will.
@@ -64,7 +65,7 @@ def read_on(
     patience: float = PATIENCE,
     headers: bool = True,
     late: bool = False,
-) -> Iterator[RecordBatch]:
+) -> Generator[RecordBatch]:
     """The records of one partition from ``start`` up to where its log ends: of each key at least one, if it has any.
 
     What supersedes a record may lie behind any end that was asked for, and compaction be faster than the reading. So
@@ -103,7 +104,7 @@ def _polled(
     *,
     headers: bool,
     late: bool,
-) -> Iterator[RecordBatch]:
+) -> Generator[RecordBatch]:
     """What comes, until the position is not below what ``further`` says of it; that is asked when it was reached."""
     position, heard, end = start, time.monotonic(), further(start)
     if position >= end:
@@ -146,7 +147,7 @@ def check_deletes(spec: SnapshotSpec, partition: int, began: float | None, ended
         DataLoss: it took longer.
     """
     since = spec.pinned if began is None else began
-    if since is None or spec.delete_retention is None or ended - since <= spec.delete_retention:
+    if since is None or ended - since <= spec.delete_retention:
         return
     raise DataLoss(
         f"Reading partition {partition} of {spec.topic} took {ended - since:.1f} s"
@@ -155,6 +156,33 @@ def check_deletes(spec: SnapshotSpec, partition: int, began: float | None, ended
         "delete had not.",
         hint="Pin a new cut. If reading takes this long, raise delete.retention.ms, give Spark more cores or the topic "
         "more partitions.",
+    )
+
+
+def check_changes(log: Log, spec: SnapshotSpec, partition: int, ended: float) -> None:
+    """See that a stream has missed no delete of what it read before (R18); without holes in the offsets none can be.
+
+    A delete is there for ``delete.retention.ms``, from when it was written on. So none is missing where the stream had
+    read all there was that long ago or later, and none where it went on behind, or at, a record that is not as old:
+    what lies behind a record was written after it. No producer is taken to date its records ahead.
+
+    Args:
+        ended: when the batch had been read, in seconds since the epoch.
+
+    Raises:
+        DataLoss: neither is so.
+    """
+    retention = spec.delete_retention
+    if spec.pinned is None or ended - spec.pinned <= retention:
+        return
+    young = log.offsets_at(spec.topic, math.ceil((ended - retention) * 1000))[partition]
+    if young <= spec.start[partition]:
+        return
+    raise DataLoss(
+        f"The stream has not kept up with partition {partition} of {spec.topic} for {ended - spec.pinned:.0f} s, and "
+        f"the topic keeps deletes for {retention:g} s (delete.retention.ms): there may be keys whose delete it has "
+        "missed.",
+        hint="Start anew with another checkpoint and an empty target, or take that with failOnDataLoss=false.",
     )
 
 

@@ -20,8 +20,17 @@ from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.columns import BYTES, COLUMNS, ROWS, to_arrow
 from lvq_spark.scan.homes import home_partitions
 from lvq_spark.scan.latest import Latest
-from lvq_spark.scan.reading import PATIENCE, Consistency, check_deletes, check_topic, read_on, read_range
+from lvq_spark.scan.reading import (
+    PATIENCE,
+    Consistency,
+    check_changes,
+    check_deletes,
+    check_topic,
+    read_on,
+    read_range,
+)
 from lvq_spark.scan.tally import Tally
+from lvq_spark.scan.unbroken import unbroken
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,8 +63,8 @@ class Scan:
         keys: leave out all keys but these, and what has none.
         memory: bytes of records that a task holds in memory; others go to a temporary file.
         rows, bytes: of an Arrow batch, at most; a single value may be larger.
-        changes: whether more follows behind the cut, as in a stream. What compaction has taken of the cut comes then,
-            so nothing is missing and nothing is looked for.
+        changes: whether this is a batch of a stream: more follows behind the cut, so what compaction has taken of it
+            comes then, and nothing is looked for. But deletes of what the stream has read before must not be missing.
         patience: seconds without any progress until reading fails.
     """
 
@@ -115,10 +124,11 @@ class Scan:
             tally.records, tally.replaced, tally.keyless = count, latest.replaced, latest.keyless
             tally.mismatched = None if self.spec.decisive_header is None else latest.mismatched
             # Without holes in the offsets nothing can be missing; with some, they may be of before the cut or of after.
-            if count < end - start:
+            if count < end - start and self.changes:
+                check_changes(log, spec, partition, time.time())
+            elif count < end - start:
                 check_deletes(spec, partition, began, time.time())
-                if not self.changes:
-                    overtaken = self.overtaken(log, partition, latest, patience)
+                overtaken = self._missing(log, partition, latest, patience)
             check_topic(log, spec)
             behind = (overtaken.rows(at, at + self.rows) for at in range(0, len(overtaken), self.rows))
             for batch in chain(latest.batches(self.rows), behind):
@@ -136,6 +146,8 @@ class Scan:
                 keys, _ = choose_keys(wanted, spec.topic, spec.decisive_header, spec.key_mismatch)
                 wanted = wanted.pick([row for row, key in enumerate(keys) if key is not None])
             yield self._visible(wanted, tally)
+        if self.changes and tally.records < end - start:
+            check_changes(log, spec, partition, time.time())
         check_topic(log, spec)
 
     @property
@@ -200,17 +212,28 @@ class Scan:
                 "lvq.strays to pass if every writer of the topic puts a key into one and the same partition.",
             )
 
+    def _missing(self, log: Log, partition: int, latest: Latest, patience: float) -> RecordBatch:
+        """The newest records of keys that the cut may have lost, where that is not to fail."""
+        behind = self.overtaken(log, partition, latest, patience)
+        if not len(behind):
+            return behind
+        first = unbroken(log, self.spec, self.config, partition, patience=patience)
+        if any(key in latest and latest.offset(key) > offset for key, offset in first.items()):
+            return RecordBatch()
+        if self.consistency == "pinned":
+            raise vanished(self.spec, partition, behind.keys)
+        return behind
+
     def overtaken(self, log: Log, partition: int, latest: _Keys, patience: float) -> RecordBatch:
         """The newest records of keys that lie behind the cut and not in it, though they may have been in it once.
 
         A record of the cut can only be compacted away in favour of a newer one of its key behind the cut, and only
         once that one is older than the topic's compaction lag. So what was written behind the cut, up to where the log
         ends when it was read, tells all keys that this may have happened to.
-
-        Raises:
-            DataLoss: there are any, and the cut is to be exact.
         """
         spec, end = self.spec, self.spec.end[partition]
+        if spec.compaction_lag == math.inf:
+            return RecordBatch()
         suspects: set[bytes] = set()
         with self._latest() as newer:
             for batch in read_on(log, spec.topic, partition, end, patience=patience, **self._how):
@@ -224,8 +247,6 @@ class Scan:
                     if key is not None and timestamp <= cleanable and key not in latest
                 )
                 newer.apply(wanted)
-            if suspects and self.consistency == "pinned":
-                raise vanished(spec, partition, suspects)
             return RecordBatch.of(record for batch in newer.batches(ROWS) for record in batch if record.key in suspects)
 
 

@@ -63,8 +63,8 @@ class LvqDataSource(DataSource):
     lvq.keys                       a JSON list of keys in base64: only these
     lvq.partitioner                murmur2_random, consistent_random: what every writer of the topic has always used,
                                    so that with ``lvq.keys`` only their home partitions are read. A wrong one loses rows
-    lvq.group, lvq.hideConsumed    only what this group, or the queue's own (true), has not consumed;
-                                   ``lvq.onForeignCommits`` refuse, ignore
+    lvq.group, lvq.hideConsumed    only what this group, or the queue's own (true), has not consumed, as a browser that
+                                   is opened now shows it; ``lvq.onForeignCommits`` refuse, ignore
     lvq.consistency                pinned, atleast; see `lvq_spark.scan.reading.Consistency`
     lvq.batchRows, lvq.batchBytes  10000, 8m; of an Arrow batch
     lvq.memoryBytes                256m; of records that a task holds in memory, the rest is in a temporary file

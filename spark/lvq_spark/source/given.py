@@ -14,6 +14,7 @@ __all__ = ["Given"]
 
 T = TypeVar("T")
 
+_OURS = "lvq."
 _SIZE = re.compile(r"([0-9]+)\s*([kmg]?)(i?b)?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
 
@@ -24,10 +25,10 @@ class Given:
     Args:
         options: what Spark hands over.
         known: all names there are, as they are written.
-        refused: names of Spark's Kafka connector that make no sense here, and why.
+        refused: names that users bring along, and why they make no sense here.
 
     Raises:
-        ConfigError: an option is refused, or there is none of that name; names the nearest.
+        ConfigError: an option is refused, or there is none of that name; names the nearest, or all where none is near.
     """
 
     def __init__(self, options: Mapping[str, str], known: Collection[str], refused: Mapping[str, str]) -> None:
@@ -103,8 +104,13 @@ class Given:
 def _meant(name: str, known: Mapping[str, str]) -> str:
     if name in COMMON | CONSUMER_ONLY:
         return f"As a property of the Kafka client it is kafka.{name}."
-    near = difflib.get_close_matches(name, known, 1, 0.5)
-    return f"Is it {known[near[0]]}?" if near else ""
+    said = name.removeprefix(_OURS)  # which would make any two of our names look alike
+    alike = {other: name.startswith(_OURS) == other.startswith(_OURS) for other in known}
+    for first in (True, False):
+        names = {other.removeprefix(_OURS): known[other] for other in known if alike[other] is first}
+        if near := difflib.get_close_matches(said, names, 1, 0.6):
+            return f"Is it {names[near[0]]}?"
+    return f"There is {', '.join(known.values())}; and kafka.* for properties of the Kafka client."
 
 
 def _bytes(said: str) -> int:

@@ -27,8 +27,8 @@ OPTIONS = (
 )
 """Every name there is, besides ``kafka.`` and a property of the client."""
 
-_NO_GROUP = "no consumer group is joined. For what a group has not consumed there is lvq.group."
-_RETRIED = "what fails for the moment is asked again for as long as the question may take."
+_NO_GROUP = "no consumer group is joined. Leave it out; for what a group has not consumed there is lvq.group."
+_RETRIED = "what fails for the moment is asked again for as long as the question may take. Leave it out."
 REFUSED = {
     "subscribePattern": "a read is of one topic, and queues of several topics have nothing in common to conflate. "
     "Load them one by one.",
@@ -39,5 +39,8 @@ REFUSED = {
     "minOffsetsPerTrigger": "Spark asks no Python data source to wait for more. Use a trigger with an interval.",
     "maxTriggerDelay": "it goes with minOffsetsPerTrigger.",
     "path": "a topic is not a path. Use subscribe, or queue for a declared queue.",
+    "topic": "it is for writing. Use subscribe, or queue for a declared queue.",
+    "lvq.spill": "what is more than lvq.memoryBytes goes to a temporary file by itself. Leave it out.",
+    "lvq_key": "the column key holds it already. lvq.key says what that is.",
 }
-"""Options of the connector that make no sense here, and why."""
+"""Options that others have, Spark's Kafka connector above all, and that make no sense here; why, and what does."""

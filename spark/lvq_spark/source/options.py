@@ -255,7 +255,9 @@ def _extra_columns(given: Given) -> tuple[str, ...]:
     for name in names:
         if name not in EXTRA:
             raise ConfigError(
-                f"lvq.extraColumns names {name!r}; there is {', '.join(EXTRA)}.", options=["lvq.extraColumns"]
+                f"lvq.extraColumns names {name!r}; there is {', '.join(EXTRA)}.",
+                options=["lvq.extraColumns"],
+                hint="The column key has what lvq.key says, and headers come with includeHeaders=true.",
             )
     return tuple(dict.fromkeys(names))
 

@@ -23,13 +23,14 @@ def register(spark: SparkSession) -> None:
     The tasks log at the level that the logger ``lvq_spark.tasks`` has here and now: at INFO, what each has met.
 
     Raises:
-        ConfigError: this Spark has no Python data sources, or lacks a package that they need.
+        ConfigError: this Spark has no Python data sources, or plans them anew for every action, which 4.0 does; or this
+            Python lacks a package that they need.
     """
     version = spark.version
-    if int(version.split(".", 1)[0]) < 4:
+    if tuple(map(int, version.split(".")[:2])) < (4, 1):
         raise ConfigError(
-            f"Data sources in Python need Spark 4.0 or newer, and this is {version}.",
-            hint="lvq_spark.snapshot works with this one.",
+            f"The format lvq needs Spark 4.1 or newer, and this is {version}.",
+            hint="Use a newer one, with PySpark of the same version. lvq_spark.snapshot works with 4.0, too.",
         )
     with warnings.catch_warnings():
         # A session of its own cannot act on it, and nothing here goes through pandas.

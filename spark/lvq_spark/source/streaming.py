@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LvqStreamReader"]
 
+SELDOM = 60.0
+"""Seconds between batches without a record, at least: each costs a job."""
 
 _ENDLESS = "a stream has no end; it stops when the query is stopped, or with trigger(availableNow=True)."
 _OPEN = "a stream takes what comes, and a group goes on consuming beside it."
@@ -43,7 +46,8 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     A batch holds the newest record of each key among its offsets, so that a key has a row in as many batches as it
     changes in, and the last of them is right. A delete is a row with a null value, unless said otherwise. Partitions
-    that are added are read from their beginning.
+    that are added are read from their beginning. A stream that finds nothing for long has a batch without a record now
+    and then: its checkpoint then says that it has missed nothing up to there.
 
     Args:
         options: what is read, and how.
@@ -89,7 +93,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = _now(), self._ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where a batch that starts there ends; the same offset where there is nothing to read.
+        """Where a batch that starts there ends; the same offset where there is nothing to read, or to note.
 
         Raises:
             TopicRecreated: the topic is another one than that of the offset.
@@ -100,15 +104,13 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun.check_topic(topic, log.describe_topic(topic).id)
         asked, ends = self._target or (_now(), self._ends())
         starts = self._starts(begun, ends)
-        if self._options.fail_on_data_loss:
-            self._check_deletes(begun, starts)
         end = {partition: max(starts[partition], offset) for partition, offset in ends.items()}
         caught_up = True
         if isinstance(limit, ReadMaxRows):
             caught_up, end = limited(starts, end, limit.max_rows)
         # Partitions that a target leaves out are not forgotten.
         reached = {**begun.offsets, **end}
-        if reached == begun.offsets:
+        if reached == begun.offsets and not (caught_up and self._has_to_say_so(begun, asked)):
             return start
         return replace(begun, offsets=reached, caught_up=asked if caught_up else begun.caught_up).to_json()
 
@@ -127,7 +129,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         described = log.describe_topic(topic)
         reached.check_topic(topic, described.id)
         starts = self._starts(begun, reached.offsets)
-        definition = self._definition_queue.definition
+        definition, settings = self._definition_queue.definition, Settings.ask(log, topic)
         everything = range(max(described.partitions, *(partition + 1 for partition in reached.offsets)))
         ends = {partition: reached.offsets.get(partition, 0) for partition in everything}
         spec = SnapshotSpec(
@@ -137,7 +139,9 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end=ends,
             key_header=definition.key_header,
             key_mismatch=definition.key_mismatch,
-            timestamp_type=Settings.ask(log, topic).timestamp_type,
+            timestamp_type=settings.timestamp_type,
+            delete_retention=settings.delete_retention if self._options.fail_on_data_loss else math.inf,
+            pinned=begun.caught_up / 1000,
         )
         return [InputPartition(share) for share in ranges(self._options, spec)]
 
@@ -183,25 +187,14 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         return starts
 
-    def _check_deletes(self, begun: StreamOffset, starts: Mapping[int, int]) -> None:
-        """Refuse to go on where deletes may be gone that the stream has not seen (R18).
+    def _has_to_say_so(self, begun: StreamOffset, asked: int) -> bool:
+        """Whether a stream that finds nothing new has to note that, lest what comes next finds it long behind.
 
-        A delete outlives what it deletes by ``delete.retention.ms``. So a stream that had read all there was within
-        that time has missed none, and neither has one that finds only younger records where it stands.
+        Its offset is all that is kept of it, and another one makes a batch, if without a record. So this is done in
+        time for deletes that are yet to come, and seldom.
         """
-        log, topic = self._opened(), self._topic
-        retention, behind = Settings.ask(log, topic).delete_retention, (_now() - begun.caught_up) / 1000
-        if behind <= retention:
-            return
-        young = log.offsets_at(topic, _now() - round(retention * 1000))
-        old = sorted(partition for partition, offset in starts.items() if offset < young[partition])
-        if old:
-            raise DataLoss(
-                f"The stream has not kept up with {topic} for {behind:.0f} s, and the topic keeps deletes for "
-                f"{retention:g} s (delete.retention.ms): in partition {', '.join(map(str, old))} there may be keys "
-                "whose delete it has missed.",
-                hint="Start anew with another checkpoint and an empty target, or take that with failOnDataLoss=false.",
-            )
+        idle = (asked - begun.caught_up) / 1000
+        return idle > SELDOM and idle > Settings.ask(self._opened(), self._topic).delete_retention / 2
 
     # ---------------------------------------------------------------- on the executors
 

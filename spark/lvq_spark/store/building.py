@@ -191,4 +191,4 @@ def draft_of(queue: LastValueQueue[Any], number: int, spec: SnapshotSpec, log: L
 
 def horizon(log: LogState) -> int:
     """Deletes of before need not be kept: the log may not have them either. Milliseconds since the epoch."""
-    return int((log.at.timestamp() - log.retention) * 1000)
+    return int(max(0.0, log.at.timestamp() - log.retention) * 1000)

@@ -27,6 +27,7 @@ __all__ = [
     "LogState",
     "OnStale",
     "aged",
+    "aging",
     "check_policies",
     "epochs_of",
     "look",
@@ -50,7 +51,7 @@ class LogState:
     """A topic's log at a moment, which lies before all that was asked of the cluster.
 
     ``end`` is what was committed, and ``epochs`` whose leaders said so; ``retention`` is the topic's
-    ``delete.retention.ms``, in seconds.
+    ``delete.retention.ms``, in seconds, infinite where it is not compacted.
     """
 
     at: datetime
@@ -238,9 +239,14 @@ def overdue(log: LogState, work: str) -> LVQError | None:
     )
 
 
+def aging(base: Version, log: LogState) -> bool:
+    """Whether it is so long ago that a version knew all there was that the next delta may come too late for it."""
+    return (log.at - base.pinned).total_seconds() > log.retention / 2
+
+
 def quiet(base: Version, log: LogState) -> bool:
     """Whether nothing was written for so long that it has to be said anew, lest the next delta finds it too old."""
-    return dict(log.end) == dict(base.end) and (log.at - base.pinned).total_seconds() > log.retention / 2
+    return dict(log.end) == dict(base.end) and aging(base, log)
 
 
 def check_policies(on_stale: str, consistency: str) -> None:

@@ -186,12 +186,29 @@ class Refresher:
         if plan.base is None or plan.whole:
             return self.builder.full(plan.number, plan.spec, plan.log, plan.reasons)
         try:
-            return self.builder.delta(plan.base, plan.spec, plan.log)
+            return self._delta(plan.base, plan, end)
         except (DataLoss, TopicRecreated) as error:
             reasons = self.reasons(error)
         # The version has aged meanwhile, or a task has found that records of the cut may be gone: not of a later one.
         log = look(self.queue, self.timeout)
         return self.builder.full(plan.number, pin(self.queue, end=end, timeout=self.timeout), log, reasons)
+
+    def _delta(self, base: Version, plan: _Plan, end: Mapping[int, int] | None) -> Version:
+        """A version built upon another.
+
+        Where records of the cut may be gone, those of a later one may not be, and a delta is read in a moment: less may
+        happen meanwhile than while all is read.
+        """
+        try:
+            return self.builder.delta(base, plan.spec, plan.log)
+        except DataLoss:
+            log = look(self.queue, self.timeout)
+            if end is not None or self.problem(base, log) is not None:
+                raise
+            spec = pin(self.queue, timeout=self.timeout)
+            if resized(base, spec.partitions) is not None:
+                raise
+            return self.builder.delta(base, spec, log)
 
     def problem(self, base: Version, log: LogState) -> LVQError | None:
         """Why nothing can be built on a version."""

@@ -15,7 +15,7 @@ from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store import tables
 from lvq_spark.store.building import draft_of
-from lvq_spark.store.guards import LogState, OnStale, look
+from lvq_spark.store.guards import LogState, OnStale, aging, look
 from lvq_spark.store.layers import reached
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.refreshing import ATTEMPTS, Refresher
@@ -122,6 +122,7 @@ class _Upsert:
         """Work the batch in, once."""
         with tables.held(batch) as whole:
             if not whole.upserts:
+                self._stay_fresh()
                 return
             ends = self._ends(whole.rows)
             for _ in range(ATTEMPTS):
@@ -131,6 +132,13 @@ class _Upsert:
             f"Others have written the next version of {self.refresher.store.storage.root} {ATTEMPTS} times in a row.",
             hint="One writer at a time is enough.",
         )
+
+    def _stay_fresh(self) -> None:
+        """An idle stream says now and then that nothing was missed, and so has the store to, or it would be rebuilt."""
+        refresher = self.refresher
+        base = refresher.store.latest()
+        if base is not None and aging(base, look(refresher.queue, refresher.timeout)):
+            refresher.bring_up_to_date()
 
     def _ends(self, rows: DataFrame) -> dict[int, tuple[int, int]]:
         """The first offset in each partition, and the one behind the last."""

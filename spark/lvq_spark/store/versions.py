@@ -155,12 +155,15 @@ def read_version(
         as_of: the newest version whose cut had been pinned by then, instead; a moment with a time zone.
 
     The version is chosen here; every action on the DataFrame reads that one. It stays readable for the ``grace`` time
-    of the store's refreshes after it has stopped being the newest, and for as long as they keep it.
+    of the store's refreshes after it has stopped being the newest, and for as long as they keep it. An action that
+    comes too late fails with Spark's FAILED_READ_FILE; within `lvq_spark.store.task_errors` that is a `DataLoss`.
 
     Raises:
         ConfigError: there is no such version, or its manifest is newer than this library; both are given.
+        DataLoss: the version is being pruned.
     """
     from lvq_spark.store.layers import visible
+    from lvq_spark.store.task_errors import task_errors
 
     store = Store(open_storage(spark, path))
     if version is not None and as_of is not None:
@@ -182,4 +185,5 @@ def read_version(
             options=["version" if version is not None else "as_of" if as_of else "path"],
             hint="Older ones are pruned; refresh writes the first.",
         )
-    return visible(spark, store, found)
+    with task_errors():
+        return visible(spark, store, found)

@@ -1,0 +1,62 @@
+"""What would end a job of the connector's in Java's words, looked for on the driver before there is a job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from lvq_kafka.errors import ConfigError, TransportError
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_spark.connector.java_errors import java_error
+from lvq_spark.pinning import SnapshotSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["check_plan", "check_rights"]
+
+
+def check_rights(spec: SnapshotSpec, config: ClientConfig, timeout: float) -> None:
+    """See that this user may read the topic, by reading a little of it: to pin a cut it takes fewer rights.
+
+    Raises:
+        Unauthorized, DataLoss, TransportError: it cannot be read.
+    """
+    partition, deadline = spec.ranges[0], time.monotonic() + timeout
+    start, trouble = {partition: spec.start[partition]}, None
+    with closing(KafkaLog(config)) as log, closing(log.reader(spec.topic, start, headers=False)) as reader:
+        while time.monotonic() < deadline:
+            try:
+                if reader.poll(0.1).positions:
+                    return
+            except TransportError as error:
+                if not error.retriable:
+                    raise
+                trouble = error
+    if trouble is not None:  # else it is only slow, and the tasks have more patience
+        raise trouble
+
+
+def check_plan(load: Callable[[], DataFrame]) -> None:
+    """See that the connector takes its options, and reaches the cluster with its own properties: to plan, it does so.
+
+    Raises:
+        ConfigError: it refuses an option.
+        LVQError: it does not reach the cluster; see `java_error`.
+    """
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import IllegalArgumentException, PySparkException
+
+    try:
+        load()._jdf.queryExecution().executedPlan()
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if found := java_error(text):
+            raise found from error
+        if isinstance(error, IllegalArgumentException):
+            raise ConfigError(
+                f"Spark's Kafka connector refuses its options: {text.splitlines()[0]}", options=["connector_options"]
+            ) from error
+        raise

@@ -1,0 +1,69 @@
+"""What Java's Kafka client, or Spark's connector above it, has failed with, as the error that it is in this library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from lvq_kafka.errors import (
+    AuthenticationFailed,
+    BrokerUnavailable,
+    ConfigError,
+    DataLoss,
+    LVQError,
+    TopicNotFound,
+    Unauthorized,
+)
+
+__all__ = ["java_error"]
+
+
+def java_error(text: str) -> LVQError | None:
+    """The error that the text of one of Spark's tells of, Java's stack trace included; None where it tells of none."""
+    for pattern, make, hint in _KINDS:
+        if found := pattern.search(text):
+            said = found[1].strip().rstrip(".")
+            return make(f"Spark's Kafka connector has failed: {said}.", hint=hint)
+    return None
+
+
+def _kind(
+    pattern: str, make: Callable[..., LVQError], hint: str
+) -> tuple[re.Pattern[str], Callable[..., LVQError], str]:
+    return re.compile(pattern), make, hint
+
+
+# From the particular to the general: of what a broker refuses, Java often says further out that time is up.
+_KINDS = (
+    _kind(
+        r"\.((?:Topic|Group|Cluster)AuthorizationException: .*)",
+        partial(Unauthorized, code=""),
+        "Ask for an ACL that allows to read it, or use another user.",
+    ),
+    _kind(
+        r"\.((?:SaslAuthentication|SslAuthentication|UnsupportedSaslMechanism|IllegalSaslState)Exception: .*)",
+        partial(AuthenticationFailed, code=""),
+        "Check the properties of security in connector_options, or those of the queue's client where these have none.",
+    ),
+    _kind(
+        r"\.(UnknownTopicOrPartitionException: .*)",
+        partial(TopicNotFound, topic=""),
+        "The topic was deleted after the cut was pinned: pin a new one.",
+    ),
+    _kind(
+        r"(\[KAFKA_DATA_LOSS[^\n]*|[^\n]*OffsetOutOfRangeException: .*)",
+        DataLoss,
+        "The log has lost records of the cut: take a new one.",
+    ),
+    _kind(
+        r"java\.lang\.((?:NoSuchFieldError|NoSuchMethodError|NoClassDefFoundError): [^\n]*)(?=[^:]*sql\.kafka010)",
+        partial(ConfigError, options=["engine"]),
+        "It is of another Spark version: take yours, --packages org.apache.spark:spark-sql-kafka-0-10_2.13:...",
+    ),
+    _kind(
+        r"org\.apache\.kafka\.common\.errors\.((?:Timeout|Disconnect|BrokerNotAvailable)Exception: .*)",
+        partial(BrokerUnavailable, code="", retriable=True),
+        "Check that the brokers run, and that the executors reach the addresses that they advertise.",
+    ),
+)

@@ -1,0 +1,161 @@
+"""Who may not read, cannot log in, or asks for what is gone: an error of this library's, whichever engine reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from lvq_kafka import LastValueQueue
+from lvq_kafka.errors import AuthenticationFailed, BrokerUnavailable, DataLoss, TopicError, Unauthorized
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_spark import pin, snapshot
+from lvq_spark.source.registering import register
+from lvq_spark.store.task_errors import task_errors
+from tests.integration.secure import PASSWORD, SecureBroker, secure_broker
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lvq_spark.snapshots import Engine
+
+pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
+
+MakeQueue = Callable[..., LastValueQueue[bytes]]
+TOPIC = "prices"
+ENGINES = pytest.mark.parametrize("engine", ["python", "connector"])
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    """A topic with two values, which alice may read, bob may see, and mallory knows of by hearsay."""
+    with secure_broker(tmp_path_factory.mktemp("tls"), ["alice", "bob", "mallory"]) as broker:
+        log = KafkaLog(broker.plain)
+        log.create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
+        writer = log.writer()
+        for key in (b"a", b"b"):
+            writer.append(TOPIC, key, b"1").result(20)
+        writer.close()
+        broker.allow("alice", ResourceType.TOPIC, TOPIC, AclOperation.READ)
+        broker.allow("bob", ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE)
+        for user in ("alice", "bob"):
+            mine = KafkaLog(broker.config(user))
+            eventually(lambda mine=mine: may_see(mine))
+            mine.close()
+        yield broker
+        log.close()
+
+
+def may_see(log: KafkaLog) -> bool:
+    with suppress(Unauthorized):
+        return bool(log.describe_topic(TOPIC).id)
+    return False
+
+
+@pytest.fixture
+def queue_of(secure: SecureBroker) -> Iterator[Callable[..., LastValueQueue[bytes]]]:
+    logs = []
+
+    def queue_of(user: str, config: ClientConfig | None = None) -> LastValueQueue[bytes]:
+        logs.append(KafkaLog(config or secure.config(user)))
+        return LastValueQueue(TOPIC, key_header=None, log=logs[-1])
+
+    yield queue_of
+    for log in logs:
+        log.close()
+
+
+@ENGINES
+def test_who_may_read_the_topic_needs_no_other_right(spark: SparkSession, queue_of: MakeQueue, engine: Engine) -> None:
+    frame = snapshot(spark, queue_of("alice"), engine=engine)
+    assert sorted(bytes(row.key) for row in frame.collect()) == [b"a", b"b"]
+
+
+@ENGINES
+def test_a_topic_that_this_user_may_not_see_is_an_error_of_the_snapshot(
+    spark: SparkSession, queue_of: MakeQueue, engine: Engine
+) -> None:
+    with pytest.raises(Unauthorized, match=f"'{TOPIC}'.* Ask for an ACL on the topic"):
+        snapshot(spark, queue_of("mallory"), engine=engine)
+
+
+@ENGINES
+def test_a_topic_that_this_user_may_see_and_not_read_is_an_error_that_says_so(
+    spark: SparkSession, queue_of: MakeQueue, engine: Engine
+) -> None:
+    with pytest.raises(Unauthorized, match=rf"{TOPIC}.* Ask for an ACL on the topic") as error, task_errors():
+        snapshot(spark, queue_of("bob"), engine=engine).collect()
+    assert PASSWORD not in str(error.value)
+
+
+@ENGINES
+def test_a_group_that_this_user_may_not_see_is_an_error_of_the_snapshot(
+    spark: SparkSession, queue_of: MakeQueue, engine: Engine
+) -> None:
+    with pytest.raises(Unauthorized, match=r"lvq\.prices.* Ask for an ACL on the consumer group"):
+        snapshot(spark, queue_of("alice"), group="lvq.prices", engine=engine)
+
+
+@ENGINES
+def test_a_wrong_password_is_an_error_of_the_snapshot(
+    spark: SparkSession, secure: SecureBroker, queue_of: MakeQueue, engine: Engine
+) -> None:
+    spec = pin(queue_of("alice"))
+    with pytest.raises(AuthenticationFailed, match=r"sasl\.password"), task_errors():
+        snapshot(spark, queue_of("", secure.config(password="guessed")), spec=spec, engine=engine).collect()
+
+
+@pytest.mark.parametrize("user", ["bob", "mallory"])
+def test_the_format_says_it_in_the_text_of_sparks_error(spark: SparkSession, secure: SecureBroker, user: str) -> None:
+    register(spark)
+    reader = spark.read.format("lvq").option("subscribe", TOPIC)
+    for name, value in secure.config(user).properties.items():
+        reader = reader.option(f"kafka.{name}", str(value))
+    frame = reader.option("kafka.bootstrap.servers", secure.secure).load()
+    with pytest.raises(Unauthorized, match=rf"{TOPIC}.* Ask for an ACL on the topic"), task_errors():
+        frame.collect()
+
+
+def test_a_way_to_log_in_of_javas_own_that_is_refused_is_an_error_of_the_snapshot(
+    spark: SparkSession, queue_of: MakeQueue
+) -> None:
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    own = {
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{login} username="alice" password="guessed";',
+    }
+    with pytest.raises(AuthenticationFailed) as error:
+        snapshot(spark, queue_of("alice"), connector_options=own)
+    assert "guessed" not in str(error.value)
+
+
+def test_a_broker_that_is_gone_since_the_cut_was_pinned_is_an_error_soon(
+    spark: SparkSession, queue_of: MakeQueue
+) -> None:
+    """The connector's tasks would ask for minutes, and then say it in Java."""
+    spec = pin(queue_of("alice"))
+    nowhere = queue_of("", ClientConfig("127.0.0.1:1"))
+    with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1"):
+        snapshot(spark, nowhere, spec=spec, engine="connector", timeout=2)
+
+
+@ENGINES
+def test_what_was_deleted_while_it_was_read_is_an_error_of_ours(
+    spark: SparkSession, make_queue: MakeQueue, lvq_topic: str, engine: Engine
+) -> None:
+    queue = make_queue(config={"cleanup.policy": "compact,delete"})
+    with queue.producer() as producer:
+        for number in range(9):
+            producer.put(f"k{number}", b"1")
+    frame = snapshot(spark, queue, engine=engine)
+    queue.log.delete_before(lvq_topic, {0: 5})  # type: ignore[attr-defined]
+    with pytest.raises(DataLoss), task_errors():
+        frame.collect()
+    frame = snapshot(spark, queue, engine=engine)
+    queue.log.delete_topic(lvq_topic)
+    with pytest.raises(TopicError, match="topic"), task_errors():
+        frame.collect()
