@@ -74,6 +74,8 @@ class Health:
             self._news = error
         elif code != KafkaError._UNKNOWN_PARTITION:  # a partition that was just added; the client finds it by itself
             self._detail = error.str()
+            if self._outage is not None:  # it is not said again that all are gone before one was there
+                self._news = self._outage
 
     def recovered(self) -> None:
         """A broker has answered: what was said of connections before is history."""

@@ -187,6 +187,20 @@ class TestHealth:
         health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
         assert health.take_news() is not None
 
+    def test_a_connection_that_is_closed_in_good_order_is_news_when_the_next_one_fails(self) -> None:
+        """As behind a proxy. The client says once that all are gone, and again only after one was there."""
+        health = Health("a:1")
+        health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        assert health.take_news() is None
+        health.report(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
+        news = health.take_news()
+        assert news is not None
+        assert news.code() == KafkaError._ALL_BROKERS_DOWN
+        assert "Connection refused" in str(health.explain(news, "do it"))
+        health.recovered()
+        health.report(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
+        assert health.take_news() is None
+
     def test_an_outage_without_a_reason_is_a_connection_that_the_other_side_closes(self) -> None:
         health = Health("a:1")
         health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
