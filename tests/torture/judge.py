@@ -248,7 +248,7 @@ def judge(
         sent_at: when messages were sent, at the earliest; by default at the beginning.
     """
     hand_overs, sent_at = HandOvers(outages), sent_at or {}
-    tenures = Tenures(lives, hand_overs)
+    tenures = Tenures(lives)
     one = _Judge([hold for life in lives for hold in holds_of(life, lock_timeout=lock_timeout)], session, hand_overs)
     dead = DeadLetters(letters, one.by_place, max_deliveries, one.find)
     one.verdict.letters = dead.counts

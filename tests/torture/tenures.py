@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
-from tests.torture.handover import HandOvers
 from tests.torture.history import Hold, Life
 from tests.torture.journal import Kind
 
@@ -21,14 +20,12 @@ class _Tenure:
     life: Life
     begin: float
     end: float = inf
-    orderly: bool = False
-    """Whether what was set aside at its end is known not to be counted as delivered."""
 
 
 class Tenures:
     """The assignments of all partitions, by the journals."""
 
-    def __init__(self, lives: Iterable[Life], hand_overs: HandOvers) -> None:
+    def __init__(self, lives: Iterable[Life]) -> None:
         self._tenures: dict[int, list[_Tenure]] = defaultdict(list)
         for life in lives:
             present: dict[int, _Tenure] = {}
@@ -41,19 +38,16 @@ class Tenures:
                     for partition in event.facts.get("partitions", list(present)):
                         if (tenure := present.pop(partition, None)) is not None:
                             tenure.end = event.at
-                            tenure.orderly = event.facts.get("how") == "given up" and hand_overs.in_peace(
-                                life, event.at
-                            )
             for tenure in present.values():
                 tenure.end = life.killed
 
     def most(self, partition: int, holds: int, since: float, until: float) -> int:
         """How many deliveries may be counted of a message that was there since, and was held so many times.
 
-        An end without notice counts what is set aside at that moment; and a process may be killed before it can write
-        down what it has got.
+        What is set aside when a partition goes may stay counted, for all that is known here of how it went; and a
+        process may be killed before it can write down what it has got.
         """
-        return holds + sum(since <= tenure.end <= until and not tenure.orderly for tenure in self._tenures[partition])
+        return holds + sum(since <= tenure.end <= until for tenure in self._tenures[partition])
 
     def remembered(self, before: Hold, hold: Hold) -> bool:
         """Whether the consumer of the second delivery of a message knew the count of the first.
