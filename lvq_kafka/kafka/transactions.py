@@ -90,7 +90,7 @@ class Transactions:
 
     def commit(self, timeout: float | None) -> None:
         """See `LogWriter.commit_transaction`."""
-        deadline = time.monotonic() + (_TIMEOUT if timeout is None else timeout)
+        deadline = _deadline(timeout)
         # The client would flush too, and there raise SystemError where a report says that we were fenced off.
         self._deliveries.drain(deadline - time.monotonic())
         self._call("commit the transaction", self._client.commit_transaction, deadline - time.monotonic())
@@ -99,7 +99,7 @@ class Transactions:
     def abort(self, timeout: float | None) -> None:
         """See `LogWriter.abort_transaction`."""
         self.withdrawn = "its transaction was aborted"
-        deadline = time.monotonic() + (_TIMEOUT if timeout is None else timeout)
+        deadline = _deadline(timeout)
         # What is under way is let arrive. The client would abort a transaction that the broker does not know of yet,
         # since it refuses all partitions while the one before completes; that is an error it never recovers from.
         self._deliveries.drain(min(_ARRIVAL, deadline - time.monotonic()))
@@ -109,7 +109,7 @@ class Transactions:
 
     def _call(self, doing: str, call: Callable[[float], object], timeout: float | None = None) -> None:
         """Make a transactional call, again for as long as the client says that it may be repeated."""
-        deadline = time.monotonic() + (_TIMEOUT if timeout is None else timeout)
+        deadline = _deadline(timeout)
         while True:
             if self._stuck:
                 raise TransportError(
@@ -154,3 +154,7 @@ class Transactions:
             outcome.result(timeout)
         finally:
             self._stuck = not outcome.done()
+
+
+def _deadline(timeout: float | None) -> float:
+    return time.monotonic() + (_TIMEOUT if timeout is None else timeout)
