@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self
@@ -16,21 +15,17 @@ from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.keys import Key
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.policy import Finding, TopicSpec
-from lvq_kafka.errors import (
-    ConfigError,
-    QueueError,
-    QueueNotDeclared,
-    TransportError,
-)
-from lvq_kafka.managing.groups import OnForeignCommits, Start, at_work, declare_group
+from lvq_kafka.core.policy import TopicSpec
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.managing.declaring import Declaration, declare
+from lvq_kafka.managing.groups import OnForeignCommits, Start
 from lvq_kafka.managing.managed import Managed
 from lvq_kafka.ports import Log
 from lvq_kafka.producer import Producer
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.view import View
 from lvq_kafka.registry import Registry
-from lvq_kafka.topics import OnMismatch, check_topic, ensure_topic
+from lvq_kafka.topics import OnMismatch
 
 if TYPE_CHECKING:
     from lvq_kafka.kafka import ClientConfig
@@ -38,20 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Declaration", "LastValueQueue", "queues"]
 
 P = ParamSpec("P")
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """What `LastValueQueue.declare` found and did."""
-
-    created_topic: bool
-    created_queue: bool
-    findings: tuple[Finding, ...] = ()
-    """What is still not as a last value queue, or the caller's ``spec``, wants it of the topic."""
-    reconciled: tuple[Finding, ...] = ()
-    """Settings that were not, and have been set right."""
-    unchecked: tuple[str, ...] = ()
-    """What this user's rights did not allow to check, in words."""
 
 
 def queues(
@@ -225,18 +206,9 @@ class LastValueQueue(Managed, Generic[V]):
             raise ConfigError(f"start={start!r} is neither earliest nor latest.", options=["start"])
         with ExitStack() as opened:
             log = connect_within(opened, bootstrap_servers, config=config, log=log)
-            registry = Registry(log)
-            declared = registry.check(definition)
-            spec = spec or TopicSpec()
-            created_topic = ensure_topic(log, definition.topic, spec)
-            findings, reconciled, unchecked = check_topic(log, definition.topic, spec, on_mismatch)
-            if not (declared or definition.non_destructive):
-                declare_group(log, definition.group, definition.topic, start, queue=name)
-            created_queue = registry.declare(definition)  # last: a queue that is declared has all that it needs
+            declaration = declare(log, definition, start=start, spec=spec or TopicSpec(), on_mismatch=on_mismatch)
             queue = cls._of(definition, value, log, opened)
-            queue.declaration = Declaration(
-                created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked)
-            )
+            queue.declaration = declaration
             return queue
 
     # ---------------------------------------------------------------- properties
@@ -361,21 +333,9 @@ class LastValueQueue(Managed, Generic[V]):
             ConfigError: the queue was declared ``non_destructive`` (R13).
             QueueNotDeclared: it is a bare topic without a declared queue, so nothing can hold what is consumed.
         """
-        if self.definition.non_destructive:
-            raise ConfigError(
-                f"The queue {self.name} was declared with non_destructive=True, so nothing can be consumed from it.",
-                options=["non_destructive"],
-                hint="Browse it, or declare another queue on its topic.",
-            )
-        if not self._declared:
-            raise QueueNotDeclared(
-                f"{self.topic} was opened as a bare topic, so nothing holds what is consumed.",
-                queue=self.name,
-                hint="Declare a queue on it: LastValueQueue.declare(...).",
-            )
         return Consumer(
             self.log,
-            self.definition,
+            self._consumed("consumed"),
             self.value_codec,
             undecodable=undecodable,
             max_in_work=max_in_work,
@@ -388,36 +348,3 @@ class LastValueQueue(Managed, Generic[V]):
             revoke_grace=revoke_grace,
             on_foreign_commits=on_foreign_commits,
         )
-
-    def delete(self, *, delete_topic: bool = False) -> None:
-        """Delete the queue: its definition and what it knows of consumption. Its topic stays unless asked.
-
-        Args:
-            delete_topic: delete the topic and everything in it, too.
-
-        Raises:
-            QueueNotDeclared: it is not declared.
-            QueueError: the topic serves other queues, or consumers are still at work.
-            ConfigError: ``delete_topic`` is asked, and what another queue's topic is cannot be read.
-            TransportError: the cluster cannot be reached or refuses.
-        """
-        registry = Registry(self.log)
-        if delete_topic:
-            definitions = registry.all(strict=True)
-            others = [other.name for other in definitions if other.topic == self.topic and other.name != self.name]
-            if others:
-                raise QueueError(
-                    f"The topic {self.topic} also serves {', '.join(others)}.",
-                    queue=self.name,
-                    hint="Delete those first, or keep the topic.",
-                )
-        registry.get(self.name)
-        try:
-            self.log.delete_group(self.definition.group)
-        except TransportError as error:
-            if error.code != "NON_EMPTY_GROUP":
-                raise
-            raise at_work(self.name) from error
-        registry.remove(self.name)
-        if delete_topic:
-            self.log.delete_topic(self.topic)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import Key
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
-from lvq_kafka.managing import management
+from lvq_kafka.managing import declaring, management
 from lvq_kafka.managing.groups import OnForeignCommits
 from lvq_kafka.managing.management import Change, Point, Repair
 from lvq_kafka.managing.moving import move
@@ -156,6 +156,20 @@ class Managed:
         """
         return reclaim(self.log, self._consumed("reclaimed"), dry_run=dry_run)
 
+    def delete(self, *, delete_topic: bool = False) -> None:
+        """Delete the queue: its definition and what it knows of consumption. Its topic stays unless asked.
+
+        Args:
+            delete_topic: delete the topic and everything in it, too.
+
+        Raises:
+            QueueNotDeclared: it is not declared.
+            QueueError: the topic serves other queues, or consumers are still at work.
+            ConfigError: ``delete_topic`` is asked, and what another queue's topic is cannot be read.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        declaring.delete(self.log, self.definition, delete_topic=delete_topic)
+
     def _consumed(self, what: str) -> QueueDefinition:
         """The definition of a queue that can be consumed.
 
@@ -166,7 +180,7 @@ class Managed:
             raise ConfigError(
                 f"The queue {self.definition.name} was declared with non_destructive=True, so nothing can be {what}.",
                 options=["non_destructive"],
-                hint="Delete keys instead, or declare another queue on its topic.",
+                hint="Browse it, delete keys, or declare another queue on its topic.",
             )
         if not self._declared:
             raise QueueNotDeclared(

@@ -1,0 +1,68 @@
+"""Queues that come and go: the topic, the group and the definition that make one, and their deletion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.policy import Finding, TopicSpec
+from lvq_kafka.errors import QueueError, TransportError
+from lvq_kafka.managing.groups import Start, at_work, declare_group, means_at_work
+from lvq_kafka.ports import Log
+from lvq_kafka.registry import Registry
+from lvq_kafka.topics import OnMismatch, check_topic, ensure_topic
+
+__all__ = ["Declaration", "declare", "delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What `LastValueQueue.declare` found and did."""
+
+    created_topic: bool
+    created_queue: bool
+    findings: tuple[Finding, ...] = ()
+    """What is still not as a last value queue, or the caller's ``spec``, wants it of the topic."""
+    reconciled: tuple[Finding, ...] = ()
+    """Settings that were not, and have been set right."""
+    unchecked: tuple[str, ...] = ()
+    """What this user's rights did not allow to check, in words."""
+
+
+def declare(
+    log: Log, definition: QueueDefinition, *, start: Start, spec: TopicSpec, on_mismatch: OnMismatch
+) -> Declaration:
+    """Create a queue, or verify that the one of that name is just so; see `lvq_kafka.LastValueQueue.declare`."""
+    registry = Registry(log)
+    declared = registry.check(definition)
+    created_topic = ensure_topic(log, definition.topic, spec)
+    findings, reconciled, unchecked = check_topic(log, definition.topic, spec, on_mismatch)
+    if not (declared or definition.non_destructive):
+        declare_group(log, definition.group, definition.topic, start, queue=definition.name)
+    created_queue = registry.declare(definition)  # last: a queue that is declared has all that it needs
+    return Declaration(created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked))
+
+
+def delete(log: Log, definition: QueueDefinition, *, delete_topic: bool) -> None:
+    """Delete a queue's definition and group, and its topic if asked; see `lvq_kafka.LastValueQueue.delete`."""
+    name, topic = definition.name, definition.topic
+    registry = Registry(log)
+    if delete_topic:
+        definitions = registry.all(strict=True)
+        others = [other.name for other in definitions if other.topic == topic and other.name != name]
+        if others:
+            raise QueueError(
+                f"The topic {topic} also serves {', '.join(others)}.",
+                queue=name,
+                hint="Delete those first, or keep the topic.",
+            )
+    registry.get(name)
+    try:
+        log.delete_group(definition.group)
+    except TransportError as error:
+        if not means_at_work(error):
+            raise
+        raise at_work(name) from error
+    registry.remove(name)
+    if delete_topic:
+        log.delete_topic(topic)
