@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.util
 import signal
 import sys
-from types import FrameType
+
+from lvq_kafka.cli.signals import heed_signals
 
 __all__ = ["main"]
 
@@ -21,7 +22,7 @@ def main() -> None:
         if missing:
             sys.stderr.write(f"lvq: {' and '.join(missing)} not installed. Run: pip install 'lvq-kafka[cli]'\n")
             sys.exit(2)
-        signal.signal(signal.SIGTERM, _terminate)
+        heed_signals()
         from lvq_kafka.cli.app import lvq
 
         lvq(prog_name="lvq")
@@ -30,8 +31,3 @@ def main() -> None:
     finally:
         # Nothing is left to be tidied up: from here on Ctrl-C ends the process without a word.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    """End as on Ctrl-C: readers and consumers are closed on the way out."""
-    sys.exit(128 + number)

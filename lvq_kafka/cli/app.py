@@ -24,8 +24,9 @@ from lvq_kafka.cli.commands.watch import watch
 from lvq_kafka.cli.commands.write import delete, put, send
 from lvq_kafka.cli.logs import logs_shown
 from lvq_kafka.cli.options import cluster_options
-from lvq_kafka.cli.outcome import EXIT_CODES, NO_READER, describe, exit_code, tell
+from lvq_kafka.cli.outcome import EXIT_CODES, FAULT, INTERRUPTED, NO_READER, describe, exit_code, tell
 from lvq_kafka.cli.session import Session
+from lvq_kafka.cli.signals import ended_by
 
 __all__ = ["lvq"]
 
@@ -91,9 +92,12 @@ def _fail(ctx: click.Context, session: Session, error: BaseException) -> NoRetur
         session.out.flush()  # what was written before still counts
     except OSError:
         _leave_pipe()
-    if not isinstance(error, KeyboardInterrupt | click.Abort):
+    code = exit_code(error)
+    if code == FAULT and (signal := ended_by()) is not None:
+        code = 128 + signal  # no fault: the client has hidden that it was interrupted
+    elif code != INTERRUPTED:
         tell(describe(error))
-    ctx.exit(exit_code(error))
+    ctx.exit(code)
 
 
 def _leave_pipe() -> None:

@@ -29,6 +29,8 @@ __all__ = [
     "BAD_DATA",
     "COMMAND_FAILED",
     "EXIT_CODES",
+    "FAULT",
+    "INTERRUPTED",
     "NOTHING",
     "NO_READER",
     "WRONG_QUEUE",

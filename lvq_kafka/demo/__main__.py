@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import logging
-import os
+import signal
 import sys
-import tempfile
 import time
 import warnings
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
 
 from rich.console import Console
 from rich.table import Table
 
 from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, LVQError, Message, connect
+from lvq_kafka.cli.signals import ended_by, heed_signals
 from lvq_kafka.connecting import connect_within
 from lvq_kafka.core.policy import TopicSpec, reason_for, topic_settings
 from lvq_kafka.demo.board import LateBrowser, play
+from lvq_kafka.demo.session import LateSession
 from lvq_kafka.demo.sharing import share
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.demo.ticks import Tick, load_ticks, monthly_closes
@@ -27,9 +25,6 @@ from lvq_kafka.errors import QueueError
 from lvq_kafka.ports import Log
 from lvq_kafka.reading.view import View
 from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 BOARD_SECONDS = 8.0
 INTERRUPTED = 130
@@ -46,14 +41,12 @@ def main() -> int:
     begun = time.monotonic()
     broker: ProvidedBroker | None = None
     try:
-        with ThreadPoolExecutor(1) as background:
-            session = background.submit(_start_spark)  # takes its ten seconds while the rest is shown
-            with ExitStack() as stack:
-                with console.status("starting a Kafka broker"):
-                    broker = stack.enter_context(provide_broker())
-                console.print(f"[bold]lvq-kafka[/bold] on a real Kafka ({broker.kind}) at {broker.bootstrap_servers}")
-                console.file.flush()
-                _tour(stage, broker, session)
+        with LateSession() as session, ExitStack() as stack:  # its ten seconds pass while the rest is shown
+            with console.status("starting a Kafka broker"):
+                broker = stack.enter_context(provide_broker())
+            console.print(f"[bold]lvq-kafka[/bold] on a real Kafka ({broker.kind}) at {broker.bootstrap_servers}")
+            console.file.flush()
+            _tour(stage, broker, session)
         with stage.scene("Gone without a trace"):
             if broker.kind == "given":
                 stage.say("the cluster is yours and stays; the tour has deleted its queues and topics")
@@ -62,7 +55,9 @@ def main() -> int:
     except LVQError as error:
         console.print(f"[red bold]{type(error).__name__}: {error}[/red bold]")
         return 1
-    except KeyboardInterrupt:
+    except (Exception, KeyboardInterrupt) as error:  # the client may hide that it was interrupted
+        if not isinstance(error, KeyboardInterrupt) and ended_by() != signal.SIGINT:
+            raise
         given = broker is not None and broker.kind == "given"
         console.print(f"stopped; {'its queues and topics' if given else 'broker and data'} are gone")
         return INTERRUPTED
@@ -70,7 +65,7 @@ def main() -> int:
     return stage.finish()
 
 
-def _tour(stage: Stage, broker: ProvidedBroker, session: Future[SparkSession]) -> None:
+def _tour(stage: Stage, broker: ProvidedBroker, session: LateSession) -> None:
     ticks = load_ticks()
     prefix = f"demo-{time.time_ns():x}-" if broker.kind == "given" else ""  # leave a cluster's own queues alone
     with ExitStack() as opened:  # whatever fails, nothing of the tour stays on the cluster
@@ -162,7 +157,7 @@ def _delete(stage: Stage, queue: LastValueQueue[str], view: View[str], late: Lat
         watch.close()
 
 
-def _snapshot(stage: Stage, queue: LastValueQueue[str], view: View[str], session: Future[SparkSession]) -> None:
+def _snapshot(stage: Stage, queue: LastValueQueue[str], view: View[str], session: LateSession) -> None:
     import lvq_spark
 
     with stage.scene("The same queue in Spark"):
@@ -183,32 +178,6 @@ def _snapshot(stage: Stage, queue: LastValueQueue[str], view: View[str], session
         spark.stop()
 
 
-def _start_spark() -> SparkSession:
-    from lvq_spark import local_session
-
-    with _quiet_stderr():
-        spark = local_session("local[2]")
-        spark.range(1).count()
-    return spark
-
-
-@contextmanager
-def _quiet_stderr() -> Iterator[None]:
-    """Keep what Java and Spark print while they start; show it only if that fails."""
-    with tempfile.TemporaryFile() as kept:
-        stderr = os.dup(2)
-        os.dup2(kept.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            kept.seek(0)
-            os.write(stderr, kept.read())
-            raise
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-
-
 def _answers(broker: ProvidedBroker) -> bool:
     log = connect(broker.bootstrap_servers)
     try:
@@ -221,4 +190,5 @@ def _answers(broker: ProvidedBroker) -> bool:
 
 
 if __name__ == "__main__":
+    heed_signals()
     sys.exit(main())

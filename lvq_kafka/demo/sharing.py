@@ -34,7 +34,8 @@ def share(stage: Stage, queue: LastValueQueue[str], bootstrap_servers: str, clos
             workers[0].kill()  # SIGKILL: it commits nothing and says nothing
             workers[0].wait()
             stage.say(f"killed the first worker after {len(_lines(ledgers[0]))} messages")
-            everything = _wait(lambda: set(closes) <= {key for key, _ in _all(ledgers)})
+            with stage.console.status("its partitions go to the second when its session has ended: ten seconds"):
+                everything = _wait(lambda: set(closes) <= {key for key, _ in _all(ledgers)})
         finally:
             for worker in workers:
                 worker.terminate()  # it leaves the group in good order

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import uuid
@@ -16,13 +17,30 @@ from tests.waiting import eventually
 MARK = "LVQ_TEST_DEMO"
 
 
+COMMAND = [sys.executable, "-m", "lvq_kafka.demo"]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path) -> Path:
+    """Where all that the tour needs for a while is."""
+    path = tmp_path / "temporary"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def mark() -> str:
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def environment(temporary: Path, mark: str) -> dict[str, str]:
+    return {**os.environ, MARK: mark, "TMPDIR": str(temporary), "LVQ_TEST_BROKER": "embedded"}
+
+
 @pytest.mark.timeout(300)
-def test_the_tour_holds(tmp_path: Path) -> None:
-    mark, temporary = uuid.uuid4().hex, tmp_path / "temporary"
-    temporary.mkdir()
-    environment = {**os.environ, MARK: mark, "TMPDIR": str(temporary), "LVQ_TEST_BROKER": "embedded"}
-    command = [sys.executable, "-m", "lvq_kafka.demo"]
-    tour = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
+def test_the_tour_holds(environment: dict[str, str], mark: str, temporary: Path) -> None:
+    tour = subprocess.run(COMMAND, capture_output=True, text=True, timeout=280, env=environment)
     assert tour.returncode == 0, tour.stdout + tour.stderr
     assert "✗" not in tour.stdout
     said = re.search(r"^All (\d+) checks hold\.$", tour.stdout, re.MULTILINE)
@@ -31,6 +49,23 @@ def test_the_tour_holds(tmp_path: Path) -> None:
     assert "the broker and its data are gone" in tour.stdout
     eventually(lambda: not marked_processes(mark), 30)
     assert [path.name for path in temporary.iterdir()] == [], "with its data, the broker's topics are gone"
+
+
+@pytest.mark.parametrize("seen", ["lvq-kafka on a real Kafka", "killed the first worker"])
+def test_ctrl_c_leaves_nothing_behind(environment: dict[str, str], mark: str, temporary: Path, seen: str) -> None:
+    """At the first of these Spark is still starting; at the second, workers are at work."""
+    with subprocess.Popen(
+        COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment | {"PYTHONUNBUFFERED": "1"}
+    ) as tour:
+        assert tour.stdout is not None
+        assert any(seen in line for line in tour.stdout)
+        tour.send_signal(signal.SIGINT)
+        said, complained = tour.communicate(timeout=100)
+    assert said.splitlines()[-1] == "stopped; broker and data are gone"
+    assert complained == ""
+    assert tour.returncode == 130
+    eventually(lambda: not marked_processes(mark), 30)
+    assert [path.name for path in temporary.iterdir()] == []
 
 
 def marked_processes(mark: str) -> list[int]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
+from threading import Event
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
 
 from lvq_kafka import queues
 from lvq_kafka.demo import __main__ as demo
+from lvq_kafka.demo import session as late
+from lvq_kafka.demo.session import LateSession
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.errors import StateError, TransportError
 from lvq_kafka.testing import MemoryLog
@@ -52,7 +57,7 @@ def given(memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> MemoryLog:
     monkeypatch.setattr(demo, "provide_broker", provide)
     monkeypatch.setattr("lvq_kafka.kafka.KafkaLog", lambda config: memory_log)
     monkeypatch.setattr(demo, "BOARD_SECONDS", 0.2)
-    monkeypatch.setattr(demo, "_start_spark", lambda: None)
+    monkeypatch.setattr("lvq_kafka.demo.session._open_session", Mock)
     monkeypatch.setattr(demo, "share", lambda stage, queue, servers, closes: None)
     monkeypatch.setattr(memory_log, "close", lambda: None)
     return memory_log
@@ -61,7 +66,7 @@ def given(memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> MemoryLog:
 def test_a_scene_whose_claim_does_not_hold_makes_the_run_end_with_1(
     given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def snapshot(stage: Stage, queue: object, view: object, session: Future[Any]) -> None:
+    def snapshot(stage: Stage, queue: object, view: object, session: LateSession) -> None:
         stage.check(False, "row for row the view")
 
     monkeypatch.setattr(demo, "_snapshot", snapshot)
@@ -101,6 +106,65 @@ def test_ctrl_c_ends_it_in_one_line_and_leaves_nothing(
     monkeypatch.setattr(demo, "provide_broker", interrupted)
     assert demo.main() == 130
     assert capsys.readouterr().out.splitlines()[-1] == "stopped; broker and data are gone"
+
+
+def test_ctrl_c_that_the_client_hides_behind_an_error_of_its_own_ends_it_just_so(
+    given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise TypeError("expected header key to be unicode string")
+
+    monkeypatch.setattr(demo, "share", interrupted)
+    with pytest.raises(TypeError):
+        demo.main()
+    monkeypatch.setattr(demo, "ended_by", lambda: signal.SIGINT)
+    assert demo.main() == 130
+    assert capsys.readouterr().out.splitlines()[-1] == "stopped; its queues and topics are gone"
+    assert queues(log=given) == []
+
+
+class SparkThatStarts:
+    """Spark while it starts: whoever waits for its JVM waits until that ends."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.starting, self.ended = Event(), Event()
+        jvm = SimpleNamespace(proc=SimpleNamespace(terminate=self.ended.set))
+        monkeypatch.setattr("pyspark.SparkContext._gateway", jvm)
+        monkeypatch.setattr(late, "_open_session", self._open)
+
+    def _open(self) -> None:
+        self.starting.set()
+        assert self.ended.wait(30), "nobody gave it up"
+        os.write(2, b"what Java says when it is ended\n")
+        raise ConnectionError("Answer from Java side is empty")
+
+
+def test_ctrl_c_does_not_wait_for_spark_to_start(
+    given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spark = SparkThatStarts(monkeypatch)
+
+    def interrupted(*_: object) -> None:
+        assert spark.starting.wait(30)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "share", interrupted)
+    assert demo.main() == 130
+    assert spark.ended.is_set()
+    said = capfd.readouterr()
+    assert said.out.splitlines()[-1] == "stopped; its queues and topics are gone"
+    assert said.err == ""
+
+
+def test_what_spark_says_is_shown_when_it_cannot_be_started(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spark = SparkThatStarts(monkeypatch)
+    with LateSession() as session:
+        spark.ended.set()
+        with pytest.raises(ConnectionError):
+            session.result()
+    assert capfd.readouterr().err == "what Java says when it is ended\n"
 
 
 def test_a_worker_that_was_killed_delays_the_cleaning_up_and_does_not_prevent_it(

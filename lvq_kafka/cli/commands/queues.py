@@ -132,6 +132,8 @@ def _definition(
     if twice:
         raise click.UsageError(f"--{twice[0]} and -o {twice[0]} are both given.")
     if not record_key:
+        if "key-header" not in given and not options:
+            raise click.UsageError("Name the header that holds the key: --key-header HEADER, or --record-key.")
         return QueueDefinition.from_options(name, {**given, **dict(options)}, topic=topic)
     if "key-header" in given:
         raise click.UsageError("--record-key and --key-header exclude each other.")

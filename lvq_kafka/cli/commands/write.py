@@ -177,7 +177,7 @@ def _report(out: Output, sent: Sent, key_header: str | None) -> None:
     if out.person:
         from rich.text import Text
 
-        name = "message" if key is None else printable(key.decode("utf-8", "surrogateescape"))
+        name = "message without a key" if key is None else printable(key.decode("utf-8", "surrogateescape"))
         what = " deleted" if sent.line.delete else ""
         out.say(Text.assemble(("✓ ", "bold green"), (name, "bold cyan"), what, (f" at {sent.position}", "dim")))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -40,3 +41,33 @@ def test_a_wrong_command_line_ends_with_2_and_names_what_was_meant() -> None:
     ran = python("-m", "lvq_kafka", "brows", "prices")
     assert ran.returncode == 2
     assert "Traceback" not in ran.stderr
+
+
+HIDDEN = """
+import os
+from confluent_kafka import Producer
+from lvq_kafka.cli import app, main
+
+class Name(str):
+    def __str__(self):
+        os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+        while True:
+            pass  # the handler runs here, within the client
+
+@app.lvq.command()
+def tick():
+    Producer({"bootstrap.servers": "127.0.0.1:1"}).produce("ticks", headers=[(Name("ticker"), b"IBM")])
+
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_the_client_makes_an_error_of_its_own_of_is_still_what_ended_the_run(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIGNAL", str(int(number)))
+    ran = python("-c", HIDDEN, "--debug", "tick")
+    assert "TypeError: expected header key to be unicode string" in ran.stderr
+    assert "unexpected" not in ran.stderr
+    assert ran.returncode == 128 + number

@@ -48,7 +48,8 @@ def test_the_record_key_can_be_the_key(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["q"], "needs the name of its key header"),
+        (["q"], "--key-header HEADER, or --record-key"),
+        (["q", "-o", "order=tail"], "needs the name of its key header"),
         (["q", "-k", ""], "needs the name of its key header"),
         (["q", "-o", "last-value-key"], "NAME=VALUE"),
         (["q", "-k", "id", "-o", "last-value=false"], "last-value=false"),

@@ -154,7 +154,7 @@ def test_quiet_writes_nothing(prices: Run) -> None:
 def test_a_person_is_told_of_one_message_and_gets_the_sum_of_many(prices: Run) -> None:
     assert prices("put", "prices", "IBM", "1", person=True).text == "✓ IBM at prices/0/2\n"
     assert prices("delete", "prices", "IBM", person=True).text == "✓ IBM deleted at prices/0/3\n"
-    assert prices("send", "prices", "1", person=True).text == "✓ message at prices/0/4\n"
+    assert prices("send", "prices", "1", person=True).text == "✓ message without a key at prices/0/4\n"
     many = prices("put", "prices", "--from-jsonl", "-", stdin=lines(*[{"key": "a", "value": "1"}] * 9), person=True)
     assert many.stdout == b""
     assert many.stderr.startswith("9 messages sent to prices in ")
