@@ -140,7 +140,7 @@ def _bytes(value: object) -> bytes:
 def _text(value: object) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8")
-    hint = "Use delete() to remove a key." if value is None else ""
+    hint = "Use delete() to remove a key." if value is None else "Give text, or open the queue with another codec."
     raise EncodeError(f"The codec 'text' cannot write {_kind(value)}.", hint=hint)
 
 

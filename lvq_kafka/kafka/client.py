@@ -49,6 +49,8 @@ class ClientConfig:
                 options=["bootstrap.servers"],
                 hint="Name at least one broker, for example localhost:9092.",
             )
+        for server in servers.split(","):
+            _check_port(server)
         also = given.pop("bootstrap.servers", None) or given.pop("metadata.broker.list", None)
         if also is not None and also != servers:
             raise ConfigError(
@@ -138,6 +140,18 @@ class ClientConfig:
     def __repr__(self) -> str:
         shown = {name: "***" if is_secret(name) else value for name, value in self._properties.items()}
         return f"ClientConfig({shown!r})"
+
+
+def _check_port(server: str) -> None:
+    """See that a server's port is one, if it names one: librdkafka would ask port 0 until the time is up."""
+    host, colon, port = server.rpartition("://")[2].rpartition(":")
+    named = colon and not port.endswith("]") and (":" not in host or host.endswith("]"))
+    if named and not (port.isdecimal() and 1 <= int(port) <= 65535):
+        raise ConfigError(
+            f"The bootstrap server {server!r} names no port from 1 to 65535.",
+            options=["bootstrap.servers"],
+            hint="For example localhost:9092.",
+        )
 
 
 def _check(name: str) -> None:

@@ -73,6 +73,7 @@ def test_bytes_like_objects_are_bytes() -> None:
         (BYTES, None, r"cannot write None.*delete\(\)"),
         (TEXT, b"bytes", "'text' cannot write an object of type bytes"),
         (TEXT, None, r"cannot write None.*delete\(\)"),
+        (TEXT, 5, "'text' cannot write an object of type int.*another codec"),
         (TEXT, "\ud800", "'text' cannot write an object of type str"),
         (JSON, {1, 2}, "'json' cannot write an object of type set"),
         (JSON, math.nan, "'json' cannot write an object of type float"),

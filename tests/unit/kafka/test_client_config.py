@@ -48,6 +48,21 @@ def test_an_empty_server_list_is_refused(servers: str) -> None:
     assert caught.value.options == ("bootstrap.servers",)
 
 
+@pytest.mark.parametrize("server", ["localhost:abc", "localhost:", "a:0", "a:65536", "SSL://a:9o92", "[::1]:x", "a:-1"])
+def test_a_port_that_is_none_is_refused(server: str) -> None:
+    """The client would take it for port 0, and go on asking."""
+    with pytest.raises(ConfigError, match="port") as caught:
+        ClientConfig(f"good:9092,{server}")
+    assert server in str(caught.value)
+    assert "good" not in str(caught.value)
+    assert caught.value.options == ("bootstrap.servers",)
+
+
+@pytest.mark.parametrize("server", ["localhost", "a:1", "SSL://a:65535", "PLAINTEXT://a", "[::1]", "[::1]:9092", "::1"])
+def test_a_server_may_do_without_a_port_and_name_a_protocol_or_an_address_of_ipv6(server: str) -> None:
+    assert ClientConfig(server).bootstrap_servers == server
+
+
 def test_two_different_server_lists_are_refused() -> None:
     with pytest.raises(ConfigError, match="twice"):
         ClientConfig("a:1", {"bootstrap.servers": "b:2"})
