@@ -7,10 +7,12 @@
   stream; `versions` and `read_version` read them. `merge`, `merge_each` and `read_merged` are the same for a table of
   Delta's or Iceberg's.
 - `publish` writes a DataFrame into a queue. `decode` turns values into typed columns.
+- `task_errors` makes of what an action fails with an error of this library's.
 - `local_session` is a Spark session on this machine.
 """
 
 from lvq_spark.decoding import decode
+from lvq_spark.errors import task_errors
 from lvq_spark.pinning import SnapshotSpec, pin
 from lvq_spark.publishing import Published, publish
 from lvq_spark.registry import SchemaRegistry, SubjectSchemas
@@ -39,6 +41,7 @@ __all__ = [
     "refresh",
     "register",
     "snapshot",
+    "task_errors",
     "upsert",
     "versions",
 ]

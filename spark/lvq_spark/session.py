@@ -45,12 +45,14 @@ def local_session(
         connector: whether to bring Spark's own Kafka connector, and its Avro functions; see `connector_jars`.
 
     Raises:
-        ConfigError: pyspark is not installed, or the connector is asked for and Spark's JVM runs already without it.
+        ConfigError: pyspark is not installed; or the connector is asked for, and the one that is brought is for other
+            versions of Spark, or Spark's JVM runs already without it.
         JavaNotFound: there is no Java 17 or newer that Spark can use.
         EmbeddedBrokerError: the connector's jars cannot be fetched.
     """
     try:
         from pyspark import SparkContext
+        from pyspark import __version__ as pyspark_version
         from pyspark.sql import SparkSession
     except ImportError as missing:
         raise ConfigError("pyspark is not installed.", hint="Install lvq-kafka[spark].") from missing
@@ -60,8 +62,9 @@ def local_session(
         _choose_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if connector:
-            from lvq_spark.connector.jars import connector_jars  # only here: executors need nothing of it
+            from lvq_spark.connector.jars import check_spark, connector_jars  # only here: executors need nothing of it
 
+            check_spark(pyspark_version)
             own = properties.get("spark.jars")
             properties["spark.jars"] = ",".join([*([own] if own else []), *map(str, connector_jars())])
     builder = SparkSession.builder.master(master).appName("lvq")

@@ -69,14 +69,16 @@ def snapshot(
     The executors read Kafka themselves. Their Python needs lvq-kafka[spark] in the version of the driver, and the
     files that client properties name. Client properties, secrets among them, travel inside the serialized tasks, as
     with Spark's own Kafka connector (``spark.network.crypto.enabled`` hides them on the way); they are in no plan, log
-    or event. A task that fails shows as Spark's ``PythonException``, with this library's error in its text.
+    or event. A task that fails shows as Spark's ``PythonException``, with this library's error in its text; within
+    `lvq_spark.task_errors` it is that error.
 
     What each task met (records, deletes, keys away from home and so on), it logs when it is done, at INFO to
     ``lvq_spark.tasks``: set that logger's level here, and the executors log as much.
 
     A cut does not stay readable for ever: a record that a newer one has superseded since may be compacted away. A task
     that cannot rule that out fails with `DataLoss`; see ``consistency``. Where the topic's ``min.compaction.lag.ms``
-    is longer than the job this cannot happen. A cut older than the topic's ``delete.retention.ms`` cannot be judged.
+    is longer than the job this cannot happen. Without such a lag, and once the log has been compacted at its start, a
+    key that is new behind the cut is enough. A cut older than the topic's ``delete.retention.ms`` cannot be judged.
 
     Args:
         spark: the session.

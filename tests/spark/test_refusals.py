@@ -12,9 +12,8 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import AuthenticationFailed, BrokerUnavailable, DataLoss, TopicError, Unauthorized
 from lvq_kafka.kafka import ClientConfig, KafkaLog
-from lvq_spark import pin, snapshot
+from lvq_spark import pin, snapshot, task_errors
 from lvq_spark.source.registering import register
-from lvq_spark.store.task_errors import task_errors
 from tests.integration.secure import PASSWORD, SecureBroker, secure_broker
 from tests.waiting import eventually
 

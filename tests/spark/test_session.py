@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from lvq_kafka.errors import ConfigError, JavaNotFound
+from lvq_spark.connector.jars import check_spark
 from lvq_spark.session import _choose_java, local_session, require_spark
 
 
@@ -57,6 +60,22 @@ def test_a_machine_without_pyspark_is_told_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(ConfigError, match=r"Install lvq-kafka\[spark\]"):
         local_session()
+
+
+@pytest.mark.parametrize("version", ["4.0.3", "4.10.0", "5.0.0.dev1"])
+def test_a_connector_of_another_spark_is_not_brought(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own this is before there is a JVM, which could not be given another class path."""
+    monkeypatch.setattr("pyspark.__version__", version)
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setattr("lvq_spark.session._choose_java", lambda: None)
+    fetch = rf"This is Spark {re.escape(version)}, .* for 4\.1 to 4\.3\. .*kafka-0-10_2\.13:{re.escape(version)}'"
+    with pytest.raises(ConfigError, match=fetch) as error:
+        local_session(connector=True)
+    assert error.value.options == ("connector",)
+
+
+def test_the_pyspark_that_the_tests_run_has_its_connector() -> None:
+    check_spark(pyspark.__version__)
 
 
 def test_a_spark_that_is_too_old_is_refused_by_its_version() -> None:

@@ -29,8 +29,10 @@ from lvq_kafka.errors import (
     DataLoss,
     KeyMismatch,
     LVQError,
+    OffsetsExpired,
     OutcomeUnknown,
     QueueMismatch,
+    QueueNotDeclared,
     TopicMismatch,
     TopicNotFound,
     TopicRecreated,
@@ -41,14 +43,13 @@ from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing import MemoryLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
-from lvq_spark import pin, snapshot
+from lvq_spark import pin, snapshot, task_errors
 from lvq_spark.store import read_version, refresh, versions
 from lvq_spark.store.building import horizon
 from lvq_spark.store.guards import aged, epochs_of, look, overdue, pinned_at, quiet, unfit
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.storage import LocalStorage
 from lvq_spark.store.tables import STORED
-from lvq_spark.store.task_errors import task_errors
 from lvq_spark.store.versions import Store
 from tests.integration.test_leader_epochs import cut
 from tests.spark.test_store_refresh import DAY, append, values
@@ -399,7 +400,11 @@ def test_what_a_task_fails_with_comes_out_as_the_error_it_is(
         CatchUpTimeout("stuck"),
         ConfigError("wrong", options=["lvq.strays"]),
         DataLoss("gone", hint="Rebuild."),
+        LVQError("whatever"),
         KeyMismatch("differs", position=Position("t", 0, 1)),
+        QueueMismatch("another", queue="q", differences={"key_header": ("a", "b")}),
+        QueueNotDeclared("not there", queue="q"),
+        TopicMismatch("more", topic="t", settings={"partitions": ("2", "3")}),
         TopicNotFound("not there", topic="t"),
         TopicRecreated("another", topic="t"),
         TransportError("broken", code="_FAIL"),
@@ -440,6 +445,13 @@ def test_a_version_that_is_pruned_while_somebody_reads_it_is_told_with_what_help
     manifest.write_bytes(kept)  # as if it was pruned between the look at its manifest and at its files
     with pytest.raises(DataLoss, match=said):
         read_version(spark, path, 1)
+
+
+def test_an_error_that_says_more_than_its_text_is_one_of_the_class_above_it() -> None:
+    error = OffsetsExpired("Partitions 1 and 3 are not known.", queue="q", partitions=(1, 3))
+    with pytest.raises(QueueNotDeclared, match="Partitions 1 and 3") as caught, task_errors():
+        raise PythonException(f"Traceback\nlvq_kafka.errors.OffsetsExpired: {error}\n")
+    assert type(caught.value) is QueueNotDeclared
 
 
 def test_what_is_no_error_of_this_library_passes_as_it_is() -> None:

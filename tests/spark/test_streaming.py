@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.testing.brokers import ProvidedBroker
+from lvq_spark import task_errors
 from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.registering import register
 from tests.waiting import eventually
@@ -441,5 +442,9 @@ def test_an_error_of_a_stream_ends_the_query_and_says_why(
     from pyspark.errors import StreamingQueryException
 
     make_queue()
-    with pytest.raises(StreamingQueryException, match=r"endingOffsets cannot be set: a stream has no end"):
+    said = r"endingOffsets cannot be set: a stream has no end"
+    with pytest.raises(StreamingQueryException, match=said):
         run(endingOffsets="latest")
+    with pytest.raises(ConfigError, match=said) as error, task_errors():
+        run(endingOffsets="latest")
+    assert isinstance(error.value.__cause__, StreamingQueryException)

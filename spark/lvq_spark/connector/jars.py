@@ -11,9 +11,9 @@ from pathlib import Path
 
 from lvq_kafka.embedded.ivy import Module
 from lvq_kafka.embedded.jars import JarSet, Progress
-from lvq_kafka.errors import EmbeddedBrokerError
+from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
 
-__all__ = ["CONNECTOR", "connector_jars"]
+__all__ = ["CONNECTOR", "check_spark", "connector_jars"]
 
 CONNECTOR = JarSet(
     what="jars of Spark's Kafka connector",
@@ -32,10 +32,29 @@ CONNECTOR = JarSet(
 )
 
 
+SPARKS = ("4.1", "4.2", "4.3")
+"""The versions of Spark that the locked jars are for. The connector calls what is internal to Spark, and may change."""
+
+
+def check_spark(version: str) -> None:
+    """See that the locked jars are for a version of Spark.
+
+    Raises:
+        ConfigError: they are not; names both, and where to get those that are.
+    """
+    if ".".join(version.split(".")[:2]) not in SPARKS:
+        raise ConfigError(
+            f"This is Spark {version}, and the connector that lvq_spark brings is for {SPARKS[0]} to {SPARKS[-1]}.",
+            options=["connector"],
+            hint="Leave connector out, and let Spark fetch its own, with config={'spark.jars.packages': "
+            f"'org.apache.spark:spark-sql-kafka-0-10_2.13:{version}'}}.",
+        )
+
+
 def connector_jars(progress: Progress | None = None) -> list[Path]:
     """The jars of Spark's Kafka connector and of its Avro functions, fetched when they are not in the cache.
 
-    They are tested with the PySpark that this package is. On a cluster, take those of its Spark version:
+    They are for the versions of Spark in `SPARKS`. On a cluster, take those of its Spark version:
     ``--packages org.apache.spark:spark-sql-kafka-0-10_2.13:<version>``.
 
     Raises:

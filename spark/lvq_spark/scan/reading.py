@@ -22,6 +22,9 @@ Consistency = Literal["pinned", "atleast"]
 
 - ``pinned``: fail. What comes is exactly the cut.
 - ``atleast``: take the newer record. No key of the cut is missing; keys that are new since then may come, too.
+
+Once a log has been compacted at its start, its holes tell nothing of when they were made. A key that is new behind the
+cut is then taken for one whose record may be gone, unless it is younger than the topic's ``min.compaction.lag.ms``.
 """
 
 PATIENCE = 120.0

@@ -27,6 +27,10 @@ def unbroken(
     Nothing comes where that proves nothing: where other keys count than those that a broker cleans by, and where
     reading may have been from several replicas. Each is cleaned by itself.
 
+    Nor where the first offsets are holes of an earlier cleaning. What comes behind them does not tell: a cleaning that
+    knows of what lies behind the cut may have emptied the segments before it, and be at work still. It would take what
+    the log began with before the cut was pinned, to compare.
+
     Raises:
         As `read_range`.
     """

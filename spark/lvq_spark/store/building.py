@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.queue import LastValueQueue
+from lvq_spark.errors import task_errors
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store import layers, tables
 from lvq_spark.store.guards import LogState, aged, epochs_of, now, overdue, pinned_at
 from lvq_spark.store.manifest import Version, cut_id
-from lvq_spark.store.task_errors import task_errors
 from lvq_spark.store.versions import Store
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown, TopicRecreated
 from lvq_kafka.queue import LastValueQueue
+from lvq_spark.errors import task_errors
 from lvq_spark.pinning import SnapshotSpec, pin
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.shipping import map_in_arrow
@@ -19,6 +20,7 @@ from lvq_spark.store.guards import (
     LogState,
     OnStale,
     aged,
+    aging,
     check_policies,
     look,
     now,
@@ -32,7 +34,6 @@ from lvq_spark.store.layers import STORED, count, hinted, reached
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.merged_table import MergedTable
 from lvq_spark.store.refreshing import ATTEMPTS
-from lvq_spark.store.task_errors import task_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,6 +78,13 @@ class Merger:
             hint="One merge at a time is enough: merge less often, or from fewer places.",
         )
 
+    def stay_fresh(self) -> None:
+        """Merge what there is, if the table may soon be too old for a delta: an idle stream has missed nothing."""
+        self._table.create()
+        base = self._table.state()
+        if base is not None and aging(base, look(self._queue, self._timeout)):
+            self.bring_up_to_date()
+
     def _step(self, end: Mapping[int, int] | None, *, at_least: bool) -> Version | None:
         """Up to where the table is, if it was brought there or is there; None if another was faster."""
         base = self._table.state()
@@ -91,14 +99,28 @@ class Merger:
             if base.cut == cut_id(cut.spec) and not quiet(base, log):
                 return base
             self._check_later(base, cut.spec)
+            fixed = None if at_least else end
             try:
-                return self._delta(cut, base)
+                return self._delta_or_later(cut, base, fixed)
             except (DataLoss, TopicRecreated) as error:
                 reasons = self._reasons(error)
             # It has aged meanwhile, or records of the cut may be gone: not of a later one.
             log = look(self._queue, self._timeout)
-            cut = _Cut(pin(self._queue, end=None if at_least else end, timeout=self._timeout), log)
+            cut = _Cut(pin(self._queue, end=fixed, timeout=self._timeout), log)
         return self._full(cut, base, reasons)
+
+    def _delta_or_later(self, cut: _Cut, base: Version, fixed: Mapping[int, int] | None) -> Version | None:
+        """As `_delta`. Where records of the cut may be gone, those of a later one may not be; see `refresh`."""
+        try:
+            return self._delta(cut, base)
+        except DataLoss:
+            log = look(self._queue, self._timeout)
+            if fixed is not None or unfit(base, self._queue, log, self._timeout) is not None:
+                raise
+            spec = pin(self._queue, timeout=self._timeout)
+            if resized(base, spec.partitions) is not None:
+                raise
+            return self._delta(_Cut(spec, log), base)
 
     def _reasons(self, problem: LVQError | None) -> tuple[str, ...]:
         if problem is None:

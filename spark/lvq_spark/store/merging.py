@@ -90,6 +90,8 @@ def merge_each(
     The stream says when, and up to where; the records are read from the log, from where the table is. So a batch that
     comes again, comes late or was lost changes nothing, and three of the stream's columns are enough. See `merge`.
 
+    An idle stream has a batch without a record now and then: the table then notes that it has missed nothing, too.
+
     Without ``lvq.strays`` set to ``pass`` the source fails for good once partitions are added; a merge settles what
     several of them hold of a key (R14).
 
@@ -103,6 +105,8 @@ def merge_each(
         reaches = _reaches(batch, queue.definition.topic)
         if reaches:
             merger.bring_up_to_date(reaches, at_least=True)
+        else:
+            merger.stay_fresh()
 
     return run
 

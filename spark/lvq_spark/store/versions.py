@@ -156,14 +156,14 @@ def read_version(
 
     The version is chosen here; every action on the DataFrame reads that one. It stays readable for the ``grace`` time
     of the store's refreshes after it has stopped being the newest, and for as long as they keep it. An action that
-    comes too late fails with Spark's FAILED_READ_FILE; within `lvq_spark.store.task_errors` that is a `DataLoss`.
+    comes too late fails with Spark's FAILED_READ_FILE; within `lvq_spark.task_errors` that is a `DataLoss`.
 
     Raises:
         ConfigError: there is no such version, or its manifest is newer than this library; both are given.
         DataLoss: the version is being pruned.
     """
+    from lvq_spark.errors import task_errors
     from lvq_spark.store.layers import visible
-    from lvq_spark.store.task_errors import task_errors
 
     store = Store(open_storage(spark, path))
     if version is not None and as_of is not None:

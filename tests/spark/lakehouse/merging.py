@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +19,17 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.records import Record
-from lvq_kafka.errors import ConfigError, TopicRecreated
+from lvq_kafka.errors import ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.testing.brokers import ProvidedBroker
-from lvq_spark import snapshot
+from lvq_spark import pin, snapshot
 from lvq_spark.store import Version
 from lvq_spark.store.layers import STORED
 from lvq_spark.store.merged_table import MergedTable, read_merged
 from lvq_spark.store.merging import merge, merge_each
 from tests.spark.test_jobs import run
 from tests.spark.test_store_guards import recreate
-from tests.spark.test_store_refresh import append, values
+from tests.spark.test_store_refresh import DAY, append, values
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -264,6 +267,90 @@ def test_a_table_of_something_else_is_refused_and_an_empty_one_is_filled(
     spark.sql(f"DELETE FROM {table} WHERE lvq_role = 'state'")
     with pytest.raises(ConfigError, match="has rows, and no state"):
         merge(spark, queue, table)
+
+
+@pytest.mark.parametrize("table", ["iceberg"], indirect=True)
+def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_all_is_read(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `refresh`: what comes right behind the cut is new, and may not be where markers leave holes."""
+    queue = make_queue()
+    append(queue, ("a", "1"), ("a", "2"))
+    merge(spark, queue, table)
+    writer = queue.log.writer(transactional_id=queue.topic)
+
+    def transaction(key: str) -> int:
+        behind = {0: queue.log.end_offsets(queue.topic)[0] + 2}
+        writer.begin_transaction()
+        writer.append(queue.topic, key.encode(), b"3")
+        writer.flush(20)
+        writer.commit_transaction(20)
+        eventually(lambda: queue.log.end_offsets(queue.topic, stable=True) == behind)
+        return behind[0]
+
+    cuts: list[Any] = []
+
+    def overtaken(*args: Any, **options: Any) -> Any:
+        cuts.append(pin(*args, **options))
+        if len(cuts) in overtakes:
+            transaction(f"new{len(cuts)}")
+        return cuts[-1]
+
+    monkeypatch.setattr("lvq_spark.store.merger.pin", overtaken)
+    overtakes = {1}
+    transaction("a")
+    version = merge(spark, queue, table, on_stale="fail")
+    assert (version.kind, version.end, len(cuts)) == ("delta", cuts[1].end, 2)
+    assert values(collect(read_merged(spark, table))) == {"a": "3", "new1": "3"}
+    overtakes = {3}
+    transaction("b")
+    reach = transaction("c") - 2  # of the record; behind it is its marker
+    batch = spark.createDataFrame([(queue.topic, 0, reach)], "topic string, partition int, offset bigint")
+    merge_each(queue, table, on_stale="fail")(batch, 0)
+    assert len(cuts) == 4, "a batch says how far to go at least"
+    overtakes = {5, 6}
+    transaction("d")
+    version = merge(spark, queue, table)
+    assert (version.kind, len(version.reasons), len(cuts)) == ("full", 1, 7)
+    expected = dict.fromkeys(("a", "b", "c", "d", "new1", "new3", "new5", "new6"), "3")
+    assert values(collect(read_merged(spark, table))) == expected
+    overtakes = {8}
+    transaction("e")
+    with pytest.raises(DataLoss, match="among them b'new8'"):
+        merge(spark, queue, table, end=queue.log.end_offsets(queue.topic), on_stale="fail")
+    assert len(cuts) == 8, "a cut that was asked for stays as it is"
+    writer.close()
+
+
+@pytest.mark.parametrize("table", ["iceberg"], indirect=True)
+def test_a_table_does_not_grow_too_old_while_its_stream_is_idle(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle stream has a batch without a record now and then, to note that it has missed nothing."""
+    queue = make_queue(config=DAY)
+    append(queue, ("a", "1"))
+    run = merge_each(queue, table, on_stale="fail")
+    nothing = spark.createDataFrame([], "topic string, partition int, offset bigint")
+    run(nothing, 0)
+    assert MergedTable(spark, table).state() is None, "nothing is merged without a record"
+    first = merge(spark, queue, table)
+    run(nothing, 1)
+    assert MergedTable(spark, table).state() == first, "it is known well enough"
+    commit = MergedTable.commit
+
+    def aged(self: MergedTable, news: DataFrame, base: Version | None, version: Version, **how: Any) -> Version | None:
+        return commit(self, news, base, replace(version, pinned=version.pinned - timedelta(hours=20)), **how)
+
+    append(queue, ("b", "1"))
+    with monkeypatch.context() as patched:
+        patched.setattr(MergedTable, "commit", aged)
+        before = merge(spark, queue, table)
+    run(nothing, 2)
+    state = MergedTable(spark, table).state()
+    assert state is not None
+    assert (before.number, state.number, state.rows, state.end) == (2, 3, 2, before.end)
+    assert state.pinned - before.pinned > timedelta(hours=19)
+    assert values(collect(read_merged(spark, table))) == {"a": "1", "b": "1"}
 
 
 @pytest.mark.parametrize("table", ["iceberg"], indirect=True)
