@@ -25,7 +25,7 @@ _MAX_BLOCK = 1.0  # seconds that a rejection may wait for room in the client's b
 _LONGEST_REASON = 1000  # bytes; a reason must not make a message too large to be stored
 
 
-def dead_letter_headers(item: Item, topic: str, reason: str, deliveries: int) -> list[tuple[str, bytes | None]]:
+def dead_letter_headers(item: Item, topic: str, reason: str) -> list[tuple[str, bytes | None]]:
     """The headers of the message, and what is to know about its death: where it lay, how often it was delivered, why.
 
     A reason that is longer than 1000 bytes is cut off.
@@ -33,7 +33,7 @@ def dead_letter_headers(item: Item, topic: str, reason: str, deliveries: int) ->
     return [
         *(item.headers or ()),
         (DLQ_SOURCE, str(Position(topic, item.partition, item.offset)).encode()),
-        (DLQ_COUNT, str(deliveries).encode()),
+        (DLQ_COUNT, str(item.delivered).encode()),
         (DLQ_REASON, _writable(reason).encode()),
     ]
 
@@ -112,18 +112,17 @@ class DeadLetters:
             self.tell(item, reason)
             return self._holdings
         self._holdings.settle(Ledger.leave, item)
-        return self._send(self._writer, item, reason, item.deliveries)
+        return self._send(self._writer, item, reason)
 
     def take_exhausted(self, items: list[Item]) -> None:
         """Reject messages that were delivered as often as allowed before this time; they have been left."""
         for item in items:
-            deliveries = item.deliveries - 1
-            reason = f"delivered {deliveries} times and never acknowledged"
+            reason = f"delivered {item.delivered} times and never acknowledged"
             if self._writer is None:
                 with suppress(LockLost):
                     self._bury(item, reason)
             else:
-                self._send(self._writer, item, reason, deliveries)
+                self._send(self._writer, item, reason)
 
     def close(self, timeout: float) -> None:
         """Wait for what is on its way. What is not stored in time is given back."""
@@ -137,10 +136,10 @@ class DeadLetters:
         reason = _writable(reason) or "no reason given"
         logger.warning("%s was rejected and %s: %s", self._source(item), where, reason)
 
-    def _send(self, writer: LogWriter, item: Item, reason: str, deliveries: int) -> _Letter:
+    def _send(self, writer: LogWriter, item: Item, reason: str) -> _Letter:
         assert self.topic is not None
         letter = _Letter(self._holdings)
-        headers = dead_letter_headers(item, self._holdings.topic, reason, deliveries)
+        headers = dead_letter_headers(item, self._holdings.topic, reason)
         try:
             receipt = writer.append(self.topic, item.key or b"", item.value, headers)
         except LVQError as error:

@@ -64,7 +64,7 @@ class _Leaving(Settling):
         self._leave(item, Ledger.bury)
         topic = self._dead_letters.topic
         if topic is not None:
-            headers = dead_letter_headers(item, self.topic, reason, item.deliveries)
+            headers = dead_letter_headers(item, self.topic, reason)
             try:
                 self._writer.append(topic, item.key or b"", item.value, headers)
             except BaseException:

@@ -146,7 +146,8 @@ class Commits(Generic[W]):
     def take(self, partitions: Collection[int] | None = None, leaving: Collection[Item] = ()) -> Flight[W] | None:
         """What to commit now, for these partitions or for all; None when there is nothing new, or no room for it.
 
-        What is on its way is said again. It may still arrive, even behind this one: so nobody is told of this one.
+        What is on its way is said again, as it is now. It may still arrive, even behind this one: so nobody is told of
+        this one.
 
         Args:
             leaving: messages to commit as done, which the ledger is told of only when that has succeeded.
@@ -181,7 +182,8 @@ class Commits(Generic[W]):
             partitions=book.partitions,
             sequence=book.durable.sequence,
         ).shortened(self._ledger.limit)
-        if claim == book.durable and book.stored >= book.wanted:
+        # What was sent since may be stored, too. It counts deliveries that have been taken back meanwhile.
+        if claim == book.durable and book.stored >= max(book.attempts, book.wanted):
             if book.sure:
                 self._tell(book, book.attempts + 1)
             return None

@@ -256,8 +256,13 @@ class Ledger(Assignment):
         self.counters.released += not item.reserved
 
     def leave(self, item: Item) -> None:
-        """The holder is done with it; whether it is removed is decided elsewhere: `commit`, `bury` or `give_back`."""
+        """The holder is done with it; whether it is removed is decided elsewhere: `commit`, `bury` or `give_back`.
+
+        One that was set aside nobody gets any more: that time is not counted.
+        """
         item.state = _ON_LEAVE.get(item.state) or item.refuse()
+        if item.reserved:
+            self.dirty.add(item.partition)
 
     def commit(self, item: Item) -> None:
         """The transaction in which a message was left has committed: it is removed."""

@@ -76,10 +76,15 @@ class Item:
         self.before: Item | None
         self.after: Item | None
 
+    @property
+    def delivered(self) -> int:
+        """How often somebody has got it, as far as is known."""
+        return self.deliveries - self.reserved
+
     def again(self) -> Item:
         """The same message under a new handle."""
         twin = Item(self.partition, self.offset, self.timestamp, self.key, self.value, self.headers, self.slot)
-        twin.deliveries = self.deliveries - self.reserved
+        twin.deliveries = self.delivered
         twin.redelivered = self.redelivered or not self.reserved
         return twin
 

@@ -299,6 +299,8 @@ class Partition:
             unread = max(base, self.outstanding.position)
             counts = {offset: count for offset, count in self._counts.items() if offset >= unread}
             for offset, item in self._attempted.items():
-                if item not in mine:
-                    counts[offset] = min(item.deliveries, _MOST_COUNTED)
+                # What is set aside is counted before somebody gets it. What leaves nobody gets.
+                times = item.delivered if item.state is State.LEAVING else item.deliveries
+                if times and item not in mine:
+                    counts[offset] = min(times, _MOST_COUNTED)
         return CommitMap(base, runs, delivered=self._delivered if self._delivered > base else None, counts=counts)

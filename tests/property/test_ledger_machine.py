@@ -277,25 +277,26 @@ class Consuming(RuleBasedStateMachine):
         if step == "leave":
             self.ledger.leave(item)
             self.locks.pop(item, None)
+            self.count[item.partition, item.offset] -= item.reserved  # nobody ever gets it
         elif step == "extend":
             self.ledger.extend(item, self.now + 3)
             self.locks[item] = self.now + 3
         elif step in REMOVES:
             REMOVES[step](self.ledger, item)
-            self.let_go(item)
+            self.let_go(item, left=leaving)
             self.acked[item.partition].add(item.offset)
         else:
             due = [self.now + 2] if step == "delay" and not item.reserved else []
             GIVES_BACK[step](self.ledger, item, *due)
-            self.let_go(item)
+            self.let_go(item, left=leaving)
             assert item.state is (State.SUPERSEDED if superseded else State.RELEASED)
             if due and not superseded:
                 self.due[item.partition, item.offset] = self.now + 2
 
-    def let_go(self, item: Item) -> None:
+    def let_go(self, item: Item, *, left: bool = False) -> None:
         self.held.remove(item)
         self.gone.append(item)
-        self.count[item.partition, item.offset] -= item.reserved  # nobody ever got it
+        self.count[item.partition, item.offset] -= item.reserved and not left  # nobody ever got it
         self.locks.pop(item, None)
 
     def wake(self) -> None:

@@ -20,7 +20,7 @@ check names the one that it is about.
 - **I12 reclaim**: no record goes before it is done for every queue on the topic.
 - **I13 once**: a message is in the output of one committed transaction at most.
 - **I14 counted**: with durable counts, no delivery is forgotten. With or without them none is made up, but by a crash
-  between the count and the delivery.
+  between the count and the delivery: the last commit before a partition is given up counts what somebody has got.
 - **I15 lease**: nothing is handed out by one who has not sent a commit for long that the group is known to have
   accepted: others may have the partition.
 

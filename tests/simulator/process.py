@@ -129,6 +129,7 @@ class Process:
         self._options = options
         self._coming: dict[int, int] = {}  # partitions that were assigned and wait for their commit, with their targets
         self._flight: Flight[Durable] | None = None
+        self._said: dict[int, CommitMap] = {}  # by partition, the last commit that was sent
         self._sync: tuple[Sync, Flight[Durable]] | None = None
         self._asked: list[tuple[Item, Durable]] = []  # who waits for an ack to be durable
         self._sent_at: dict[Flight[Durable], float] = {}
@@ -172,6 +173,8 @@ class Process:
             self._synced(purpose, Answer.UNKNOWN)
             return True
         flight = self._send(self.custody.next_commit(partitions))
+        for partition in self.going if purpose is Sync.FINAL else ():
+            self._proof.last(self.lives[partition], self._said.get(partition, self.lives[partition].loaded))
         if flight is None:
             self._synced(purpose, Answer.STORED)
         else:
@@ -182,6 +185,7 @@ class Process:
         self._report()
         if flight is not None:
             self.acks, self.answered = 0, False
+            self._said |= flight.maps
             offsets = {p: (said.base, said.encode()) for p, said in flight.maps.items()}
             self._proof.sent(offsets, dict(flight.maps), self._options.text_limit, {})
             self.connection.requests.append(Request(self.number, self.epoch, offsets, flight))
@@ -274,6 +278,7 @@ class Process:
         self._report()
         for partition in partitions:
             del self.lives[partition]
+            self._said.pop(partition, None)
         self.working = {item: life for item, life in self.working.items() if item.partition in self.lives}
         if self.fetched is not None and self.fetched[0] in partitions:
             self.fetched = None

@@ -184,6 +184,12 @@ class Proof:
                 raise Violation("I11", f"{maps[partition]} was written, {read} was read")
             self.true(partition, read, leaving.get(partition, ()))
 
+    def last(self, life: Life, said: CommitMap) -> None:
+        """I14, of the last commit before a partition is given up: what was only set aside is not counted any more."""
+        for offset, count in said.counts.items():
+            if self._counted and count > life.delivered(offset):
+                raise Violation("I14", f"{said} ends partition {life.partition}; {offset} was delivered less often")
+
     def stored(self, partition: int, commit: CommitMap) -> None:
         """A commit became visible."""
         promised = self._promised[partition]

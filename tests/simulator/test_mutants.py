@@ -73,6 +73,12 @@ def where_only_the_map_tells(setting: Setting) -> Setting:
     return replace(setting, partitions=1, queues=1, keys=2, gap=0, fenced=True, never=_CRASHES_ONLY, options=options)
 
 
+def counting(setting: Setting) -> Setting:
+    limits = replace(setting.options.limits, durable_counts=True)
+    options = replace(setting.options, limits=limits, ahead=True, text_limit=4095, dead_letters=True)
+    return replace(setting, keys=7, gap=0, broker_limit=4096, fenced=True, options=options)
+
+
 def undisturbed(setting: Setting) -> Setting:
     options = replace(setting.options, text_limit=4095, limits=Limits(setting.options.limits.max_in_work))
     return replace(
@@ -112,6 +118,16 @@ class MovesWhileRefused(World):
                 super().act(*step)
 
 
+class MovesUnanswered(World):
+    """A world where partitions move while a commit is on its way."""
+
+    def act(self, action: str, who: int = 0, how: int = 0) -> None:
+        super().act(action, who, how)
+        if any(member.commits.in_flight and member.ahead for member in self.members):
+            for step in ("deliver", 0, 5), ("join", 0, 0), ("rebalance", 0, 1), ("heartbeat", 0, 1), ("give_up", 0, 1):
+                super().act(*step)
+
+
 class TransactsUnanswered(World):
     """A world where transactions go on when it is not known what became of the commit before."""
 
@@ -132,6 +148,7 @@ class TransactsUnanswered(World):
         (anywhere, MovesInTransactions, _STEPS),
         (anywhere, MovesWhileRefused, _STEPS),
         (anywhere, TransactsUnanswered, _STEPS),
+        (counting, MovesUnanswered, _STEPS),
         (where_only_the_map_tells, World, _MORE_STEPS),
         (undisturbed, World, _STEPS),
     ],
@@ -192,8 +209,8 @@ def test_i1_a_base_that_goes_by_the_order_of_a_dict_is_caught(monkeypatch: Patch
 def test_i1_a_dead_letter_that_counts_as_done_before_it_is_stored_is_caught(monkeypatch: Patch) -> None:
     send = DeadLetters._send
 
-    def mutant(self: DeadLetters, writer: LogWriter, item: Item, reason: str, deliveries: int) -> None:
-        send(self, writer, item, reason, deliveries)
+    def mutant(self: DeadLetters, writer: LogWriter, item: Item, reason: str) -> None:
+        send(self, writer, item, reason)
         self._bury(item, reason)
 
     monkeypatch.setattr(DeadLetters, "_send", mutant)
@@ -408,6 +425,31 @@ def test_i14_to_count_what_nobody_got_is_caught(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr(Ledger, "reserve", mutant)
     assert caught("I14")
+
+
+def test_i14_not_to_take_back_what_a_commit_on_its_way_counts_is_caught(monkeypatch: Patch) -> None:
+    claim = Commits._claim
+
+    def mutant(self: Commits[Any], book: Any, *about: Any) -> CommitMap | None:
+        attempts, book.attempts = book.attempts, book.stored  # as if nothing had been sent since
+        try:
+            return claim(self, book, *about)
+        finally:
+            book.attempts = attempts
+
+    monkeypatch.setattr(Commits, "_claim", mutant)
+    assert caught("I14", counting, MovesUnanswered)
+
+
+def test_i14_to_count_what_is_taken_only_to_be_rejected_is_caught(monkeypatch: Patch) -> None:
+    leave = Ledger.leave
+
+    def mutant(self: Ledger, item: Item) -> None:
+        leave(self, item)
+        item.reserved = False
+
+    monkeypatch.setattr(Ledger, "leave", mutant)
+    assert caught("I14", counting)
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------

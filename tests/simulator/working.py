@@ -177,6 +177,7 @@ class Working(Process):
         work.committing = True
         work.sent_at = self._clock()
         if flight is not None:
+            self._said |= flight.maps
             leaving = _by_partition(work.items)
             offsets = {p: (said.base, said.encode()) for p, said in flight.maps.items()}
             self._proof.sent(offsets, dict(flight.maps), self._options.text_limit, leaving)

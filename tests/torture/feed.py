@@ -39,7 +39,7 @@ class Feed:
         self.stored: dict[Place, Sent] = {}
         """What the broker has acknowledged."""
         self.sent_at: dict[Place, float] = {}
-        """When that was sent, by the monotonic clock."""
+        """When that was sent, at the earliest, by the monotonic clock."""
         self.failures: list[Exception] = []
         self._threads = [
             threading.Thread(target=self._run, args=(random.Random(f"{seed}/{n}"), self._keys[n::threads]))
@@ -76,26 +76,26 @@ class Feed:
         key = chance.choice(keys[:_HOT] if chance.random() < 0.3 else keys)
         if kind < 0.02:
             value = self._value()
-            self._watch(producer.send(Message(value)), None, value)
+            self._watch(time.monotonic(), producer.send(Message(value)), None, value)
         elif kind < 0.06:
-            self._watch(producer.delete(key), key, None)
+            self._watch(time.monotonic(), producer.delete(key), key, None)
         else:
             self._put(producer, key, self._value())
 
     def _put(self, producer: Producer[str], key: str, value: str) -> None:
-        self._watch(producer.put(key, value), key, value)
+        self._watch(time.monotonic(), producer.put(key, value), key, value)
 
-    def _watch(self, receipt: Receipt, key: str | None, value: str | None) -> None:
-        receipt.add_done_callback(partial(self._decided, key, value, time.monotonic()))
+    def _watch(self, since: float, receipt: Receipt, key: str | None, value: str | None) -> None:
+        receipt.add_done_callback(partial(self._decided, since, key, value))
 
-    def _decided(self, key: str | None, value: str | None, at: float, receipt: Receipt) -> None:
+    def _decided(self, since: float, key: str | None, value: str | None, receipt: Receipt) -> None:
         error = receipt.exception(0)
         if error is not None:
             self.failures.append(error)
         else:
             position = receipt.result(0)
             self.stored[position.partition, position.offset] = (key, value)
-            self.sent_at[position.partition, position.offset] = at
+            self.sent_at[position.partition, position.offset] = since
 
     def _value(self) -> str:
         with self._lock:

@@ -33,9 +33,9 @@ class HandOvers:
             return inf
         life = hold.life
         gone = self._goings(life).given_up(hold)
-        return gone if gone < inf and self._in_peace(life, gone) else inf
+        return gone if gone < inf and self.in_peace(life, gone) else inf
 
-    def _in_peace(self, life: Life, gone: float) -> bool:
+    def in_peace(self, life: Life, gone: float) -> bool:
         """Whether nothing was wrong with a process or the broker in the time before a partition was gone."""
         begin = gone - _TROUBLE
         if any(first < gone and begin < last for first, last in (*self._outages, *life.stops)):

@@ -17,7 +17,7 @@ from tests.torture.tenures import Tenures
 
 __all__ = ["Output", "Verdict", "judge"]
 
-_HEARTBEAT = 1.5  # seconds; so much of a session may be over when a process is stopped
+_HEARTBEAT = 1.5  # seconds; so much of a session may be over when a process is stopped, or the broker
 _NEWS = 30.0  # seconds after which a process that goes on must have learned of what it lost
 
 
@@ -52,14 +52,18 @@ class Verdict:
     remembered: int = 0
     """Deliveries whose count had to go on from that of the one before, another consumer's included."""
     overlaps: int = 0
-    """A message, or a newer one of its key, was handed out while a process that stood still believed to hold it."""
+    """A message, or a newer one of its key, was handed out while a process that stood still, or was cut off, believed
+    to hold it."""
 
 
 class _Judge:
     """Goes through the holds in time, for each promise."""
 
-    def __init__(self, holds: Sequence[Hold], session: float, hand_overs: HandOvers) -> None:
+    def __init__(
+        self, holds: Sequence[Hold], session: float, outages: Sequence[tuple[float, float]], hand_overs: HandOvers
+    ) -> None:
         self.hand_overs = hand_overs
+        self.outages = outages
         self.holds = sorted(holds, key=lambda hold: hold.acquired)
         self.session = session
         self.verdict = Verdict(delivered=len(holds), durable=sum(hold.durable < inf for hold in holds))
@@ -88,8 +92,8 @@ class _Judge:
             self.find(f"G11: {hold}, durably acked at {before.durable:.3f} by {before.life.name}, was handed out again")
             return
         reason = before.reason if before.void <= hold.acquired else ""
-        if not reason and self._asleep(before, hold):
-            reason = "its holder was stopped" + (", acked and not durable" if before.acked else "")
+        if not reason and self._unheard(before, hold):
+            reason = "its holder was not heard of" + (", acked and not durable" if before.acked else "")
         if not reason:
             self.find(f"G9: {hold} was handed out again, and nothing had ended its delivery to {before}")
         elif count:
@@ -115,15 +119,15 @@ class _Judge:
             for hold in holds:
                 held = [before for before in held if before.let_go > hold.acquired]
                 for before in held:
-                    if self._asleep(before, hold):
+                    if self._unheard(before, hold):
                         self.verdict.overlaps += 1
                     else:
                         promise = "G9" if before.offset == hold.offset else "G13"
                         self.find(f"{promise}: {hold} was handed out while {before} was held until {before.let_go:.3f}")
                 held.append(hold)
 
-    def _asleep(self, before: Hold, hold: Hold) -> bool:
-        """Whether the group had given up the first holder, who did not learn of it because it stood still."""
+    def _unheard(self, before: Hold, hold: Hold) -> bool:
+        """Whether the group had given up the first holder, who did not learn of it: it, or the broker, stood still."""
         if before.life is hold.life:
             return False
         return any(
@@ -131,7 +135,7 @@ class _Judge:
             and begin + self.session - _HEARTBEAT <= hold.acquired
             and hold.asked < end + _NEWS
             and before.void < end + _NEWS
-            for begin, end in before.life.stops
+            for begin, end in (*before.life.stops, *self.outages)
         )
 
     # ---------------------------------------------------------------- G12: no step back
@@ -247,9 +251,11 @@ def judge(
         max_deliveries: of all consumers that have a limit.
         sent_at: when messages were sent, at the earliest; by default at the beginning.
     """
-    hand_overs, sent_at = HandOvers(outages), sent_at or {}
-    tenures = Tenures(lives)
-    one = _Judge([hold for life in lives for hold in holds_of(life, lock_timeout=lock_timeout)], session, hand_overs)
+    outages, sent_at = list(outages), sent_at or {}
+    hand_overs = HandOvers(outages)
+    tenures = Tenures(lives, hand_overs, transactional=output is not None)
+    holds = [hold for life in lives for hold in holds_of(life, lock_timeout=lock_timeout)]
+    one = _Judge(holds, session, outages, hand_overs)
     dead = DeadLetters(letters, one.by_place, max_deliveries, one.find)
     one.verdict.letters = dead.counts
     one.repetitions()

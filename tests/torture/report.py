@@ -33,7 +33,9 @@ def summary(report: Report) -> str:
     if verdict.handed_over:
         lines.append(f"  {verdict.handed_over:,} of the acked ones lay in partitions that were then given up in order")
     if verdict.overlaps:
-        lines.append(f"  {verdict.overlaps:,} times the former holder stood still and did not know yet")
+        lines.append(
+            f"  {verdict.overlaps:,} times the former holder stood still, or was cut off, and did not know yet"
+        )
     found = verdict.findings
     lines.append(f"  {len(found):,} findings" if found else "  0 lost, 0 stale, 0 unexplained: all promises hold")
     lines += [f"    {finding}" for finding in found[:_SHOWN]]

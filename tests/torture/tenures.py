@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
+from tests.torture.handover import HandOvers
 from tests.torture.history import Hold, Life
 from tests.torture.journal import Kind
 
@@ -15,39 +16,64 @@ __all__ = ["Tenures"]
 
 @dataclass(slots=True)
 class _Tenure:
-    """One assignment of a partition to a process."""
+    """One assignment of a partition to a process, as far as the process itself knows."""
 
     life: Life
     begin: float
     end: float = inf
+    counts_aside: bool = True
+    """Whether what was set aside at its end may be counted as delivered."""
 
 
 class Tenures:
-    """The assignments of all partitions, by the journals."""
+    """The assignments of all partitions, by the journals.
 
-    def __init__(self, lives: Iterable[Life]) -> None:
+    Args:
+        transactional: whether processes settle in transactions.
+    """
+
+    def __init__(self, lives: Iterable[Life], hand_overs: HandOvers, *, transactional: bool) -> None:
+        self._hand_overs = hand_overs
+        self._transactional = transactional
         self._tenures: dict[int, list[_Tenure]] = defaultdict(list)
         for life in lives:
-            present: dict[int, _Tenure] = {}
-            for event in life.events:
-                if event.kind is Kind.GOT:
+            self._read(life)
+        for tenures in self._tenures.values():
+            tenures.sort(key=lambda tenure: tenure.begin)
+
+    def _read(self, life: Life) -> None:
+        present: dict[int, _Tenure] = {}
+        committing = False  # then there is no last commit: it would win over the transaction's
+        for event in life.events:
+            match event.kind:
+                case Kind.ACKING:
+                    committing = self._transactional
+                case Kind.DURABLE | Kind.ABORTED:
+                    committing = False
+                case Kind.GOT:
                     for partition in event.facts["partitions"]:
-                        present[partition] = _Tenure(life, event.at)
+                        present[partition] = _Tenure(life, event.at, counts_aside=life.counts)
                         self._tenures[partition].append(present[partition])
-                elif event.kind in (Kind.GONE, Kind.CLOSED):
+                case Kind.GONE | Kind.CLOSED:
+                    in_order = event.facts.get("how") == "given up" and not committing
                     for partition in event.facts.get("partitions", list(present)):
                         if (tenure := present.pop(partition, None)) is not None:
                             tenure.end = event.at
-            for tenure in present.values():
-                tenure.end = life.killed
+                            if in_order and self._hand_overs.in_peace(life, event.at):
+                                tenure.counts_aside = False
+                    committing = committing and event.kind is Kind.GONE
+        for tenure in present.values():
+            tenure.end = life.killed
 
     def most(self, partition: int, holds: int, since: float, until: float) -> int:
         """How many deliveries may be counted of a message that was there since, and was held so many times.
 
-        What is set aside when a partition goes may stay counted, for all that is known here of how it went; and a
-        process may be killed before it can write down what it has got.
+        Who counts durably and goes without notice counts what is set aside at that moment; and a process may be killed
+        before it can write down what it has got. One that stood still has lost a partition before it knows.
         """
-        return holds + sum(since <= tenure.end <= until for tenure in self._tenures[partition])
+        begun = [tenure for tenure in self._tenures[partition] if tenure.begin <= until]
+        over = [tenure for tenure in begun if tenure is not begun[-1] or tenure.end <= until]
+        return holds + sum(tenure.counts_aside and since <= tenure.end for tenure in over)
 
     def remembered(self, before: Hold, hold: Hold) -> bool:
         """Whether the consumer of the second delivery of a message knew the count of the first.

@@ -197,24 +197,28 @@ def test_g13_finds_two_messages_of_a_key_in_work_at_once() -> None:
     assert finding.startswith("G13")
 
 
-def test_a_holder_that_stood_still_for_a_session_may_learn_late_that_it_is_none() -> None:
-    one, two = Witness("one", (2, 11)), Witness("two")
+@pytest.mark.parametrize("what", ["holder", "broker"])
+def test_a_holder_that_was_not_heard_of_for_a_session_may_learn_late_that_it_is_none(what: str) -> None:
+    still = [(2.0, 11.0)]
+    one, two = Witness("one", *still if what == "holder" else ()), Witness("two")
     number = one.take(1, 1)
     two.ack(9.5, two.take(9, 1), durable=10)
     one.lose(11.5, "lost")
     one.note(Kind.VAIN, 11.5, n=[number])
-    found = verdict(one, two, lock_timeout=None)
-    assert (found.findings, found.overlaps, found.again) == ([], 1, {"its holder was stopped": 1})
+    found = verdict(one, two, lock_timeout=None, outages=still if what == "broker" else ())
+    assert (found.findings, found.overlaps, found.again) == ([], 1, {"its holder was not heard of": 1})
 
 
-@pytest.mark.parametrize("stop", [(2.0, 3.0), (20.0, 30.0)])
-def test_a_stop_that_was_too_short_or_too_late_excuses_nothing(stop: tuple[float, float]) -> None:
-    one, two = Witness("one", stop), Witness("two")
+@pytest.mark.parametrize("what", ["holder", "broker"])
+@pytest.mark.parametrize("still", [(2.0, 3.0), (20.0, 30.0)])
+def test_a_stop_that_was_too_short_or_too_late_excuses_nothing(still: tuple[float, float], what: str) -> None:
+    one, two = Witness("one", *[still] if what == "holder" else ()), Witness("two")
     number = one.take(1, 1)
     two.ack(3.6, two.take(3.5, 1), durable=4)
     one.lose(31, "lost")
     one.note(Kind.VAIN, 31, n=[number])
-    assert {finding[:2] for finding in verdict(one, two, lock_timeout=None).findings} == {"G9"}
+    found = verdict(one, two, lock_timeout=None, outages=[still] if what == "broker" else ())
+    assert {finding[:2] for finding in found.findings} == {"G9"}
 
 
 def test_g12_finds_an_older_value_after_a_newer_one_was_durable() -> None:
@@ -405,8 +409,8 @@ class TestDeadLetters:
         [finding] = verdict(self.released(1), letters=[given_up(4, 1)]).findings
         assert f"{MOST} are allowed" in finding
 
-    @pytest.mark.parametrize("end", ["killed", "lost", "failed", "given up"])
-    def test_one_who_goes_may_have_counted_what_nobody_got(self, end: str) -> None:
+    @pytest.mark.parametrize("end", ["killed", "lost", "failed", "given up in trouble", "stopped for too long"])
+    def test_one_who_counts_durably_and_goes_without_notice_may_have_counted_what_nobody_got(self, end: str) -> None:
         one, two = self.released(1), Witness("two")
         match end:
             case "killed":
@@ -415,10 +419,36 @@ class TestDeadLetters:
                 one.lose(3, "lost")
             case "failed":
                 one.note(Kind.CLOSED, 3)
-            case "given up":
+            case "given up in trouble":
+                one.note(Kind.SAID, 2.5, text="WARNING the consumer of q goes on after: no broker")
                 one.lose(3)
+            case "stopped for too long":
+                one.life.stops = [(2, 20)]
+                one.lose(21, "lost")
+        two.get(10)
+        letters = [given_up(11, MOST)]
+        assert "no more than 1" in verdict(one, two, letters=letters).findings[0]
+        one.life.counts = True
+        assert verdict(one, two, letters=letters).findings == []
+
+    def test_one_who_goes_in_peace_has_not(self) -> None:
+        one, two = self.released(1), Witness("two")
+        one.life.counts = True
+        one.lose(3)
         two.get(4)
-        assert verdict(one, two, letters=[given_up(5, MOST)]).findings == []
+        assert "no more than 1" in verdict(one, two, letters=[given_up(5, MOST)]).findings[0]
+
+    @pytest.mark.parametrize("decided", [Kind.DURABLE, Kind.ABORTED, Kind.UNKNOWN, None])
+    def test_one_whose_transaction_commits_when_it_goes_may_have(self, decided: Kind | None) -> None:
+        one, two = self.released(1), Witness("two")
+        one.life.counts = True
+        one.note(Kind.ACKING, 2, n=[])
+        if decided is not None:
+            one.note(decided, 2.5, n=[])
+        one.lose(3)
+        two.get(4)
+        found = verdict(one, two, letters=[given_up(5, MOST)], output=[]).findings
+        assert any("no more than 1" in finding for finding in found) == (decided in (Kind.DURABLE, Kind.ABORTED))
 
     def test_g11_finds_what_is_given_up_after_a_durable_ack(self) -> None:
         one = self.released(MOST)

@@ -143,6 +143,23 @@ def test_a_message_that_nobody_came_for_was_not_delivered(world: World) -> None:
         assert take(consumer).delivery_count == 1
 
 
+def test_a_count_for_nobody_is_taken_back_when_its_commit_is_not_answered_before_the_partition_goes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is all that has changed since the last answer, so what is to be said is what was known to be stored."""
+    monkeypatch.setattr("lvq_kafka.consuming.engine._LAST_CHANCE", 0.0)
+    world.send(("a", "a"))
+    with consuming(world, durable_counts=True) as consumer:
+        take(consumer).release()
+    with consuming(world, durable_counts=True) as consumer:
+        has_read_all(world, consumer)
+        Clock(consumer)  # no lease ends, which would be another commit
+        world.lose_answers("commit")
+        assert consumer.acquire(0) is None
+        eventually(lambda: world.committed_map().counts == {0: 2})
+    assert world.committed_map().counts == {0: 1}
+
+
 @pytest.mark.parametrize("paused", [False, True])
 def test_the_time_to_settle_does_not_run_while_nobody_has_the_message(world: World, paused: bool) -> None:
     world.send(("a", "a"))

@@ -455,6 +455,22 @@ def test_a_state_is_said_again_when_another_one_may_have_been_stored_since() -> 
     assert pipe.told == ["counted"]
 
 
+def test_a_count_that_is_taken_back_while_its_commit_is_on_its_way_is_taken_back_there_too() -> None:
+    """What is true again is known to be stored; but the one on its way says otherwise, and would be the last."""
+    loaded = CommitMap(0, topic_tag=TAG, partitions=1, delivered=1)
+    queue = Queue(("a", "a"), loaded=loaded, count_deliveries=True)
+    commits: Commits[str] = Commits(queue.ledger)
+    commits.begin(0, loaded, tag=TAG, partitions=1)
+    assert queue.ledger.reserve() is not None
+    counting = commits.take()
+    assert counting is not None
+    assert counting.maps[0].counts == {0: 1}
+    queue.ledger.withhold([0])
+    last = commits.take([0])
+    assert last is not None
+    assert last.maps[0].counts == {}
+
+
 # --- partitions that go ---------------------------------------------------------------------------------------------
 
 

@@ -224,6 +224,17 @@ def test_a_dead_letter_counts_as_a_reject_when_it_is_stored() -> None:
     assert (queue.ledger.counters.rejected, queue.base) == (1, 1)
 
 
+def test_what_leaves_and_was_only_set_aside_was_not_delivered_whatever_becomes_of_it() -> None:
+    queue = Queue(("a", "a"), count_deliveries=True)
+    queue.ledger.release(queue.take())
+    item = queue.ledger.reserve()
+    assert item is not None
+    queue.ledger.leave(item)
+    assert (item.delivered, queue.ledger.claim(0).counts) == (1, {0: 1})
+    queue.ledger.give_back(item)
+    assert queue.take().deliveries == 2
+
+
 def test_what_leaves_is_lost_with_its_partition() -> None:
     queue = Queue(("a", "a"))
     item = queue.take()
