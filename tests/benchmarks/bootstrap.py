@@ -31,6 +31,9 @@ TUNED = {
 }
 """The best settings known for a loop of one's own."""
 
+BATCH = 500
+"""The best batch: of more messages at once Python's cyclic collector begins to run, for up to a tenth of the time."""
+
 
 @dataclass
 class Stopwatch:
@@ -80,7 +83,7 @@ def bare_loop(servers: str, topic: str, *, positions: bool = False) -> None:
     mine = [TopicPartition(topic, partition) for partition in partitions]
     values: dict[Any, Any] = {}
     while any(max(at.offset, starts[at.partition]) < ends[at.partition] for at in consumer.position(mine)):
-        for message in consumer.consume(1000, 0.02):
+        for message in consumer.consume(BATCH, 0.02):
             if message.error():
                 continue
             value = message.value()

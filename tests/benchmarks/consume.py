@@ -32,7 +32,6 @@ from tests.benchmarks.workload import WARM_UP, Judge, Workload, outcome, value_o
 KAFKA = ("consumer", "consumer.acquire_many", "bare loop", "bare loop, waiting")
 """Both bare loops commit after each batch; the second one waits for it. Neither leaves anything out."""
 MODES = ("backlog", "backlog, all keys differ", "live")
-_BARE_BATCH = 1000
 _BATCH = 100  # of acquire_many
 _PATIENCE = 60.0  # seconds
 
@@ -98,14 +97,14 @@ def deliveries(member: Consumer[bytes], batch: int) -> Iterator[Delivery[bytes]]
 def bare_loop(servers: str, topic: str, name: str, work: Workload, *, waiting: bool = False) -> None:
     from confluent_kafka import Consumer as Client
 
-    from tests.benchmarks.bootstrap import TUNED
+    from tests.benchmarks.bootstrap import BATCH, TUNED
 
     judge, clock = Judge(work), Clock()
     own = {"bootstrap.servers": servers, "group.id": name, "auto.offset.reset": "earliest"}
     client: Any = Client({**TUNED, **own})
     client.subscribe([topic], on_assign=clock.start)
     while not judge.complete:
-        batch = client.consume(_BARE_BATCH, 0.02)
+        batch = client.consume(BATCH, 0.02)
         for message in batch:
             if message.error():
                 raise RuntimeError(message.error())
@@ -147,8 +146,10 @@ class Kafka:
         work, name = self._work[mode], f"bench-{uuid.uuid4().hex[:8]}"
         topic = topics.create(self._log, "live") if mode == "live" else self._backlog(mode)
         queue = LastValueQueue.declare(name, topic=topic, key_header=None, log=self._log)
-        group = queue.definition.group if contestant.startswith("consumer") else name
-        arguments = (self._servers, topic, name, work.messages, work.keys)
+        # The bare loops join the queue's group, too: without a commit to begin at, the client waits for a timer first.
+        group = queue.definition.group
+        joins = name if contestant.startswith("consumer") else group
+        arguments = (self._servers, topic, joins, work.messages, work.keys)
         if mode == "live":
             consuming = start("consume", contestant, *arguments)
             topics.write(self._log, topic, [(WARM_UP.encode(), value_of(0))])
