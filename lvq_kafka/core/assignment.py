@@ -48,18 +48,18 @@ class Assignment:
     @property
     def positions(self) -> dict[int, int]:
         """The next offset to read of every assigned partition."""
-        return {number: part.outstanding.position for number, part in self._partitions.items()}
+        return {number: part.position for number, part in self._partitions.items()}
 
     @property
     def catching_up(self) -> dict[int, int]:
         """The targets of the partitions that have not been read up to them."""
         parts = self._partitions.items()
-        return {number: part.target for number, part in parts if part.outstanding.position < part.target}
+        return {number: part.target for number, part in parts if part.position < part.target}
 
     @property
     def available(self) -> int:
         """How many messages wait."""
-        return sum(len(part.waiting) for part in self._partitions.values())
+        return sum(part.available for part in self._partitions.values())
 
     @property
     def gated(self) -> int:
@@ -74,7 +74,7 @@ class Assignment:
     @property
     def outstanding(self) -> int:
         """How many messages are not done: those that wait, and the held ones that are still newest."""
-        return sum(part.outstanding.count for part in self._partitions.values())
+        return sum(part.alive for part in self._partitions.values())
 
     def held(self, partitions: Collection[int] | None = None) -> Iterator[Item]:
         """The messages in work, of these partitions or of all."""

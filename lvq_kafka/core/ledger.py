@@ -161,12 +161,16 @@ class Ledger(Assignment):
         Raises:
             StateError: a partition is not assigned, or an offset has been read already. The records before it count.
         """
-        columns = (batch.offsets, batch.keys if keys is None else keys, batch.values, batch.timestamps, batch.headers)
+        if keys is None:
+            keys = batch.keys
         for partition, rows in _runs(batch.partitions):
             if partition not in self._partitions:
                 raise StateError(f"Partition {partition} is not assigned.")
             self.dirty.add(partition)
-            self._partitions[partition].take(*(columns if rows is None else [column[rows] for column in columns]))
+            if rows is None:
+                self._partitions[partition].take(batch, keys)
+            else:
+                self._partitions[partition].take(batch.rows(rows.start, rows.stop), keys[rows])
 
     def advance(self, positions: Mapping[int, int]) -> None:
         """Take over how far partitions have been read; past markers and holes too. A position never moves back.

@@ -5,14 +5,16 @@ Its steps follow what the ledger has decided: which message is next, and that a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 
+from lvq_kafka.core.arrears import Arrears
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.counters import LedgerCounters
 from lvq_kafka.core.handout import HandOut
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.outstanding import Item, Outstanding
+from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.room import Gate, Room
 from lvq_kafka.errors import StateError
 
@@ -39,8 +41,8 @@ class Partition:
     """
 
     __slots__ = (
-        "_attempted", "_count_deliveries", "_counters", "_counts", "_delivered", "_in_place", "_line", "_number",
-        "_reach", "_slots", "_withheld", "gate", "held", "open", "outstanding", "target", "waiting",
+        "_arrears", "_attempted", "_count_deliveries", "_counters", "_counts", "_delivered", "_in_place", "_line",
+        "_number", "_reach", "_slots", "_withheld", "gate", "held", "open", "outstanding", "target", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +66,7 @@ class Partition:
         self._count_deliveries = count_deliveries
         self.outstanding = Outstanding(loaded, start)
         """All that a commit must not pass. Not the stale ones: they are dead, whatever their holders do."""
+        self._arrears = Arrears()
         self.target = target
         self.open = start >= target
         """Whether its messages may be handed out: it has been read up to the target, and is not withheld."""
@@ -81,26 +84,58 @@ class Partition:
 
     # ---------------------------------------------------------------- reading
 
-    def take(
-        self,
-        offsets: Iterable[int],
-        keys: Iterable[bytes | None],
-        values: Iterable[bytes | None],
-        timestamps: Iterable[int],
-        headers: Iterable[Sequence[tuple[str, bytes | None]] | None],
-    ) -> None:
-        """Take in the next records, given by column.
+    @property
+    def position(self) -> int:
+        """The next offset to read."""
+        return self._arrears.position if self._arrears else self.outstanding.position
+
+    @property
+    def available(self) -> int:
+        """How many messages wait."""
+        return len(self.waiting) + self._arrears.keys_beside(self.waiting)
+
+    @property
+    def alive(self) -> int:
+        """How many messages are not done: those that wait, and the held ones that are still newest."""
+        return self.outstanding.count + self._arrears.keys_beside(self.waiting)
+
+    def take(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        """Take in the next records, which count under these keys.
 
         Raises:
             StateError: an offset has been read already. The records before it count.
         """
+        if self._may_fall_behind(batch, keys):
+            replaced = self._arrears.add(batch, keys)  # type: ignore[arg-type]  # no key is null
+            self._counters.read += replaced
+            self._counters.replaced += replaced
+        else:
+            self._settle_arrears()
+            self._take_in(batch, keys)
+
+    def _may_fall_behind(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> bool:
+        """Whether it is right, and worth while, to look at these records later."""
+        if self.open or self._withheld or self._in_place:  # in place, the first value of a key says where it stands
+            return False
+        first, _ = batch.ends
+        return first >= self.position >= self.outstanding.loaded.end and self._arrears.suit(batch, keys, self.waiting)
+
+    def _settle_arrears(self) -> None:
+        if self._arrears:
+            position = self._arrears.position
+            self._take_in(*self._arrears.settle())
+            self.outstanding.position = position
+
+    def _take_in(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
         outstanding, waiting, held, line, slots = self.outstanding, self.waiting, self.held, self._line, self._slots
         number, is_open, in_place, gate = self._number, self.open, self._in_place, self.gate
         delivered, position, next_done = self._delivered, outstanding.position, outstanding.next_done
         loaded, loaded_end = outstanding.loaded, outstanding.loaded.end
         read = replaced = deleted = 0
         try:
-            for offset, key, value, timestamp, header in zip(offsets, keys, values, timestamps, headers):
+            for offset, key, value, timestamp, header in zip(
+                batch.offsets, keys, batch.values, batch.timestamps, batch.headers
+            ):
                 if offset < position:
                     raise StateError(
                         f"Offset {offset} of partition {number} was read before: the next one is {position}."
@@ -179,12 +214,15 @@ class Partition:
 
     def advance(self, position: int) -> bool:
         """It has been read up to there; whether that is further than before."""
-        moved = position > self.outstanding.position
-        if moved:
+        moved = position > self.position
+        if moved and self._arrears:
+            self._arrears.position = position
+        elif moved:
             self.outstanding.position = position
             if position > self.outstanding.next_done:
                 self.outstanding.pass_over(position - 1)
-        if not self.open and not self._withheld and self.outstanding.position >= self.target:
+        if not self.open and not self._withheld and self.position >= self.target:
+            self._settle_arrears()
             self.open = True
             for item in sorted(self.waiting.values(), key=attrgetter("slot")):
                 self.offer(item)

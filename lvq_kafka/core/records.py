@@ -91,6 +91,16 @@ class RecordBatch:
         ):
             yield Record(partition, offset, timestamp, key, value, tuple(headers) if headers else ())
 
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The first offset and the last one, of a batch that is not empty."""
+        return self.offsets[0], self.offsets[-1]
+
+    @property
+    def deletes(self) -> bool:
+        """Whether there are any."""
+        return None in self.values
+
     def rows(self, start: int, end: int) -> RecordBatch:
         """Some rows that lie together."""
         return RecordBatch(*(column[start:end] for column in self._columns))

@@ -35,7 +35,8 @@ _CLASSIC_DEFAULTS: Mapping[str, PropertyValue] = {
 _COMMITTED_TIMEOUT = 5.0  # seconds for one question
 _PATIENCE = 30.0  # seconds over all attempts
 _VISIT = 1.0  # seconds that a poll may be put off, so that another thread can ask the client something
-_LEAVING_POLL = 0.02  # seconds
+_LEAVING_POLL = 0.002  # seconds; the client takes its partitions back at once
+_JOINING_POLL = 0.02  # seconds; but where it has none, it may be about to be told of some
 _LEAVING = 2.0  # seconds, in which the client takes its partitions back; it asks nobody
 _UNANSWERED = 16  # commits whose answer, should it come late, is still of interest
 
@@ -70,7 +71,7 @@ class KafkaMember:
             owned["partition.assignment.strategy"] = "cooperative-sticky"
             defaults |= _CLASSIC_DEFAULTS
         self._consumer: Consumer | None = open_consumer(config, self._health, owned, defaults)
-        self._pump = MessagePump(self._consumer, topic, self._health)
+        self._pump = MessagePump(self._consumer, topic, self._health, late=True)
         self._asking(
             f"subscribe to topic {topic!r}",
             lambda client: client.subscribe(
@@ -247,12 +248,13 @@ class KafkaMember:
         of its threads.
         """
         with suppress(KafkaException):
+            pause = _LEAVING_POLL if consumer.assignment() else _JOINING_POLL
             consumer.unsubscribe()
             deadline = time.monotonic() + _LEAVING
             told = -1
             while (self._told != told or consumer.assignment()) and time.monotonic() < deadline:
                 told = self._told
-                consumer.poll(_LEAVING_POLL)
+                consumer.poll(pause)
 
     def _lose(self, partitions: Collection[int]) -> None:
         self._waiting.difference_update(partitions)

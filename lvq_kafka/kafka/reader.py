@@ -68,9 +68,11 @@ class MessageBatch(RecordBatch):
 
     __slots__ = ("_messages", "_with_headers")
 
-    def __init__(self, messages: Sequence[Message], *, with_headers: bool = True) -> None:
+    def __init__(self, messages: Sequence[Message], *, with_headers: bool = True, **known: list[Any]) -> None:
         self._messages = messages
         self._with_headers = with_headers
+        for name, column in known.items():
+            setattr(self, name, column)
 
     def __getattr__(self, name: str) -> Any:
         """A column that nobody has looked at before."""
@@ -84,6 +86,16 @@ class MessageBatch(RecordBatch):
 
     def __len__(self) -> int:
         return len(self._messages)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """See `RecordBatch.ends`."""
+        return self._messages[0].offset(), self._messages[-1].offset()  # type: ignore[return-value]
+
+    @property
+    def deletes(self) -> bool:
+        """See `RecordBatch.deletes`."""
+        return not all(map(len, self._messages)) and super().deletes
 
     def rows(self, start: int, end: int) -> RecordBatch:
         """See `RecordBatch.rows`."""
@@ -117,38 +129,39 @@ def to_fetch(
     if not all(keys) and any(map(Message.error, messages)):  # what has an error has no key
         messages = _set_aside(messages, ends, errors)
         keys = list(map(Message.key, messages))
-    offsets: list[int] = list(map(Message.offset, messages))  # type: ignore[arg-type]
-    partitions: list[int] = [sole] * len(offsets)  # type: ignore[list-item]
+    partitions: list[int] = [sole] * len(messages)  # type: ignore[list-item]
     if sole is None:
         partitions = list(map(Message.partition, messages))  # type: ignore[arg-type]
-    positions = _behind(partitions, offsets)
+    positions = _behind(partitions, messages)
     for partition, end in ends.items():
         if end > positions.get(partition, -1):
             positions[partition] = end
     if late:
-        return Fetch(MessageBatch(messages, with_headers=with_headers), positions), errors
+        some = MessageBatch(messages, with_headers=with_headers, partitions=partitions, keys=keys)
+        return Fetch(some, positions), errors
     batch = RecordBatch(
         partitions=partitions,
-        offsets=offsets,
+        offsets=list(map(Message.offset, messages)),  # type: ignore[arg-type]
         timestamps=[stamp for _, stamp in map(Message.timestamp, messages)],
         keys=keys,
         values=list(map(Message.value, messages)),
-        headers=list(map(Message.headers, messages)) if with_headers else [None] * len(offsets),  # type: ignore[arg-type]
+        headers=list(map(Message.headers, messages)) if with_headers else [None] * len(messages),  # type: ignore[arg-type]
     )
     return Fetch(batch, positions), errors
 
 
-def _behind(partitions: list[int], offsets: list[int]) -> dict[int, int]:
+def _behind(partitions: list[int], messages: Sequence[Message]) -> dict[int, int]:
     """The offset behind the last record of each partition. When there is much to read, all are of one partition."""
     if partitions and partitions.count(partitions[0]) == len(partitions):
-        return {partitions[0]: offsets[-1] + 1}
+        return {partitions[0]: messages[-1].offset() + 1}  # type: ignore[operator]
     backwards = partitions[::-1]
-    return {partition: offsets[-1 - backwards.index(partition)] + 1 for partition in set(partitions)}
+    last = {partition: messages[-1 - backwards.index(partition)] for partition in set(partitions)}
+    return {partition: message.offset() + 1 for partition, message in last.items()}  # type: ignore[operator]
 
 
 def _next_drain(batch: RecordBatch) -> int:
     """How many messages to take next, if they are like the last of this batch: a message, its headers, each of them."""
-    headers = batch.headers[-1] if batch.headers else None
+    (headers,) = batch.rows(len(batch) - 1, len(batch)).headers or (None,)
     return max(2, min(DRAIN, _NEW_OBJECTS // (2 + len(headers)))) if headers else DRAIN
 
 
@@ -210,7 +223,7 @@ class MessagePump:
                 raise
             raise self._explain(error) from exception
         fetch, events = to_fetch(messages, self.sole, with_headers=self._headers, late=self._late)
-        if messages and not self._late:
+        if self._headers:
             self._drain = _next_drain(fetch.batch)
         if fetch.positions:
             self._health.recovered()

@@ -123,6 +123,8 @@ def test_late_columns_are_the_same_in_whatever_way_records_are_picked() -> None:
     assert late[0].positions == early[0].positions == {3: 7}
     batch, expected = late[0].batch, list(early[0].batch)
     assert (len(batch), list(batch)) == (3, expected)
+    assert (batch.ends, batch.deletes) == (early[0].batch.ends, early[0].batch.deletes) == ((1, 4), True)
+    assert not batch.rows(0, 1).deletes
     assert list(batch.rows(1, 3)) == expected[1:]
     assert list(batch.pick([2, 0])) == [expected[2], expected[0]]
     assert list(batch.gather([batch.entries()[1], *batch.pick([0]).entries()])) == [expected[1], expected[0]]
@@ -136,9 +138,11 @@ def test_late_columns_are_the_same_in_whatever_way_records_are_picked() -> None:
 def test_late_columns_are_made_when_they_are_first_looked_at() -> None:
     """What is replaced by a newer record must not cost the reading of its headers."""
     batch = to_fetch([record(0, 1)], 0, late=True)[0].batch
-    assert [name for name in ("keys", "values", "headers") if name in _made(batch)] == []
-    assert batch.keys is batch.keys
-    assert [name for name in ("keys", "values", "headers") if name in _made(batch)] == ["keys"]
+    assert not {"offsets", "timestamps", "values", "headers"} & _made(batch)
+    assert (batch.ends, batch.deletes) == ((1, 1), False)
+    assert not {"offsets", "timestamps", "values", "headers"} & _made(batch), "nor by a look at all of them together"
+    assert batch.values is batch.values
+    assert {"offsets", "timestamps", "values", "headers"} & _made(batch) == {"values"}
 
 
 def _made(batch: RecordBatch) -> set[str]:

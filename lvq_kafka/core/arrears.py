@@ -1,0 +1,62 @@
+"""Records of a partition that have been read and not been taken in: of each key the newest, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any
+
+from lvq_kafka.core.records import RecordBatch
+
+__all__ = ["Arrears"]
+
+_SAMPLE = 16  # keys of a batch
+
+
+class Arrears:
+    """What a partition that catches up has still to take in.
+
+    Nothing of it is handed out before it has been read to its end. So of the many records that are replaced before
+    then nothing but the key has to be looked at, by a dict, which costs a tenth of taking each of them in.
+    """
+
+    __slots__ = ("_beside", "_counted", "_gather", "_newest", "position")
+
+    def __init__(self) -> None:
+        self._newest: dict[bytes, Any] = {}  # entries of the batches
+        self._gather = RecordBatch().gather
+        self._beside = self._counted = 0
+        self.position = 0
+        """One past the last record that was read, and past what followed it."""
+
+    def __bool__(self) -> bool:
+        return bool(self._newest)
+
+    def keys_beside(self, others: Container[bytes | int]) -> int:
+        """How many keys are here that are not among the others, which stay the same until `settle`."""
+        if self._counted != len(self._newest):  # as many keys as before are the same ones
+            self._beside, self._counted = sum(key not in others for key in self._newest), len(self._newest)
+        return self._beside
+
+    def suit(self, batch: RecordBatch, keys: Sequence[bytes | None], others: Container[bytes | int]) -> bool:
+        """Whether records can be noted here: each has a key and a value. And whether that saves work: most of the keys
+        are here or among the others, as a sample says.
+        """
+        sample = keys[:: len(keys) // _SAMPLE + 1]
+        known = sum(key in self._newest or key in others for key in sample)
+        return 2 * known >= len(sample) and None not in keys and not batch.deletes
+
+    def add(self, batch: RecordBatch, keys: Sequence[bytes]) -> int:
+        """Take note of records beyond all that are here; returns how many records have been replaced."""
+        before = len(self._newest)
+        self._newest.update(zip(keys, batch.entries()))
+        self._gather = batch.gather
+        self.position = batch.ends[1] + 1
+        return before + len(keys) - len(self._newest)
+
+    def settle(self) -> tuple[RecordBatch, list[bytes]]:
+        """The records in offset order, and the keys they were noted by. They are here no more."""
+        newest, self._newest = self._newest, {}
+        self._beside = self._counted = 0
+        found, keys = self._gather(list(newest.values())), list(newest)
+        rows = sorted(range(len(keys)), key=found.offsets.__getitem__)
+        return found.pick(rows), [keys[row] for row in rows]

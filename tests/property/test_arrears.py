@@ -1,0 +1,91 @@
+"""A ledger that looks at records later than it reads them comes to the same as one that looks at each at once."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.fold import Order
+from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.partition import Partition
+from lvq_kafka.core.records import Record, RecordBatch
+
+KEYS = st.sampled_from([b"a", b"a", b"b", b"b", b"c", b"d", None])
+KEYED = st.sampled_from([b"a", b"b", b"c", b"d"])
+OFTEN = st.sampled_from([True] * 9 + [False])
+RUNS = st.sampled_from([(), (), (2, 1), (1, 2, 1, 3)])
+RECORDS = st.lists(
+    st.tuples(st.one_of(KEYED, KEYED, KEYED, KEYS), OFTEN, st.sampled_from([1, 1, 1, 3])), min_size=10, max_size=60
+)
+
+
+@given(
+    records=RECORDS,
+    sizes=st.lists(st.integers(1, 6), min_size=60, max_size=60),
+    behind=st.integers(0, 5),
+    runs=RUNS,
+    order=st.sampled_from(["tail", "in-place"]),
+    marker=st.booleans(),
+)
+@example(  # two keys are new among the others, and change places
+    records=[(key, True, 1) for key in (b"a", b"a", b"a", b"a", b"b", b"c", b"b", b"a")],
+    sizes=[1, 6, 1],
+    behind=0,
+    runs=(),
+    order="in-place",
+    marker=False,
+)
+@settings(max_examples=400, deadline=None)
+def test_what_falls_behind_makes_no_difference_in_the_end(
+    records: list[tuple[bytes | None, bool, int]],
+    sizes: list[int],
+    behind: int,
+    runs: tuple[int, ...],
+    order: Order,
+    marker: bool,
+) -> None:
+    log, offset = [], -1
+    for number, (key, is_value, step) in enumerate(records):
+        offset += step
+        value = b"%d" % number if is_value or key is None else None
+        log.append(Record(0, offset, number, key, value, (("n", b"%d" % number),)))
+    end = offset + 1 + marker
+    loaded = CommitMap(0, runs, delivered=2)
+    lazy, eager = Ledger(order=order), Ledger(order=order)
+    for ledger in (lazy, eager):
+        ledger.assign(0, loaded, max(0, end - behind))
+    while log:
+        size = sizes.pop()
+        part, log = RecordBatch.of(log[:size]), log[size:]
+        positions = {0: part.offsets[-1] + 1 if log else end}
+        _read(lazy, part, positions)
+        with patch.object(Partition, "_may_fall_behind", lambda *_: False):
+            _read(eager, part, positions)
+        for both in ("available", "outstanding", "positions", "catching_up", "gated"):
+            assert getattr(lazy, both) == getattr(eager, both)
+        assert eager.claim(0).covers(lazy.claim(0)), "it claims no more"
+        assert lazy.claim(0).covers(loaded), "and takes nothing back"
+    if not lazy.catching_up:
+        assert lazy.claim(0) == eager.claim(0)
+        assert lazy.counters == eager.counters
+    assert _handed_out(lazy) == _handed_out(eager)
+    assert lazy.counters == eager.counters
+
+
+def _read(ledger: Ledger, batch: RecordBatch, positions: dict[int, int]) -> None:
+    ledger.take(batch)
+    ledger.advance(positions)
+
+
+def _handed_out(ledger: Ledger) -> list[tuple[object, ...]]:
+    """What is handed out, in its order, while everything is acked; and what may be claimed after each."""
+    ledger.advance({0: 10_000})  # to the target, wherever that is
+    found: list[tuple[object, ...]] = []
+    while (item := ledger.acquire()) is not None:
+        ledger.ack(item)
+        found.append((item.offset, item.timestamp, item.key, item.value, item.headers, item.redelivered))
+        found.append((ledger.claim(0),))
+    return found
