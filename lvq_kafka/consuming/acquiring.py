@@ -67,11 +67,18 @@ class Acquiring(Generic[V]):
             stop: ends it within `_POLL` seconds when it is set.
         """
         most = self._prefetch if most is None else most
+        if most == 1 and stop is None:  # nothing is taken ahead: half the work
+            get = partial(self._get, 1, holder)
+            with suppress(Closed):
+                while True:
+                    yield from self._wait(1, None, get)
+            return
         ahead: deque[Taken] = deque()
+        look = partial(self._look, most, ahead=True)
         try:
             while stop is None or not stop.is_set():
                 timeout = None if stop is None else _POLL
-                ahead.extend(self._wait(most, timeout, partial(self._look, most, ahead=True)))
+                ahead.extend(self._wait(most, timeout, look))
                 if stop is None or not stop.is_set():
                     yield from self._turns(ahead, holder)
         except Closed:

@@ -144,6 +144,8 @@ class Holdings:
     def _deliver(self, taken: Iterable[Taken], *, ahead: bool = False) -> None:
         """They are on their way no more: what that took is not part of the time to settle them."""
         locked_until = self._locked_until()
+        if ahead and locked_until is None:
+            return
         for item, _ in taken:
             if not ahead:
                 self._ledger.hand_over(item, locked_until)

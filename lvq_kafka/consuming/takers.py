@@ -60,6 +60,8 @@ class Takers:
 
     def wake_next(self) -> None:
         """There may be something for one of them."""
+        if not self._line:  # as for most messages
+            return
         while (taker := next((one for one in self._line if not one.woken), None)) is not None:
             if self._wake(taker):
                 return
