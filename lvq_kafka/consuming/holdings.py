@@ -144,12 +144,11 @@ class Holdings:
     def _deliver(self, taken: Iterable[Taken], *, ahead: bool = False) -> None:
         """They are on their way no more: what that took is not part of the time to settle them."""
         locked_until = self._locked_until()
-        if ahead and locked_until is None:
-            return
-        for item, _ in taken:
-            if not ahead:
+        if not ahead:
+            for item, _ in taken:
                 self._ledger.hand_over(item, locked_until)
-            elif locked_until is not None:
+        elif locked_until is not None:
+            for item, _ in taken:
                 self._ledger.extend(item, locked_until)
 
     def hand_over(self, item: Item) -> bool:
