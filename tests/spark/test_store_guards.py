@@ -52,6 +52,7 @@ from lvq_spark.store.storage import LocalStorage
 from lvq_spark.store.tables import STORED
 from lvq_spark.store.versions import Store
 from tests.integration.test_leader_epochs import cut
+from tests.spark.overtaking import Overtaken
 from tests.spark.test_store_refresh import DAY, append, values
 from tests.spark.test_store_versions import VERSION
 from tests.waiting import eventually
@@ -314,41 +315,24 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
     queue, path = make_queue(), str(tmp_path)
     append(queue, ("a", "1"), ("a", "2"))
     refresh(spark, queue, path)
-    writer = queue.log.writer(transactional_id=queue.topic)
-
-    def transaction(key: str) -> None:
-        behind = {0: queue.log.end_offsets(queue.topic)[0] + 2}
-        writer.begin_transaction()
-        writer.append(queue.topic, key.encode(), b"3")
-        writer.flush(20)
-        writer.commit_transaction(20)
-        eventually(lambda: queue.log.end_offsets(queue.topic, stable=True) == behind)
-
-    transaction("a")
-    cuts: list[Any] = []
-
-    def overtaken(*args: Any, **options: Any) -> Any:
-        cuts.append(pin(*args, **options))
-        if len(cuts) in overtakes:
-            transaction(f"new{len(cuts)}")
-        return cuts[-1]
-
+    overtaken = Overtaken(queue)
+    overtaken.transaction("a")
     monkeypatch.setattr("lvq_spark.store.refreshing.pin", overtaken)
-    overtakes = {1}
+    overtaken.overtakes = {1}
     version = refresh(spark, queue, path, on_stale="fail")
-    assert (version.kind, version.end, len(cuts)) == ("delta", cuts[1].end, 2)
+    assert (version.kind, version.end, len(overtaken.cuts)) == ("delta", overtaken.cuts[1].end, 2)
     assert values(collect(read_version(spark, path))) == {"a": "3", "new1": "3"}
-    overtakes = {3, 4}
-    transaction("b")
+    overtaken.overtakes = {3, 4}
+    overtaken.transaction("b")
     version = refresh(spark, queue, path)
-    assert (version.kind, len(version.reasons), len(cuts)) == ("full", 1, 5)
+    assert (version.kind, len(version.reasons), len(overtaken.cuts)) == ("full", 1, 5)
     assert values(collect(read_version(spark, path))) == {"a": "3", "b": "3", "new1": "3", "new3": "3", "new4": "3"}
-    overtakes = {6}
-    transaction("c")
+    overtaken.overtakes = {6}
+    overtaken.transaction("c")
     with pytest.raises(DataLoss, match="among them b'new6'"):
         refresh(spark, queue, path, end=queue.log.end_offsets(queue.topic), on_stale="fail")
-    assert len(cuts) == 6, "a cut that was asked for stays as it is"
-    writer.close()
+    assert len(overtaken.cuts) == 6, "a cut that was asked for stays as it is"
+    overtaken.close()
 
 
 def test_partitions_that_are_added_between_the_look_and_the_cut_are_a_reason(

@@ -21,15 +21,15 @@ from lvq_kafka import LastValueQueue
 from lvq_kafka.core.records import Record
 from lvq_kafka.errors import ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.testing.brokers import ProvidedBroker
-from lvq_spark import pin, snapshot
+from lvq_spark import snapshot
 from lvq_spark.store import Version
 from lvq_spark.store.layers import STORED
 from lvq_spark.store.merged_table import MergedTable, read_merged
 from lvq_spark.store.merging import merge, merge_each
+from tests.spark.overtaking import Overtaken
 from tests.spark.test_jobs import run
 from tests.spark.test_store_guards import recreate
 from tests.spark.test_store_refresh import DAY, append, values
-from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -277,49 +277,31 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
     queue = make_queue()
     append(queue, ("a", "1"), ("a", "2"))
     merge(spark, queue, table)
-    writer = queue.log.writer(transactional_id=queue.topic)
-
-    def transaction(key: str) -> int:
-        behind = {0: queue.log.end_offsets(queue.topic)[0] + 2}
-        writer.begin_transaction()
-        writer.append(queue.topic, key.encode(), b"3")
-        writer.flush(20)
-        writer.commit_transaction(20)
-        eventually(lambda: queue.log.end_offsets(queue.topic, stable=True) == behind)
-        return behind[0]
-
-    cuts: list[Any] = []
-
-    def overtaken(*args: Any, **options: Any) -> Any:
-        cuts.append(pin(*args, **options))
-        if len(cuts) in overtakes:
-            transaction(f"new{len(cuts)}")
-        return cuts[-1]
-
+    overtaken = Overtaken(queue)
     monkeypatch.setattr("lvq_spark.store.merger.pin", overtaken)
-    overtakes = {1}
-    transaction("a")
+    overtaken.overtakes = {1}
+    overtaken.transaction("a")
     version = merge(spark, queue, table, on_stale="fail")
-    assert (version.kind, version.end, len(cuts)) == ("delta", cuts[1].end, 2)
+    assert (version.kind, version.end, len(overtaken.cuts)) == ("delta", overtaken.cuts[1].end, 2)
     assert values(collect(read_merged(spark, table))) == {"a": "3", "new1": "3"}
-    overtakes = {3}
-    transaction("b")
-    reach = transaction("c") - 2  # of the record; behind it is its marker
+    overtaken.overtakes = {3}
+    overtaken.transaction("b")
+    reach = overtaken.transaction("c") - 1  # of the record; behind it is its marker
     batch = spark.createDataFrame([(queue.topic, 0, reach)], "topic string, partition int, offset bigint")
     merge_each(queue, table, on_stale="fail")(batch, 0)
-    assert len(cuts) == 4, "a batch says how far to go at least"
-    overtakes = {5, 6}
-    transaction("d")
+    assert len(overtaken.cuts) == 4, "a batch says how far to go at least"
+    overtaken.overtakes = {5, 6}
+    overtaken.transaction("d")
     version = merge(spark, queue, table)
-    assert (version.kind, len(version.reasons), len(cuts)) == ("full", 1, 7)
+    assert (version.kind, len(version.reasons), len(overtaken.cuts)) == ("full", 1, 7)
     expected = dict.fromkeys(("a", "b", "c", "d", "new1", "new3", "new5", "new6"), "3")
     assert values(collect(read_merged(spark, table))) == expected
-    overtakes = {8}
-    transaction("e")
+    overtaken.overtakes = {8}
+    overtaken.transaction("e")
     with pytest.raises(DataLoss, match="among them b'new8'"):
         merge(spark, queue, table, end=queue.log.end_offsets(queue.topic), on_stale="fail")
-    assert len(cuts) == 8, "a cut that was asked for stays as it is"
-    writer.close()
+    assert len(overtaken.cuts) == 8, "a cut that was asked for stays as it is"
+    overtaken.close()
 
 
 @pytest.mark.parametrize("table", ["iceberg"], indirect=True)
