@@ -10,7 +10,7 @@ Every call that talks to a cluster may raise `TransportError` and its kinds (`Br
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from lvq_kafka.core.records import Fetch, Position
@@ -49,10 +49,15 @@ class LogEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A group's committed offset in one partition, with its metadata text."""
+    """A group's committed offset in one partition, with its metadata text.
+
+    ``leader_epoch`` is the last in which anything of what the group has read there was written; -1 where it is not
+    known. See `Log.overwritten`. Two commits that say the same are equal without it: not every broker keeps it.
+    """
 
     offset: int
     metadata: str = ""
+    leader_epoch: int = field(default=-1, compare=False)
 
 
 class Receipt(Protocol):
@@ -281,6 +286,22 @@ class Log(Protocol):
 
         Raises:
             DataLoss: a log was cut, or begins behind such an end.
+            TopicNotFound: it does not exist.
+        """
+
+    def overwritten(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> dict[int, int]:
+        """Where records lie, below what was read of a log, that were not there then: it was cut, and has grown again.
+
+        Every record has the epoch of the leader that wrote it, and epochs ascend in a log. So one below ``ends`` whose
+        epoch is later than all that was read is another than the one that was read at its offset.
+
+        Returns, by partition, the first such offset; partitions without one are missing. Only committed records count:
+        what a transaction leaves beside them, in whatever epoch, nobody has read.
+
+        Args:
+            ends: how far each log was read, and the last epoch of what was read there.
+
+        Raises:
             TopicNotFound: it does not exist.
         """
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import re
+import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, TopicCollection, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AlterConfigOpType,
-    ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
 )
 
-from lvq_kafka.errors import BrokerUnavailable, ConfigError, TopicNotFound, TransportError
-from lvq_kafka.kafka.errors import TRANSIENT
+from lvq_kafka.errors import BrokerUnavailable, TopicNotFound, TransportError
 from lvq_kafka.kafka.questions import Questions
+from lvq_kafka.kafka.settings import await_brokers, changes, culprits_among, settings_of
+from lvq_kafka.kafka.told import Told
 from lvq_kafka.ports import LogEnd, TopicDescription
 
 __all__ = ["EARLIEST", "LATEST", "KafkaAdmin", "at"]
@@ -28,7 +27,13 @@ __all__ = ["EARLIEST", "LATEST", "KafkaAdmin", "at"]
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
+T = TypeVar("T")
+
 _PAUSE = 0.02  # seconds until it is looked again at what is about to change
+_KNOWN_EVERYWHERE = 30.0
+"""Seconds after its creation in which a topic may be unknown to some brokers: the client's own patience with new topics
+(its ``topic.metadata.propagation.max.ms``)."""
+_ALTERED = 5.0  # seconds in which all brokers hear of a setting
 _NOT_THERE = frozenset({"_NOENT", "_UNKNOWN_PARTITION"})
 """The client knows no such topic, or partition: it was deleted since it was counted, or not all brokers know it yet."""
 
@@ -43,29 +48,19 @@ class KafkaAdmin:
     """The topic part of `lvq_kafka.kafka.KafkaLog`; its methods are those of `lvq_kafka.ports.Log`."""
 
     def __init__(self, questions: Questions) -> None:
+        self._questions = questions
         self._ask = questions.ask
+        self._created: dict[str, float] = {}  # topics that are known to be there, and since when
+        self._told = Told()
 
     def describe_topic(self, topic: str, timeout: float) -> TopicDescription:
         """See `lvq_kafka.ports.Log.describe_topic`."""
-        found = self._describe(topic, time.monotonic() + timeout)
-        return TopicDescription(
-            name=topic,
-            id=str(found.topic_id),
-            partitions=len(found.partitions),
-            replication_factor=min(len(partition.replicas) for partition in found.partitions),
-        )
+        return self._describe(topic, time.monotonic() + timeout)
 
     def topic_config(self, topic: str, timeout: float) -> dict[str, str]:
         """See `lvq_kafka.ports.Log.topic_config`."""
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        [entries] = self._ask(
-            lambda client, left: client.describe_configs([resource], request_timeout=left).values(),
-            f"read the settings of topic {topic!r}",
-            time.monotonic() + timeout,
-            topic=topic,
-            harmless=True,
-        )
-        return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+        deadline = time.monotonic() + timeout
+        return self._ask_of(topic, lambda: settings_of(self._questions, topic, deadline), deadline)
 
     def create_topic(
         self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str], timeout: float
@@ -74,7 +69,7 @@ class KafkaAdmin:
         deadline = time.monotonic() + timeout
         new = NewTopic(topic, partitions, -1 if replication_factor is None else replication_factor, config=dict(config))
         try:
-            with _culprits_among(config):
+            with culprits_among(config):
                 self._ask(
                     lambda client, left: client.create_topics([new], request_timeout=left).values(),
                     f"create topic {topic!r}",
@@ -83,20 +78,27 @@ class KafkaAdmin:
         except TransportError as error:
             if error.code != "TOPIC_ALREADY_EXISTS":
                 raise
+            self._created[topic] = time.monotonic()
             return False
+        self._created[topic] = time.monotonic()
         self._await_partitions(topic, partitions, deadline)
+        self._await_brokers(topic, lambda settings: settings is not None, deadline)
         return True
 
     def alter_topic_config(self, topic: str, config: Mapping[str, str], timeout: float) -> None:
         """See `lvq_kafka.ports.Log.alter_topic_config`."""
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=_settings(config))
-        with _culprits_among(config):
+        deadline = time.monotonic() + timeout
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=changes(config))
+        with culprits_among(config):
             self._ask(
                 lambda client, left: client.incremental_alter_configs([resource], request_timeout=left).values(),
                 f"change the settings of topic {topic!r}",
-                time.monotonic() + timeout,
+                deadline,
                 topic=topic,
             )
+        # A broker may write a value otherwise, and that is not waited for.
+        limit = min(deadline, time.monotonic() + _ALTERED)
+        self._await_brokers(topic, lambda settings: settings is None or config.items() <= settings.items(), limit)
 
     def add_partitions(self, topic: str, total: int, timeout: float) -> None:
         """See `lvq_kafka.ports.Log.add_partitions`. Returns when the partitions can be used."""
@@ -112,30 +114,38 @@ class KafkaAdmin:
     def delete_topic(self, topic: str, timeout: float) -> None:
         """See `lvq_kafka.ports.Log.delete_topic`. Returns when the topic is gone for readers, too."""
         deadline = time.monotonic() + timeout
+        self._created.pop(topic, None)
+        with suppress(TopicNotFound):  # the broker that says so may not have heard of it yet
+            self._describe(topic, deadline)
         self._ask(
             lambda client, left: client.delete_topics([topic], request_timeout=left).values(),
             f"delete topic {topic!r}",
             deadline,
             topic=topic,
         )
-        while time.monotonic() < deadline:
-            try:
-                self._describe(topic, deadline)
-            except TopicNotFound:
-                return
-            time.sleep(_PAUSE)
+        self._told.gone(topic)
+        try:
+            self._describe(topic, deadline)
+        except TopicNotFound:  # else there is another one already
+            # The coordinator of a group that forgets it later would forget what was committed of the next one, too.
+            self._await_brokers(topic, lambda settings: settings is None, deadline)
 
     def delete_before(self, topic: str, offsets: Mapping[int, int], timeout: float) -> dict[int, int]:
         """See `lvq_kafka.ports.Log.delete_before`."""
         deadline = time.monotonic() + timeout
-        self._describe(topic, deadline)  # of a topic that is not there the call itself says only that it has no leaders
         asked = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-        answers = self._ask(
-            lambda client, left: client.delete_records(asked, request_timeout=left, operation_timeout=left).values(),
-            f"delete records of topic {topic!r}",
+        answers = self.ask_brokers(
+            topic,
+            lambda _: self._ask(
+                lambda client, left: client.delete_records(
+                    asked, request_timeout=left, operation_timeout=left
+                ).values(),
+                f"delete records of topic {topic!r}",
+                deadline,
+                topic=topic,
+                passing=frozenset(),
+            ),
             deadline,
-            topic=topic,
-            passing=TRANSIENT | {KafkaError._NOENT},
         )
         return {one.partition: answer.low_watermark for one, answer in zip(asked, answers, strict=True)}
 
@@ -153,7 +163,7 @@ class KafkaAdmin:
         """Set dynamic settings on each broker."""
         deadline = time.monotonic() + timeout
         resources = [
-            ConfigResource(ConfigResource.Type.BROKER, str(broker), incremental_configs=_settings(config))
+            ConfigResource(ConfigResource.Type.BROKER, str(broker), incremental_configs=changes(config))
             for broker in self.brokers(timeout)
         ]
         self._ask(
@@ -162,15 +172,69 @@ class KafkaAdmin:
             deadline,
         )
 
-    def _describe(self, topic: str, deadline: float) -> Any:
-        [found] = self._ask(
-            lambda client, left: client.describe_topics(TopicCollection([topic]), request_timeout=left).values(),
-            f"describe topic {topic!r}",
-            deadline,
-            topic=topic,
-            harmless=True,
-        )
-        return found
+    def _describe(self, topic: str, deadline: float) -> TopicDescription:
+        """A topic as the cluster describes it, by what its brokers have told until now.
+
+        One that lags may tell less than another has told before: ids do not come back, and partitions never go.
+        """
+
+        def ask() -> list[Any]:
+            return self._ask(
+                lambda client, left: client.describe_topics(TopicCollection([topic]), request_timeout=left).values(),
+                f"describe topic {topic!r}",
+                deadline,
+                topic=topic,
+                harmless=True,
+            )
+
+        while True:
+            [found] = self._ask_of(topic, ask, deadline)
+            told = self._told.says(topic, str(found.topic_id), len(found.partitions))
+            if told is not None:
+                topic_id, partitions = told
+                return TopicDescription(topic, topic_id, partitions, min(len(one.replicas) for one in found.partitions))
+            if time.monotonic() > deadline:
+                raise TopicNotFound(
+                    f"Cannot describe topic {topic!r}: it was deleted, which some brokers have not heard of yet.",
+                    topic=topic,
+                    hint="Try again in a moment.",
+                )
+            time.sleep(_PAUSE)
+
+    def _ask_of(self, topic: str, question: Callable[[], T], deadline: float) -> T:
+        """What a broker knows of a topic. One that has not heard of a new topic yet is asked again, or another is."""
+        while True:
+            try:
+                return question()
+            except TopicNotFound:
+                now = time.monotonic()
+                if now > min(deadline, self._created.get(topic, -math.inf) + _KNOWN_EVERYWHERE):
+                    raise
+                time.sleep(_PAUSE)
+
+    def ask_brokers(
+        self, topic: str, question: Callable[[int], T], deadline: float, partitions: int | None = None
+    ) -> T:
+        """The answer to a question about so many partitions, which only certain brokers can answer: their leaders, say.
+
+        Before it is asked again the topic is described again: the client goes on asking whom it took for the leader,
+        until a description says who it is now. It also tells whether there is no such topic; a leader, or coordinator,
+        that says so may not have heard of it yet.
+        """
+        while True:
+            count = self._describe(topic, deadline).partitions if partitions is None else partitions
+            try:
+                return question(count)
+            except (TransportError, TopicNotFound) as error:
+                if not _passes(error) or time.monotonic() + _PAUSE > deadline:
+                    raise
+            partitions = None
+            time.sleep(_PAUSE)
+
+    def _await_brokers(self, topic: str, so: Callable[[Mapping[str, str] | None], bool], deadline: float) -> None:
+        with suppress(TransportError):  # what is waited for is done
+            brokers = self.brokers(max(0.1, deadline - time.monotonic()))
+            await_brokers(self._questions, brokers, topic, so, deadline)
 
     def _await_partitions(self, topic: str, partitions: int, deadline: float) -> None:
         """Wait until brokers know the partitions and their leaders answer: creation returns before that."""
@@ -205,18 +269,9 @@ class KafkaAdmin:
         """
         deadline = time.monotonic() + timeout
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-        while True:
-            # Before it is asked again the topic is described again: the client goes on asking whom it took for the
-            # leader, until a description says who it is now.
-            count = len(self._describe(topic, deadline).partitions) if partitions is None else partitions
-            try:
-                return self._ends(topic, count, spec, isolation, deadline)
-            except TransportError as error:
-                passing = error.code in _NOT_THERE or (error.retriable and not isinstance(error, BrokerUnavailable))
-                if not passing or time.monotonic() + _PAUSE > deadline:
-                    raise
-            partitions = None
-            time.sleep(_PAUSE)
+        return self.ask_brokers(
+            topic, lambda count: self._ends(topic, count, spec, isolation, deadline), deadline, partitions
+        )
 
     def _ends(
         self, topic: str, partitions: int, spec: OffsetSpec, isolation: IsolationLevel, deadline: float
@@ -236,21 +291,8 @@ class KafkaAdmin:
         return {partition.partition: end for partition, end in zip(wanted, ends, strict=True)}
 
 
-@contextmanager
-def _culprits_among(config: Mapping[str, str]) -> Iterator[None]:
-    """Let the error about settings that the cluster refuses say which they are; the cluster only tells in words."""
-    try:
-        yield
-    except ConfigError as error:
-        culprits = [name for name in config if re.search(rf"(?<![\w.]){re.escape(name)}(?!\.?\w)", str(error))]
-        if not culprits:
-            raise
-        raise ConfigError(
-            str(error),
-            options=culprits,
-            hint="Kafka's documentation of topic configs says which there are, and what they take.",
-        ) from error
-
-
-def _settings(config: Mapping[str, str]) -> list[ConfigEntry]:
-    return [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()]
+def _passes(error: TransportError | TopicNotFound) -> bool:
+    """Whether that is the answer of a moment. (Whether there is no such topic is for a description to say.)"""
+    if isinstance(error, TopicNotFound):
+        return True
+    return error.code in _NOT_THERE or (error.retriable and not isinstance(error, BrokerUnavailable))

@@ -14,12 +14,14 @@ from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
-from lvq_kafka.kafka.errors import NO_TOPIC, REFUSED, UNAUTHORIZED, UNREACHABLE, kafka_error, translate
+from lvq_kafka.kafka.errors import NO_TOPIC, NOISE, REFUSED, UNAUTHORIZED, UNREACHABLE, kafka_error, translate
 from lvq_kafka.kafka.properties import COMMON, CONSUMER_ONLY, PRODUCER_ONLY, is_secret
 
 __all__ = ["Health", "open_admin", "open_consumer", "open_producer"]
 
 Client = TypeVar("Client", Consumer, Producer, AdminClient)
+
+_NUMBER = re.compile(r"rdkafka#\S+")  # a client's, of those in this process
 
 
 class _Repeats(logging.Filter):
@@ -31,7 +33,7 @@ class _Repeats(logging.Filter):
         self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        line = re.sub(r"rdkafka#\S+|\(after [^)]*\)", "", record.getMessage())
+        line = NOISE.sub("", _NUMBER.sub("", record.getMessage()))
         now = time.monotonic()
         if now - self._last.get(line, -self._interval) < self._interval:
             return False

@@ -18,7 +18,7 @@ from lvq_kafka.errors import (
     Unauthorized,
 )
 
-__all__ = ["NO_TOPIC", "REFUSED", "TRANSIENT", "UNAUTHORIZED", "UNREACHABLE", "kafka_error", "translate"]
+__all__ = ["NOISE", "NO_TOPIC", "REFUSED", "TRANSIENT", "UNAUTHORIZED", "UNREACHABLE", "kafka_error", "translate"]
 
 REFUSED = frozenset(
     {
@@ -34,6 +34,7 @@ REFUSED = frozenset(
 UNREACHABLE = frozenset(
     {
         KafkaError._TRANSPORT,
+        KafkaError._DESTROY_BROKER,
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
         KafkaError._TIMED_OUT,
@@ -44,7 +45,7 @@ UNREACHABLE = frozenset(
         KafkaError.REQUEST_TIMED_OUT,
     }
 )
-"""No broker answers."""
+"""No broker answers, or the one that was asked went away: the cluster does not list it any more (_DESTROY_BROKER)."""
 
 TRANSIENT = frozenset(
     {
@@ -87,6 +88,9 @@ NO_TOPIC = frozenset(
     }
 )
 """The topic does not exist."""
+
+NOISE = re.compile(r" \(after \d+ms in state \w+(?:, \d+ identical error\(s\) suppressed)?\)")
+"""What the client adds to its messages that changes from one to the next, and tells nobody else anything."""
 
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _OUT_OF_RANGE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
@@ -146,7 +150,7 @@ def translate(
         hint = "Send less, or raise the topic's max.message.bytes and the client's message.max.bytes."
         return MessageTooLarge(what, code=name, hint=hint)
     if code in _OUT_OF_RANGE:
-        return DataLoss(what, hint="Start again from the beginning of the log.")
+        return DataLoss(what, hint="Read from the beginning of the log again. For a queue: lvq repair, or lvq reset.")
     if code in _BAD_REQUEST:
         return ConfigError(what)
     return TransportError(what, code=name, retriable=error.retriable() or code in TRANSIENT)
@@ -165,14 +169,13 @@ def _forbidden_hint(code: int, reason: str) -> str:
     return f"Ask for an ACL on the {_RESOURCES[code]} that allows it, or use another user."
 
 
-_NOISE = re.compile(r" \(after \d+ms in state \w+(?:, \d+ identical error\(s\) suppressed)?\)")
 _HANDSHAKE = re.compile(r"(?:SSL handshake failed: )?Disconnected: SSL connection closed by peer.*")
 _NO_KAFKA = re.compile(r"Receive failed: Invalid response size.*")
 
 
 def _told(text: str) -> str:
     """What the client says, as a sentence, without what only its authors need."""
-    text = _NOISE.sub("", text)
+    text = NOISE.sub("", text)
     # The client says it in two ways, and only in the second one what it may mean.
     text = _HANDSHAKE.sub("The other side broke off the TLS handshake: is it a PLAINTEXT listener?", text)
     # The answer of something else, a web server for one, is taken for the size of a Kafka answer.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import closing, contextmanager
 from threading import Lock
 from typing import TypeVar
 
@@ -19,11 +20,12 @@ from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.kafka.reader import READ_RULES
 from lvq_kafka.ports import Commit
 
-__all__ = ["KafkaGroups", "commit_of"]
+__all__ = ["KafkaGroups", "commit_of", "offsets_of"]
 
 T = TypeVar("T")
 GroupOffsets = Future[ConsumerGroupTopicPartitions]
 
+_FOREVER = 300.0  # seconds; how long a question may be left open
 _PAUSE = 0.02  # seconds
 _SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
 
@@ -38,7 +40,7 @@ class KafkaGroups:
 
     def __init__(self, config: ClientConfig, questions: Questions, admin: KafkaAdmin) -> None:
         self._config = config
-        self._ask = questions.ask
+        self._questions = questions
         self._admin = admin
         self._lock = Lock()
         self._asked_last: tuple[str, Consumer, Health] | None = None
@@ -57,7 +59,10 @@ class KafkaGroups:
             partitions = self._admin.describe_topic(topic, timeout).partitions
         except TopicNotFound:
             return {}
-        asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+        return self._committed(group, topic, range(partitions), deadline)
+
+    def _committed(self, group: str, topic: str, partitions: Iterable[int], deadline: float) -> dict[int, Commit]:
+        asked = [TopicPartition(topic, partition) for partition in partitions]
         found = self._ask_consumer(
             group,
             lambda consumer, left: _without_errors(consumer.committed(asked, left)),
@@ -69,17 +74,25 @@ class KafkaGroups:
     def commit(self, group: str, topic: str, commits: Mapping[int, Commit], timeout: float) -> None:
         """See `lvq_kafka.ports.Log.commit`. Reads back what it wrote."""
         deadline = time.monotonic() + timeout
-        asked = [TopicPartition(topic, p, commit.offset, commit.metadata) for p, commit in commits.items()]
-        request = [ConsumerGroupTopicPartitions(group, asked)]
-        self._ask(
-            lambda client, left: map(
-                _each_partition, client.alter_consumer_group_offsets(request, request_timeout=left).values()
-            ),
-            f"commit for group {group!r} in topic {topic!r}",
-            deadline,
-            topic=topic,
-        )
-        stored = self.committed(group, topic, max(0.1, deadline - time.monotonic()))
+        partitions = self._admin.describe_topic(topic, timeout).partitions
+        if unknown := sorted(partition for partition in commits if partition >= partitions):
+            raise TopicNotFound(f"The topic {topic!r} has {partitions} partitions, and no {unknown}.", topic=topic)
+        request = [ConsumerGroupTopicPartitions(group, offsets_of(topic, commits))]
+        with self._new_connections(deadline) as questions:
+            self._admin.ask_brokers(
+                topic,
+                lambda _: questions.ask(
+                    lambda client, left: map(
+                        _each_partition, client.alter_consumer_group_offsets(request, request_timeout=left).values()
+                    ),
+                    f"commit for group {group!r} in topic {topic!r}",
+                    deadline,
+                    topic=topic,
+                ),
+                deadline,
+                partitions,
+            )
+        stored = self._committed(group, topic, commits, max(deadline, time.monotonic() + 0.1))
         lost = sorted(partition for partition, commit in commits.items() if stored.get(partition) != commit)
         if lost:
             raise TransportError(
@@ -91,12 +104,14 @@ class KafkaGroups:
 
     def delete_group(self, group: str, timeout: float) -> bool:
         """See `lvq_kafka.ports.Log.delete_group`."""
+        deadline = time.monotonic() + timeout
         try:
-            self._ask(
-                lambda client, left: client.delete_consumer_groups([group], request_timeout=left).values(),
-                f"delete group {group!r}",
-                time.monotonic() + timeout,
-            )
+            with self._new_connections(deadline) as questions:
+                questions.ask(
+                    lambda client, left: client.delete_consumer_groups([group], request_timeout=left).values(),
+                    f"delete group {group!r}",
+                    deadline,
+                )
         except TransportError as error:
             if error.code != "GROUP_ID_NOT_FOUND":
                 raise
@@ -105,17 +120,33 @@ class KafkaGroups:
 
     def member_count(self, group: str, timeout: float) -> int:
         """See `lvq_kafka.ports.Log.member_count`."""
+        deadline = time.monotonic() + timeout
         try:
-            [described] = self._ask(
-                lambda client, left: client.describe_consumer_groups([group], request_timeout=left).values(),
-                f"describe group {group!r}",
-                time.monotonic() + timeout,
-            )
+            with self._new_connections(deadline) as questions:
+                [described] = questions.ask(
+                    # Whoever gives up waiting leaves it to its client, and has that let go.
+                    lambda client, left: client.describe_consumer_groups([group], request_timeout=_FOREVER).values(),
+                    f"describe group {group!r}",
+                    deadline,
+                    harmless=True,
+                )
         except TransportError as error:
             if error.code != "GROUP_ID_NOT_FOUND":
                 raise
             return 0
         return len(described.members)
+
+    @contextmanager
+    def _new_connections(self, deadline: float) -> Iterator[Questions]:
+        """For what only a group's coordinator can answer: connections that are new, and seen to work.
+
+        The admin client (2.16.1) does not open one to a coordinator again that it has lost without noticing; it waits
+        for it. And when it has waited in vain it may abort the process (librdkafka's issues 3663 and 4605).
+        """
+        self._questions.check_open()
+        with closing(Questions(self._config)) as questions:
+            KafkaAdmin(questions).brokers(max(0.1, deadline - time.monotonic()))
+            yield questions
 
     # ------------------------------------------------------------ the consumer that asks
 
@@ -176,7 +207,13 @@ def commit_of(partition: TopicPartition) -> Commit:
         metadata = partition.metadata or ""
     except UnicodeDecodeError as error:
         metadata = error.object[: error.start].decode("utf-8")
-    return Commit(partition.offset, metadata)
+    epoch = partition.leader_epoch
+    return Commit(partition.offset, metadata, -1 if epoch is None else epoch)  # type: ignore[redundant-expr]
+
+
+def offsets_of(topic: str, commits: Mapping[int, Commit]) -> list[TopicPartition]:
+    """Commits as the client takes them."""
+    return [TopicPartition(topic, p, one.offset, one.metadata, one.leader_epoch) for p, one in commits.items()]
 
 
 def _without_errors(partitions: list[TopicPartition]) -> list[TopicPartition]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from lvq_kafka.kafka.admin import EARLIEST, LATEST, KafkaAdmin, at
 from lvq_kafka.kafka.client import ClientConfig
-from lvq_kafka.kafka.epochs import check_uncut
+from lvq_kafka.kafka.epochs import check_uncut, overwritten
 from lvq_kafka.kafka.groups import KafkaGroups
 from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.kafka.reader import KafkaReader
@@ -107,6 +108,15 @@ class KafkaLog:
         """See `lvq_kafka.ports.Log.check_uncut`."""
         self._questions.check_open()
         check_uncut(self.config, topic, ends, timeout)
+
+    def overwritten(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> dict[int, int]:
+        """See `lvq_kafka.ports.Log.overwritten`."""
+        deadline = time.monotonic() + timeout
+        starts = self._admin.offsets(topic, EARLIEST, timeout)
+        stable = self._admin.offsets(topic, LATEST, timeout, stable=True)
+        there = {partition: end._replace(offset=min(end.offset, stable[partition])) for partition, end in ends.items()}
+        below = {partition: end for partition, end in there.items() if starts[partition] < end.offset}
+        return overwritten(self.config, topic, starts, below, deadline - time.monotonic()) if below else {}
 
     def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
         """See `lvq_kafka.ports.Log.offsets_at`."""

@@ -11,11 +11,11 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from lvq_kafka.core.records import Fetch, RecordBatch
-from lvq_kafka.errors import Closed, LVQError, TransportError
+from lvq_kafka.errors import Closed, LVQError, TopicNotFound, TransportError
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.errors import kafka_error
-from lvq_kafka.kafka.groups import commit_of
+from lvq_kafka.kafka.groups import commit_of, offsets_of
 from lvq_kafka.kafka.reader import FETCH_DEFAULTS, READ_RULES, MessagePump
 from lvq_kafka.ports import Answered, Commit, GroupListener
 from lvq_kafka.retrying import patiently
@@ -97,17 +97,22 @@ class KafkaMember:
             return fetch
         # A partition can go after the client gave out its records, in the same call.
         batch = RecordBatch.of(record for record in fetch.batch if record.partition in self._owned)
-        return Fetch(batch, {p: position for p, position in fetch.positions.items() if p in self._owned})
+        mine = ({p: one for p, one in each.items() if p in self._owned} for each in (fetch.positions, fetch.epochs))
+        return Fetch(batch, *mine)
 
     def commit(self, commits: Mapping[int, Commit]) -> None:
         """See `lvq_kafka.ports.GroupMember.commit`."""
         offsets = self._positions(commits, self._open().memberid() or "")
-        stored = self._asking(
-            f"commit for group {self._group!r}", lambda client: client.commit(offsets=offsets, asynchronous=False)
-        )
+        try:
+            stored = self._open().commit(offsets=offsets, asynchronous=False)
+        except KafkaException as exception:
+            error = kafka_error(exception)
+            if error is None:
+                raise
+            raise self._commit_error(error) from exception
         for partition in stored or ():
             if partition.error is not None:
-                raise self._explain(partition.error, f"commit for group {self._group!r}")
+                raise self._commit_error(partition.error)
 
     def commit_async(self, commits: Mapping[int, Commit], answered: Answered) -> None:
         """See `lvq_kafka.ports.GroupMember.commit_async`."""
@@ -132,7 +137,9 @@ class KafkaMember:
         explained = self._explain(error, f"commit for group {self._group!r}")
         if isinstance(explained, TransportError):
             return explained
-        return TransportError(str(explained), code=error.name(), retriable=error.retriable())
+        # A coordinator may not have heard of a new topic, or partition, yet.
+        retriable = error.retriable() or isinstance(explained, TopicNotFound)
+        return TransportError(str(explained), code=error.name(), retriable=retriable)
 
     def transaction_offsets(self, commits: Mapping[int, Commit]) -> tuple[list[TopicPartition], object]:
         """What a producer needs to make these commits part of its transaction: positions and this member's identity.
@@ -295,7 +302,7 @@ class KafkaMember:
                 retriable=not foreign,
                 hint="Poll to learn what is assigned now.",
             )
-        return [TopicPartition(self._topic, p, commit.offset, commit.metadata) for p, commit in commits.items()]
+        return offsets_of(self._topic, commits)
 
     def _topic_partitions(self, partitions: Collection[int]) -> list[TopicPartition]:
         return [TopicPartition(self._topic, partition) for partition in partitions]

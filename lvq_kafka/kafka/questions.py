@@ -16,14 +16,13 @@ from confluent_kafka.admin import AdminClient
 from lvq_kafka.errors import Closed, ConfigError
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_admin
-from lvq_kafka.kafka.errors import TRANSIENT, kafka_error
+from lvq_kafka.kafka.errors import TRANSIENT, UNREACHABLE, kafka_error
 
 __all__ = ["Questions"]
 
 T = TypeVar("T")
 
-_UNANSWERED = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE})
-_LOST_ITS_WAY = _UNANSWERED | {KafkaError.NOT_COORDINATOR}
+_LOST_ITS_WAY = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError.NOT_COORDINATOR})
 """What comes of asking a broker that is no longer the one to ask: a coordinator of before, a leader that died."""
 
 
@@ -75,7 +74,7 @@ class Questions:
         """The answers to a request, which is made again while it fails with a ``passing`` code and there is time.
 
         ``answered`` tells an answer from what the client makes up when none comes. A ``harmless`` request changes
-        nothing, and is made again when no answer came, too: the client may have asked a broker that is dead.
+        nothing, and is made again when no answer came, too: the broker that was asked may have died, and others live.
         """
         pause, longest = self._PAUSES
         while True:
@@ -96,7 +95,7 @@ class Questions:
                 if error.code() in _LOST_ITS_WAY:
                     self._begin_anew(client)
                 again = error.code() in passing or (
-                    harmless and error.code() in _UNANSWERED and not self._health.refused
+                    harmless and error.code() in UNREACHABLE and not self._health.refused
                 )
                 if not again or time.monotonic() + pause > deadline:
                     raise self._health.explain(error, doing, topic=topic) from exception

@@ -1,31 +1,34 @@
-"""Reading partitions: from the client's messages to columns, and from its events to positions and errors."""
+"""Reading partitions of a topic: how much is taken from the client at once, and what goes wrong meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+import gc
+import time
+from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from lvq_kafka.core.records import Fetch, RecordBatch
-from lvq_kafka.errors import Closed, LVQError, TransportError
+from lvq_kafka.errors import Closed, LVQError, TopicNotFound, TransportError
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.errors import kafka_error
+from lvq_kafka.kafka.messages import to_fetch
 
-__all__ = ["FETCH_DEFAULTS", "READ_RULES", "KafkaReader", "MessageBatch", "MessagePump", "to_fetch"]
+__all__ = ["FETCH_DEFAULTS", "READ_RULES", "KafkaReader", "MessagePump", "Portion"]
 
-DRAIN = 500
-"""Messages taken from the client at once, at most. More at once would not be faster."""
-
+_PORTION = 500  # messages taken from the client at once; more would not be faster, as long as this thread has its turn
+# What may be made of messages at once. After 700 new objects Python's cyclic collector runs, by default. They are gone
+# before the next come, so it does not run at all while a topic is read; else it takes a fifth of the time.
 _NEW_OBJECTS = 600
-"""What may be made of messages at once. After 700 new objects Python's cyclic collector runs, by default.
-
-They are gone before the next come, so it does not run at all while a topic is read; else it takes a fifth of the time.
-"""
+_WAITED = 0.002  # seconds without the processor, in a call that waits for nothing else
+_MOST_TURNS = 16
 
 FETCH_DEFAULTS: Mapping[str, PropertyValue] = {
     "fetch.queue.backoff.ms": 1,  # by default a full queue pauses a partition for a second
+    # By default 64 MiB wait in the client, in memory that the system has to find and the processor has not seen before:
+    # a tenth of the time of a first read. These are work for some 30 ms.
+    "queued.max.messages.kbytes": 8192,
     # How long a broker holds back an answer without data. The client learns that it stands at the end of a partition
     # from an empty answer only, and reads a partition that was just added with the next request only.
     "fetch.wait.max.ms": 100,
@@ -49,141 +52,43 @@ _TOLERATED = frozenset({KafkaError._MAX_POLL_EXCEEDED})  # the loss of the parti
 _TOLERATED_WITHOUT_GROUP = _TOLERATED | {KafkaError.GROUP_AUTHORIZATION_FAILED}  # it is asked for nevertheless
 
 
-_LATE: Mapping[str, Callable[[Message], Any]] = {
-    "partitions": Message.partition,
-    "offsets": Message.offset,
-    "timestamps": lambda message: message.timestamp()[1],
-    "keys": Message.key,
-    "values": Message.value,
-    "headers": Message.headers,
-}
+class Portion:
+    """How many messages to take from the client at once.
 
-
-class MessageBatch(RecordBatch):
-    """Messages that become columns when these are asked for, and only then.
-
-    A message reads its headers from the client's memory at the first look, which takes longer than all else. So who
-    keeps the newest message of each key has to pay for the headers of these only.
+    As many as leave the garbage collector asleep, while this thread gets its turns. Where others keep the interpreter
+    busy it gets one every 5 ms (`sys.getswitchinterval`), and 500 messages at each are no more than 100,000 a second:
+    so it takes the more at once the more wait for it, since what is read late has been worked on in vain. And where
+    somebody holds the collector back, in order to read a lot, it takes the most: each turn has a cost of its own.
     """
 
-    __slots__ = ("_messages", "_with_headers")
-
-    def __init__(self, messages: Sequence[Message], *, with_headers: bool = True, **known: list[Any]) -> None:
-        self._messages = messages
-        self._with_headers = with_headers
-        for name, column in known.items():
-            setattr(self, name, column)
-
-    def __getattr__(self, name: str) -> Any:
-        """A column that nobody has looked at before."""
-        read = _LATE.get(name)
-        if read is None:
-            raise AttributeError(name)
-        without = name == "headers" and not self._with_headers
-        column = [None] * len(self) if without else list(map(read, self._messages))
-        setattr(self, name, column)
-        return column
-
-    def __len__(self) -> int:
-        return len(self._messages)
+    def __init__(self) -> None:
+        self._usual = _PORTION
+        self._turns = 1
 
     @property
-    def ends(self) -> tuple[int, int]:
-        """See `RecordBatch.ends`."""
-        return self._messages[0].offset(), self._messages[-1].offset()  # type: ignore[return-value]
+    def size(self) -> int:
+        """Messages."""
+        return self._usual * self._turns if gc.isenabled() else _PORTION * _MOST_TURNS
 
-    @property
-    def deletes(self) -> bool:
-        """See `RecordBatch.deletes`."""
-        return not all(map(len, self._messages)) and super().deletes
+    def taken(self, messages: int, waited: float) -> None:
+        """So many came of `size`, and this thread was kept waiting for so many seconds meanwhile."""
+        if waited < _WAITED:
+            self._turns = max(1, self._turns // 2)
+        elif messages >= self.size:
+            self._turns = min(_MOST_TURNS, self._turns * 2)
 
-    def rows(self, start: int, end: int) -> RecordBatch:
-        """See `RecordBatch.rows`."""
-        return self.gather(self._messages[start:end])
-
-    def pick(self, rows: Sequence[int]) -> RecordBatch:
-        """See `RecordBatch.pick`."""
-        return self.gather([self._messages[row] for row in rows])
-
-    def entries(self) -> Sequence[Message]:
-        """See `RecordBatch.entries`."""
-        return self._messages
-
-    def gather(self, entries: Sequence[Any]) -> RecordBatch:
-        """See `RecordBatch.gather`."""
-        return MessageBatch(entries, with_headers=self._with_headers)
-
-
-def to_fetch(
-    messages: Sequence[Message], sole: int | None = None, *, with_headers: bool = True, late: bool = False
-) -> tuple[Fetch, list[Message]]:
-    """Turn messages into columns and positions; returns the messages that are neither records nor ends, too.
-
-    An end of partition carries the offset that the reader has reached, past markers and holes, so it is a position.
-    ``sole`` is the partition that all messages are of, where there is only one; it saves a tenth of the reading time.
-    The columns are made at once, unless they are to be ``late``.
-    """
-    ends: dict[int, int] = {}
-    errors: list[Message] = []
-    keys = list(map(Message.key, messages))
-    if not all(keys) and any(map(Message.error, messages)):  # what has an error has no key
-        messages = _set_aside(messages, ends, errors)
-        keys = list(map(Message.key, messages))
-    partitions: list[int] = [sole] * len(messages)  # type: ignore[list-item]
-    if sole is None:
-        partitions = list(map(Message.partition, messages))  # type: ignore[arg-type]
-    positions = _behind(partitions, messages)
-    for partition, end in ends.items():
-        if end > positions.get(partition, -1):
-            positions[partition] = end
-    if late:
-        some = MessageBatch(messages, with_headers=with_headers, partitions=partitions, keys=keys)
-        return Fetch(some, positions), errors
-    batch = RecordBatch(
-        partitions=partitions,
-        offsets=list(map(Message.offset, messages)),  # type: ignore[arg-type]
-        timestamps=[stamp for _, stamp in map(Message.timestamp, messages)],
-        keys=keys,
-        values=list(map(Message.value, messages)),
-        headers=list(map(Message.headers, messages)) if with_headers else [None] * len(messages),  # type: ignore[arg-type]
-    )
-    return Fetch(batch, positions), errors
-
-
-def _behind(partitions: list[int], messages: Sequence[Message]) -> dict[int, int]:
-    """The offset behind the last record of each partition. When there is much to read, all are of one partition."""
-    if partitions and partitions.count(partitions[0]) == len(partitions):
-        return {partitions[0]: messages[-1].offset() + 1}  # type: ignore[operator]
-    backwards = partitions[::-1]
-    last = {partition: messages[-1 - backwards.index(partition)] for partition in set(partitions)}
-    return {partition: message.offset() + 1 for partition, message in last.items()}  # type: ignore[operator]
-
-
-def _next_drain(batch: RecordBatch) -> int:
-    """How many messages to take next, if they are like the last of this batch: a message, its headers, each of them."""
-    (headers,) = batch.rows(len(batch) - 1, len(batch)).headers or (None,)
-    return max(2, min(DRAIN, _NEW_OBJECTS // (2 + len(headers)))) if headers else DRAIN
-
-
-def _set_aside(messages: Sequence[Message], ends: dict[int, int], errors: list[Message]) -> list[Message]:
-    """The records alone; the other messages go where they belong."""
-    records = []
-    for message in messages:
-        error = message.error()
-        if error is None:
-            records.append(message)
-        elif error.code() == KafkaError._PARTITION_EOF:
-            ends[message.partition()] = message.offset()  # type: ignore[index,assignment]
-        else:
-            errors.append(message)
-    return records
+    def suit(self, batch: RecordBatch) -> None:
+        """The next messages are taken to be like the last of this batch: one object each, its headers, each of them."""
+        (headers,) = batch.rows(len(batch) - 1, len(batch)).headers or (None,)
+        self._usual = max(2, min(_PORTION, _NEW_OBJECTS // (2 + len(headers)))) if headers else _PORTION
 
 
 class MessagePump:
     """Polls a consumer: takes all that is at hand, waits only when nothing is, and raises what went wrong.
 
     Records that came together with an error are handed out first; the next `poll` raises it. An error that does not
-    pass by itself is raised by every later `poll`, too: what is read of the other partitions would be incomplete.
+    pass by itself is raised by every later `poll`, too: what is read of the other partitions would be incomplete. That
+    there is no such topic may pass for a member of a group, which is told so of a new one by a broker that lags.
     """
 
     def __init__(
@@ -197,26 +102,26 @@ class MessagePump:
         late: bool = False,
     ) -> None:
         self._tolerated = _TOLERATED_WITHOUT_GROUP if groupless else _TOLERATED
+        self._groupless = groupless
         self._consumer = consumer
         self._topic = topic
         self._health = health
         self._headers = headers
         self._late = late
         self._broken: dict[int | None, LVQError] = {}
-        self._drain = DRAIN
+        self._portion = Portion()
         self.sole: int | None = None
         """The partition that is read, while there is only one."""
 
     def poll(self, timeout: float) -> Fetch:
         """As `LogReader.poll`."""
         self._raise_broken()
-        consume = self._consumer.consume
         try:
-            messages = consume(self._drain, 0)
+            messages = self._take(self._portion.size)
             if not messages:
                 # consume() would sit out the timeout until it has them all; poll() wakes up for the first
                 first = self._consumer.poll(timeout)
-                messages = [] if first is None else [first, *consume(self._drain - 1, 0)]
+                messages = [] if first is None else [first, *self._take(self._portion.size - 1)]
         except KafkaException as exception:
             error = kafka_error(exception)
             if error is None:
@@ -224,7 +129,7 @@ class MessagePump:
             raise self._explain(error) from exception
         fetch, events = to_fetch(messages, self.sole, with_headers=self._headers, late=self._late)
         if self._headers:
-            self._drain = _next_drain(fetch.batch)
+            self._portion.suit(fetch.batch)
         if fetch.positions:
             self._health.recovered()
         for event in events:
@@ -238,6 +143,13 @@ class MessagePump:
             self._raise_broken()
         return fetch
 
+    def _take(self, most: int) -> list[Message]:
+        """What is at hand, at most so many."""
+        began, worked = time.monotonic(), time.thread_time()
+        messages = self._consumer.consume(most, 0)
+        self._portion.taken(len(messages), time.monotonic() - began - (time.thread_time() - worked))
+        return messages
+
     def mend(self, partitions: Iterable[int]) -> None:
         """These partitions were assigned anew: what was wrong with them is over."""
         for partition in partitions:
@@ -245,7 +157,8 @@ class MessagePump:
 
     def _raise_broken(self) -> None:
         for partition, error in self._broken.items():
-            if isinstance(error, TransportError) and error.retriable:
+            doubtful = isinstance(error, TopicNotFound) and not self._groupless
+            if doubtful or (isinstance(error, TransportError) and error.retriable):
                 del self._broken[partition]
             raise error
 

@@ -43,6 +43,9 @@ DEFAULTS = {
     # Measured on loopback: an acknowledgement takes 0.4 ms with 0 and 1.5 ms with anything up to 1, since the client
     # counts in milliseconds. Under load records gather in batches by themselves; 5 saves a fifth of the CPU then.
     "linger.ms": 0,
+    # As much as a broker takes by default, so that what lies in one topic can be put into another; the client's own
+    # default is 5 % less. A batch is no larger than batch.size, unless one message is.
+    "message.max.bytes": 1_048_588,
     # How long a topic that nobody knows may still turn up. A new one is known everywhere within seconds.
     "topic.metadata.propagation.max.ms": 10_000,
     # How long a writer may go on with an old partition count: what it writes to a key's old home loses (R14).
@@ -50,7 +53,6 @@ DEFAULTS = {
 }
 # As long as the Java client tries; within it retries are unlimited. In a transaction its own timeout is the limit.
 _DEFAULTS_OUTSIDE_TRANSACTIONS = {**DEFAULTS, "delivery.timeout.ms": 120_000}
-_MESSAGE_LIMIT = 1_000_000  # librdkafka's default for message.max.bytes
 _FULL_POLL = 0.01  # seconds between attempts while the local buffer is full
 _CLOSE_TIMEOUT = 5.0  # for what comes after the flush
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
@@ -79,7 +81,7 @@ class KafkaWriter:
         self._health = Health(config.bootstrap_servers)
         self._transactional_id = transactional_id
         self._max_block = max_block
-        self._limit = int(str(config.properties.get("message.max.bytes", _MESSAGE_LIMIT)))
+        self._limit = int(str({**DEFAULTS, **config.properties}["message.max.bytes"]))
         if transactional_id is None:
             self._client = open_producer(config, self._health, OWNED, _DEFAULTS_OUTSIDE_TRANSACTIONS)
         else:
@@ -115,12 +117,14 @@ class KafkaWriter:
         if deliveries.due:  # before handing over: an interrupt of the poll then means that nothing was sent
             deliveries.poll(0)
         receipt = self._receipt()
+        if headers is not None and type(headers) is not list:  # the client takes no other sequence
+            headers = list(headers)
         try:
             # Positional and the callback twice, since the client prefers on_delivery even where it is None.
             self._produce(topic, value, key, -1, receipt, receipt, 0, headers)
         except BufferError:
             self._append_when_there_is_room(topic, key, value, headers, receipt)
-        except (KafkaException, RuntimeError) as error:
+        except (KafkaException, RuntimeError, TypeError) as error:
             self._refused(error, topic, key, value, headers)
         if deliveries.parked:
             deliveries.wake()
@@ -192,7 +196,7 @@ class KafkaWriter:
                     retriable=True,
                     hint="Send more slowly, raise max_block, or see whether the brokers can be reached.",
                 ) from None
-            except (KafkaException, RuntimeError) as error:
+            except (KafkaException, RuntimeError, TypeError) as error:
                 self._refused(error, topic, key, value, headers)
             return
 
@@ -200,6 +204,10 @@ class KafkaWriter:
         self, exception: Exception, topic: str, key: bytes, value: bytes | None, headers: Headers | None
     ) -> NoReturn:
         """The client does not take a record."""
+        if isinstance(exception, TypeError) and all(map(_is_header, headers or ())):
+            # A handler of Python's for a signal runs wherever the client looks at a text, and of whatever it raises the
+            # client (2.16.0) makes this. Most often it is Ctrl-C.
+            raise KeyboardInterrupt from exception
         error = kafka_error(exception)
         if error is None:
             if self._closed and not isinstance(exception, StateError):
@@ -293,3 +301,8 @@ def _refuse(*_: object) -> NoReturn:
 
 def _refuse_in_child(*_: object) -> NoReturn:
     raise left_behind("This writer")
+
+
+def _is_header(pair: tuple[object, object]) -> bool:
+    name, value = pair
+    return isinstance(name, str) and (value is None or isinstance(value, bytes))

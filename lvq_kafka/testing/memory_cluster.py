@@ -45,7 +45,7 @@ DEFAULTS: Mapping[str, str] = {
 OPERATIONS = frozenset(
     """
     describe_topic topic_config create_topic alter_topic_config add_partitions delete_topic broker_count
-    start_offsets end_offsets stable_ends check_uncut offsets_at delete_before
+    start_offsets end_offsets stable_ends check_uncut overwritten offsets_at delete_before
     committed commit delete_group member_count
     append begin_transaction send_offsets commit_transaction abort_transaction poll
     """.split()  # noqa: SIM905 -- a list of forty lines reads worse

@@ -129,6 +129,13 @@ class MemoryLog(Controls):
         if cut:
             raise DataLoss(f"Cannot read topic {topic!r}, partition {cut[0]}: log truncation detected.")
 
+    def overwritten(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> dict[int, int]:
+        """See `Log.overwritten`."""
+        with self._cluster.changed:
+            logs = self._topic("overwritten", topic).partitions
+            found = {partition: logs[partition].overwritten(*end) for partition, end in ends.items()}
+        return {partition: offset for partition, offset in found.items() if offset is not None}
+
     def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
         """See `Log.offsets_at`."""
         return self._offsets("offsets_at", topic, lambda partition: partition.offset_at(timestamp))

@@ -83,6 +83,15 @@ class Partition:
         later = (start for number, start in self._epochs if number > epoch >= 0)
         return not self.start <= offset <= min(later, default=self.end)
 
+    def epoch_of(self, offset: int) -> int:
+        """The epoch of the leader that wrote what lies there."""
+        return next(number for number, start in reversed(self._epochs) if start <= offset)
+
+    def overwritten(self, end: int, epoch: int) -> int | None:
+        """The first committed record below an offset that was written after an epoch."""
+        seen = (record.offset for record in self.records() if record.offset < end)
+        return next((offset for offset in seen if self.epoch_of(offset) > epoch), None)
+
     def append(
         self,
         timestamp: int,

@@ -76,11 +76,14 @@ class MemoryReader:
     def _take(self) -> Fetch:
         records: list[Record] = []
         moved: dict[int, int] = {}
+        epochs: dict[int, int] = {}
         self._cluster.topic(self._topic)
         for partition, position in self._positions.items():
             log = self._cluster.partition(self._topic, partition)
             found, position = log.read(position, self._cluster.fetch_limit - len(records))
             records += found
+            if found:
+                epochs[partition] = log.epoch_of(found[-1].offset)
             if self._reported.get(partition) != position and (found or position == log.stable):
                 moved[partition] = position
         self._positions.update(moved)
@@ -88,4 +91,4 @@ class MemoryReader:
         batch = RecordBatch.of(records)
         if not self._headers:
             batch.headers = [None] * len(batch)
-        return Fetch(batch, moved)
+        return Fetch(batch, moved, epochs)

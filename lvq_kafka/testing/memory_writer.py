@@ -19,8 +19,8 @@ from lvq_kafka.testing.memory_partition import TransactionState
 
 __all__ = ["MemoryWriter"]
 
-CLIENT_LIMIT = 1_000_000
-"""The size in bytes that the Kafka client accepts by default (``message.max.bytes``)."""
+CLIENT_LIMIT = 1_048_588
+"""The size in bytes that writers on Kafka accept by default (``message.max.bytes``)."""
 
 BUFFER_LIMIT = 100_000
 """The number of undecided messages that the Kafka client holds by default (``queue.buffering.max.messages``)."""

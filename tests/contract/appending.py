@@ -46,10 +46,11 @@ class AppendingContract:
         headers = [("b", b"1"), ("a", None), ("b", b""), ("a", b"\x00\xff"), ("ünï", b"x")]
         writer = log.writer()
         writer.append(topic, b"k", b"v", headers).result(10)
+        writer.append(topic, b"k", b"v", tuple(headers)).result(10)
         writer.append(topic, b"k", b"v", []).result(10)
         writer.append(topic, b"k", b"v", None).result(10)
         writer.close()
-        assert [record.headers for record in read_all(log, topic)] == [tuple(headers), (), ()]
+        assert [record.headers for record in read_all(log, topic)] == [tuple(headers), tuple(headers), (), ()]
 
     def test_flush_decides_every_append(self, log: Log, topic: str) -> None:
         log.create_topic(topic, partitions=1, config=COMPACTED)

@@ -126,6 +126,30 @@ class CleaningContract:
         for then in (empty, full, log.stable_ends(topic), {0: LogEnd(3, -1)}, {}):
             log.check_uncut(topic, then)
 
+    def test_the_first_record_of_a_later_leader_is_found(self, log: Log, topic: str, faults: Faults) -> None:
+        with pytest.raises(TopicNotFound):
+            log.overwritten(topic, {0: LogEnd(1, 0)})
+        log.create_topic(topic, partitions=2, config={"cleanup.policy": "compact,delete"})
+        writer = log.writer(transactional_id=topic)
+        writer.begin_transaction()
+        writer.append(topic, b"a", b"1").result(10)
+        writer.abort_transaction(10)
+        writer.close()
+        settled(log, topic)
+        put(log, topic, *((f"k{number}", str(number)) for number in range(30)))
+        faults.delete_records(topic, 1, 5)
+        ends = log.stable_ends(topic)
+        assert log.overwritten(topic, ends) == {}
+        assert log.overwritten(topic, {p: LogEnd(99, epoch) for p, (_, epoch) in ends.items()}) == {}
+        # No epoch at all is before each of them. What is not below the end is not looked at.
+        records = read_all(log, topic)
+        for end in (1, 3, 5, 6, 99):
+            below = [record for record in records[::-1] if record.offset < end]
+            assert log.overwritten(topic, {0: LogEnd(end, -1), 1: LogEnd(end, -1)}) == {
+                record.partition: record.offset for record in below
+            }
+        assert log.overwritten(topic, {}) == {}
+
     def test_a_log_that_begins_behind_where_it_ended_lacks_something(
         self, log: Log, topic: str, faults: Faults
     ) -> None:

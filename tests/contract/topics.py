@@ -141,6 +141,7 @@ class TopicsContract:
             "end_offsets": lambda: log.end_offsets(topic),
             "stable_ends": lambda: log.stable_ends(topic),
             "check_uncut": lambda: log.check_uncut(topic, {0: LogEnd(0, 0)}),
+            "overwritten": lambda: log.overwritten(topic, {0: LogEnd(0, 0)}),
             "offsets_at": lambda: log.offsets_at(topic, 0),
             "delete_before": lambda: log.delete_before(topic, {0: 0}),
             "committed": lambda: log.committed("group", topic),

@@ -13,6 +13,9 @@ from confluent_kafka import Producer
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import DataLoss, TransportError
 from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.ports import LogEnd
+from lvq_kafka.queue import LastValueQueue
+from tests.waiting import eventually
 
 COMPACT = {"cleanup.policy": "compact"}
 
@@ -63,6 +66,34 @@ def test_a_log_that_lost_records_shows_it_however_far_it_has_grown_since(own_bro
         log.check_uncut("prices", {1: second[1]})
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_r17_a_queue_does_not_skip_what_was_written_where_its_log_was_cut(
+    own_broker: EmbeddedBroker, protocol: str
+) -> None:
+    config = {"bootstrap.servers": own_broker.bootstrap_servers, "group.protocol": protocol}
+    with LastValueQueue.declare("prices", key_header=None, config=config) as queue:
+        log = queue.log
+        assert isinstance(log, KafkaLog)
+        put(log, "prices", *(f"a{number}" for number in range(40)))
+        taken = []
+        with queue.consumer() as consumer:
+            while len(taken) < 40:
+                with consumer.acquire(30) as delivery:
+                    taken.append(delivery.key)
+        own_broker.kill()
+        cut(own_broker, "prices")
+        own_broker.restart()
+        eventually(lambda: log.stable_ends("prices")[0].offset == 20, timeout=30)
+        put(log, "prices", *(f"b{number}" for number in range(60)))
+        for _ in range(2):
+            with queue.consumer() as consumer, pytest.raises(DataLoss, match=r"up to 40, of which .* below 20"):
+                consumer.acquire(30)
+        assert [damage.kind for damage in queue.repair().found] == ["offsets-lost"]
+        assert queue.stats().depth == 60
+        with queue.consumer() as consumer:
+            assert [consumer.acquire(30).key for _ in range(60)] == [f"b{number}" for number in range(60)]
+
+
 def test_who_gets_no_answer_says_so(own_broker: EmbeddedBroker) -> None:
     with closing(KafkaLog(own_broker.bootstrap_servers)) as log:
         log.create_topic("prices", partitions=1, config=COMPACT)
@@ -73,3 +104,38 @@ def test_who_gets_no_answer_says_so(own_broker: EmbeddedBroker) -> None:
         assert caught.value.retriable
         own_broker.resume()
         log.check_uncut("prices", ends, timeout=30)
+
+
+def test_where_a_log_was_overwritten_is_found_by_the_epochs_of_its_records(own_broker: EmbeddedBroker) -> None:
+    with closing(KafkaLog(own_broker.bootstrap_servers)) as log:
+        log.create_topic("prices", partitions=2, config=COMPACT)
+        put(log, "prices", *map(str, range(40)))
+        own_broker.kill()
+        cut(own_broker, "prices")
+        own_broker.restart()
+        end = log.stable_ends("prices", timeout=30)[0]
+        put(log, "prices", *map(str, range(80)))
+        assert end.offset == 20
+        now = log.stable_ends("prices")
+        assert log.overwritten("prices", {0: LogEnd(40, 0), 1: LogEnd(40, 0)}) == {0: 20}
+        for below in (1, 19, 20, 21, 22, 39, 100):
+            assert log.overwritten("prices", {0: LogEnd(below, 0)}) == ({0: 20} if below > 20 else {})
+            assert log.overwritten("prices", {0: LogEnd(below, now[0].leader_epoch)}) == {}
+
+
+def test_markers_of_a_later_epoch_overwrite_nothing(own_broker: EmbeddedBroker) -> None:
+    with closing(KafkaLog(own_broker.bootstrap_servers)) as log:
+        log.create_topic("prices", partitions=1, config=COMPACT)
+        writer = log.writer(transactional_id="x")
+        writer.begin_transaction()
+        writer.append("prices", b"k", b"v")
+        assert writer.flush(20) == 0
+        own_broker.kill()
+        own_broker.restart()
+        writer.commit_transaction(30)
+        eventually(lambda: log.end_offsets("prices") == {0: 2}, timeout=30)
+        assert log.overwritten("prices", {0: LogEnd(2, 0)}, timeout=30) == {}
+        put(log, "prices", "k")
+        assert log.overwritten("prices", {0: LogEnd(2, 0)}) == {}
+        assert log.overwritten("prices", {0: LogEnd(3, 0)}) == {0: 2}
+        writer.close()

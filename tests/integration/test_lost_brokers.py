@@ -137,3 +137,44 @@ def test_a_full_disk_is_what_the_broker_died_of_and_nothing_acknowledged_is_lost
             view.wait_for(producer.put("after", b"1").result(20))
             assert view["after"] == b"1"
         queue.close()
+
+
+ASKING = """
+import sys
+from lvq_kafka.errors import TransportError
+from lvq_kafka.kafka import KafkaLog
+
+log = KafkaLog(sys.argv[1])
+while True:
+    try:
+        log.member_count("lvq.prices", timeout=1)
+    except TransportError as error:
+        assert error.retriable
+        print("no answer", flush=True)
+    else:
+        print("answer", flush=True)
+"""
+
+
+def test_whoever_asks_for_consumers_again_and_again_outlives_outages(tmp_path: Path) -> None:
+    """The admin client (2.16.1) can end the process when a coordinator comes back; see `KafkaGroups`."""
+    said = tmp_path / "said"
+    with EmbeddedBroker() as broker, said.open("wb") as output:
+        LastValueQueue.declare("prices", key_header=None, config=ClientConfig(broker.bootstrap_servers)).close()
+        command = [sys.executable, "-c", ASKING, broker.bootstrap_servers]
+        with subprocess.Popen(command, stdout=output, stderr=output) as asking:
+
+            def hears(line: bytes) -> None:
+                before = said.stat().st_size
+                eventually(lambda: line in said.read_bytes()[before:] or asking.poll() is not None, timeout=30)
+                assert asking.poll() is None, said.read_text()
+
+            try:
+                hears(b"answer\n")
+                for _ in range(3):
+                    broker.kill()
+                    hears(b"no answer\n")
+                    broker.restart()
+                    hears(b"\nanswer\n")
+            finally:
+                asking.kill()

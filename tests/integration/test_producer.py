@@ -163,12 +163,21 @@ def test_an_oversized_message_is_refused_by_client_or_topic_with_key_and_size(
 ) -> None:
     kafka_log.create_topic(topic_name, partitions=1, config={**COMPACT, "max.message.bytes": "10000"})
     with Producer(kafka_log, topic_name, key_header="ticker") as producer:
-        with pytest.raises(MessageTooLarge, match=r"'IBM' has 1000012 bytes; the client takes 1000000"):
-            producer.put("IBM", b"v" * 1_000_000)
+        with pytest.raises(MessageTooLarge, match=r"'IBM' has 1048600 bytes; the client takes 1048588"):
+            producer.put("IBM", b"v" * 1_048_588)
         with pytest.raises(MessageTooLarge, match=r"'IBM' has 20003 bytes.*max\.message\.bytes") as caught:
             producer.put("IBM", b"v" * 20_000).result(20)
         assert isinstance(caught.value, DeliveryFailed)
         assert producer.put("IBM", b"v").result(20).offset == 0
+
+
+def test_a_message_as_large_as_a_broker_takes_by_default_passes_the_client(
+    kafka_log: KafkaLog, topic_name: str
+) -> None:
+    kafka_log.create_topic(topic_name, partitions=1, config=COMPACT)
+    with Producer(kafka_log, topic_name, key_header="ticker") as producer:
+        receipts = [producer.put("IBM", b"v" * 1_048_400) for _ in range(3)]  # none of them in a batch with another
+        assert [receipt.result(20).offset for receipt in receipts] == [0, 1, 2]
 
 
 def test_a_transaction_is_seen_whole_or_not_at_all(kafka_log: KafkaLog, topic_name: str) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "HEARTBEAT",
     "JOIN_GROUP",
     "LEAVE_GROUP",
+    "LIST_OFFSETS",
     "OFFSET_COMMIT",
     "OFFSET_FETCH",
     "PRODUCE",
@@ -30,6 +31,8 @@ __all__ = [
 
 PRODUCE = 0
 """The API key of produce requests; and so on."""
+LIST_OFFSETS = 2
+METADATA = 3
 OFFSET_COMMIT = 8
 OFFSET_FETCH = 9
 FIND_COORDINATOR = 10
@@ -71,6 +74,7 @@ _set_heartbeats = _function("rd_kafka_mock_set_group_consumer_heartbeat_interval
 _set_session = _function("rd_kafka_mock_set_group_consumer_session_timeout_ms", None, _pointer, _int)
 _topic_create = _function("rd_kafka_mock_topic_create", _int, _pointer, _text, _int, _int)
 _topic_delete = _function("rd_kafka_mock_topic_delete", _int, _pointer, _text)
+_topic_set_error = _function("rd_kafka_mock_topic_set_error", None, _pointer, _text, _int)
 _delete_records = _function(
     "rd_kafka_mock_partition_delete_records", _int, _pointer, _text, ctypes.c_int32, ctypes.c_int64
 )
@@ -123,6 +127,14 @@ class MockCluster:
 
     def delete_topic(self, name: str) -> None:
         assert _topic_delete(self._cluster, name.encode()) == 0
+
+    def hide_topic(self, name: str) -> None:
+        """Let brokers say in answers about metadata that there is no such topic, as if they had not heard of it yet."""
+        _topic_set_error(self._cluster, name.encode(), confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    def show_topic(self, name: str) -> None:
+        """Let them know of it."""
+        _topic_set_error(self._cluster, name.encode(), 0)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         assert _delete_records(self._cluster, topic.encode(), partition, before) == 0

@@ -62,6 +62,14 @@ def test_the_clients_log_goes_to_our_logger_without_repeating_itself(caplog: pyt
     assert len([line for line in lines if "Connection refused" in line]) == 1
 
 
+def test_a_line_that_counts_those_left_out_is_a_repeat_too(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("lvq_kafka.client")
+    with caplog.at_level(logging.DEBUG, logger.name):
+        for after in ("1ms in state CONNECT", "0ms in state CONNECT, 1 identical error(s) suppressed"):
+            logger.error("FAIL [rdkafka#producer-5] 127.0.0.1:3: Connection refused (after %s)", after)
+    assert len(caplog.records) == 1
+
+
 def test_nothing_is_written_to_stderr_where_logging_is_not_set_up() -> None:
     script = f"""
 from lvq_kafka.errors import BrokerUnavailable, ConfigError

@@ -30,6 +30,7 @@ KINDS = [
     (KafkaError.UNKNOWN_TOPIC_OR_PART, TopicNotFound),
     (KafkaError._UNKNOWN_TOPIC, TopicNotFound),
     (KafkaError._TRANSPORT, BrokerUnavailable),
+    (KafkaError._DESTROY_BROKER, BrokerUnavailable),
     (KafkaError._ALL_BROKERS_DOWN, BrokerUnavailable),
     (KafkaError._RESOLVE, BrokerUnavailable),
     (KafkaError._TIMED_OUT, BrokerUnavailable),

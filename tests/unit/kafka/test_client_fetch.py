@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
+
 import pytest
 from confluent_kafka import KafkaError, Message
 
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_kafka.kafka.connect import Health
-from lvq_kafka.kafka.reader import MessagePump, to_fetch
+from lvq_kafka.kafka.messages import to_fetch
+from lvq_kafka.kafka.reader import MessagePump, Portion
 
 
 def record(
@@ -35,26 +39,96 @@ def event(partition: int, offset: int, code: int) -> Message:
 class Ready:
     """A consumer that has whatever is asked of it, and remembers how much that was."""
 
-    def __init__(self, headers: list[tuple[str, bytes | None]] | None) -> None:
+    def __init__(
+        self, headers: list[tuple[str, bytes | None]] | None, *, between: Callable[[], None] = lambda: None
+    ) -> None:
         self.headers = headers
+        self.between = between
         self.asked: list[int] = []
 
     def consume(self, count: int, timeout: float) -> list[Message]:
         self.asked.append(count)
+        self.between()
         return [record(0, offset, headers=self.headers) for offset in range(count)]
+
+
+class Clock:
+    """Stands for the module ``time``."""
+
+    def __init__(self) -> None:
+        self.waited = self.worked = 0.0
+
+    def wait(self, seconds: float) -> None:
+        self.waited += seconds
+
+    def work(self, seconds: float) -> None:
+        self.worked += seconds
+
+    def monotonic(self) -> float:
+        return self.waited + self.worked
+
+    def thread_time(self) -> float:
+        return self.worked
 
 
 @pytest.mark.parametrize(
     ("headers", "counts"), [(None, [500, 500]), ([("a", b"1")], [500, 200]), ([("a", b"")] * 4, [500, 100])]
 )
 def test_no_more_is_taken_at_once_than_leaves_the_garbage_collector_asleep(
-    headers: list[tuple[str, bytes | None]] | None, counts: list[int]
+    headers: list[tuple[str, bytes | None]] | None, counts: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("lvq_kafka.kafka.reader.time", Clock())  # nobody else wants the processor
     consumer = Ready(headers)
     pump = MessagePump(consumer, "t", Health("nowhere:9092"))  # type: ignore[arg-type]
     pump.poll(0)
     pump.poll(0)
     assert consumer.asked == counts
+
+
+def test_the_most_is_taken_while_there_is_no_garbage_collector_to_wake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lvq_kafka.kafka.reader.time", Clock())
+    consumer = Ready([("a", b"1")])
+    pump = MessagePump(consumer, "t", Health("nowhere:9092"), late=True)  # type: ignore[arg-type]
+    gc.disable()
+    try:
+        pump.poll(0)
+        pump.poll(0)
+    finally:
+        gc.enable()
+    pump.poll(0)
+    assert consumer.asked == [8000, 8000, 200]
+
+
+def test_a_thread_that_is_kept_waiting_takes_more_at_each_of_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, clock = [0.0, 0.005, 0.005, 0.0, 0.0, 0.0], Clock()
+    monkeypatch.setattr("lvq_kafka.kafka.reader.time", clock)
+    consumer = Ready(None, between=lambda: clock.wait(waits.pop(0)))
+    pump = MessagePump(consumer, "t", Health("nowhere:9092"))  # type: ignore[arg-type]
+    while waits:
+        pump.poll(0)
+    assert consumer.asked == [500, 500, 1000, 2000, 1000, 500]
+
+
+def test_the_time_that_the_work_itself_takes_is_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("lvq_kafka.kafka.reader.time", clock)
+    consumer = Ready(None, between=lambda: clock.work(0.005))
+    pump = MessagePump(consumer, "t", Health("nowhere:9092"))  # type: ignore[arg-type]
+    for _ in range(3):
+        pump.poll(0)
+    assert consumer.asked == [500, 500, 500]
+
+
+def test_portions_grow_to_an_end_and_only_while_there_is_that_much_to_take() -> None:
+    portion = Portion()
+    for _ in range(10):
+        portion.taken(portion.size, waited=1.0)
+    assert portion.size == 8000
+    portion.suit(RecordBatch.of([Record(0, 1, 0, b"k", b"v", (("a", b"1"),))]))
+    assert portion.size == 16 * 200
+    portion.taken(0, waited=0.0)
+    portion.taken(100, waited=1.0)
+    assert portion.size == 8 * 200
 
 
 def test_nothing_makes_an_empty_fetch() -> None:
@@ -125,6 +199,7 @@ def test_late_columns_are_the_same_in_whatever_way_records_are_picked() -> None:
     assert (len(batch), list(batch)) == (3, expected)
     assert (batch.ends, batch.deletes) == (early[0].batch.ends, early[0].batch.deletes) == ((1, 4), True)
     assert not batch.rows(0, 1).deletes
+    assert batch.size == early[0].batch.size == 2
     assert list(batch.rows(1, 3)) == expected[1:]
     assert list(batch.pick([2, 0])) == [expected[2], expected[0]]
     assert list(batch.gather([batch.entries()[1], *batch.pick([0]).entries()])) == [expected[1], expected[0]]
@@ -139,7 +214,7 @@ def test_late_columns_are_made_when_they_are_first_looked_at() -> None:
     """What is replaced by a newer record must not cost the reading of its headers."""
     batch = to_fetch([record(0, 1)], 0, late=True)[0].batch
     assert not {"offsets", "timestamps", "values", "headers"} & _made(batch)
-    assert (batch.ends, batch.deletes) == ((1, 1), False)
+    assert (batch.ends, batch.deletes, batch.size) == ((1, 1), False, 1)
     assert not {"offsets", "timestamps", "values", "headers"} & _made(batch), "nor by a look at all of them together"
     assert batch.values is batch.values
     assert {"offsets", "timestamps", "values", "headers"} & _made(batch) == {"values"}

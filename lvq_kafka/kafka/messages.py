@@ -1,0 +1,141 @@
+"""From the client's messages to columns, and from its events to positions and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, Message
+
+from lvq_kafka.core.records import Fetch, RecordBatch
+
+__all__ = ["MessageBatch", "to_fetch"]
+
+_LATE: Mapping[str, Callable[[Message], Any]] = {
+    "partitions": Message.partition,
+    "offsets": Message.offset,
+    "timestamps": lambda message: message.timestamp()[1],
+    "keys": Message.key,
+    "values": Message.value,
+    "headers": Message.headers,
+}
+
+
+class MessageBatch(RecordBatch):
+    """Messages that become columns when these are asked for, and only then.
+
+    A message reads its headers from the client's memory at the first look, which takes longer than all else. So who
+    keeps the newest message of each key has to pay for the headers of these only.
+    """
+
+    __slots__ = ("_messages", "_with_headers")
+
+    def __init__(self, messages: Sequence[Message], *, with_headers: bool = True, **known: list[Any]) -> None:
+        self._messages = messages
+        self._with_headers = with_headers
+        for name, column in known.items():
+            setattr(self, name, column)
+
+    def __getattr__(self, name: str) -> Any:
+        """A column that nobody has looked at before."""
+        read = _LATE.get(name)
+        if read is None:
+            raise AttributeError(name)
+        without = name == "headers" and not self._with_headers
+        column = [None] * len(self) if without else list(map(read, self._messages))
+        setattr(self, name, column)
+        return column
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """See `RecordBatch.ends`."""
+        return self._messages[0].offset(), self._messages[-1].offset()  # type: ignore[return-value]
+
+    @property
+    def deletes(self) -> bool:
+        """See `RecordBatch.deletes`."""
+        return not all(map(len, self._messages)) and super().deletes
+
+    @property
+    def size(self) -> int:
+        """See `RecordBatch.size`."""
+        return sum(map(len, self._messages))
+
+    def rows(self, start: int, end: int) -> RecordBatch:
+        """See `RecordBatch.rows`."""
+        return self.gather(self._messages[start:end])
+
+    def pick(self, rows: Sequence[int]) -> RecordBatch:
+        """See `RecordBatch.pick`."""
+        return self.gather([self._messages[row] for row in rows])
+
+    def entries(self) -> Sequence[Message]:
+        """See `RecordBatch.entries`."""
+        return self._messages
+
+    def gather(self, entries: Sequence[Any]) -> RecordBatch:
+        """See `RecordBatch.gather`."""
+        return MessageBatch(entries, with_headers=self._with_headers)
+
+
+def to_fetch(
+    messages: Sequence[Message], sole: int | None = None, *, with_headers: bool = True, late: bool = False
+) -> tuple[Fetch, list[Message]]:
+    """Turn messages into columns and positions; returns the messages that are neither records nor ends, too.
+
+    An end of partition carries the offset that the reader has reached, past markers and holes, so it is a position.
+    ``sole`` is the partition that all messages are of, where there is only one; it saves a tenth of the reading time.
+    The columns are made at once, unless they are to be ``late``.
+    """
+    ends: dict[int, int] = {}
+    errors: list[Message] = []
+    keys = list(map(Message.key, messages))
+    if not all(keys) and any(map(Message.error, messages)):  # what has an error has no key
+        messages = _set_aside(messages, ends, errors)
+        keys = list(map(Message.key, messages))
+    partitions: list[int] = [sole] * len(messages)  # type: ignore[list-item]
+    if sole is None:
+        partitions = list(map(Message.partition, messages))  # type: ignore[arg-type]
+    last = _last(partitions, messages)
+    positions: dict[int, int] = {p: message.offset() + 1 for p, message in last.items()}  # type: ignore[operator]
+    epochs = {p: -1 if (epoch := message.leader_epoch()) is None else epoch for p, message in last.items()}
+    for partition, end in ends.items():
+        if end > positions.get(partition, -1):
+            positions[partition] = end
+    if late:
+        some = MessageBatch(messages, with_headers=with_headers, partitions=partitions, keys=keys)
+        return Fetch(some, positions, epochs), errors
+    batch = RecordBatch(
+        partitions=partitions,
+        offsets=list(map(Message.offset, messages)),  # type: ignore[arg-type]
+        timestamps=[stamp for _, stamp in map(Message.timestamp, messages)],
+        keys=keys,
+        values=list(map(Message.value, messages)),
+        headers=list(map(Message.headers, messages)) if with_headers else [None] * len(messages),  # type: ignore[arg-type]
+    )
+    return Fetch(batch, positions, epochs), errors
+
+
+def _last(partitions: list[int], messages: Sequence[Message]) -> dict[int, Message]:
+    """The last record of each partition. When there is much to read, all are of one partition."""
+    if partitions and partitions.count(partitions[0]) == len(partitions):
+        return {partitions[0]: messages[-1]}
+    backwards = partitions[::-1]
+    return {partition: messages[-1 - backwards.index(partition)] for partition in set(partitions)}
+
+
+def _set_aside(messages: Sequence[Message], ends: dict[int, int], errors: list[Message]) -> list[Message]:
+    """The records alone; the other messages go where they belong."""
+    records = []
+    for message in messages:
+        error = message.error()
+        if error is None:
+            records.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ends[message.partition()] = message.offset()  # type: ignore[index,assignment]
+        else:
+            errors.append(message)
+    return records
