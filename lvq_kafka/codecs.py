@@ -70,17 +70,20 @@ class Codec(Generic[V]):
             raise EncodeError(f"The codec {self.name!r} made {_kind(data)} of {_kind(value)}, not bytes.", hint=hint)
         return data
 
-    def decode_at(self, data: bytes, position: Position, *, headers: HeaderPairs = (), raw_on_error: bool = False) -> V:
-        """Read the value that lies at ``position``; with ``raw_on_error`` return the bytes where that fails.
+    def decode_at(
+        self, data: bytes, at: tuple[str, int, int], *, headers: HeaderPairs = (), raw_on_error: bool = False
+    ) -> V:
+        """Read the value that lies at a position; with ``raw_on_error`` return the bytes where that fails.
 
         Raises:
             DecodeError: the bytes cannot be read.
         """
         try:
-            return self._read(data, position.topic, headers)
+            return self._read(data, at[0], headers)
         except Exception as error:  # a foreign codec may raise anything
             if raw_on_error:
                 return cast(V, data)
+            position = Position(*at)
             raise DecodeError(
                 f"The codec {self.name!r} cannot read the value at {position} ({len(data)} bytes): {error}",
                 position=position,

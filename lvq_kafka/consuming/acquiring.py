@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections import deque
@@ -17,7 +18,7 @@ from lvq_kafka.consuming.delivery import Delivery, Holder
 from lvq_kafka.consuming.holdings import Holdings
 from lvq_kafka.consuming.lives import Taken
 from lvq_kafka.consuming.takers import Taker
-from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, Closed, ConfigError, DecodeError, LockLost
 
@@ -71,7 +72,7 @@ class Acquiring(Generic[V]):
             get = partial(self._get, 1, holder)
             with suppress(Closed):
                 while True:
-                    yield from self._wait(1, None, get)
+                    yield from get(None) or self._wait(1, None, get)
             return
         ahead: deque[Taken] = deque()
         look = partial(self._look, most, ahead=True)
@@ -106,7 +107,9 @@ class Acquiring(Generic[V]):
         """What a look brings, now or when there is something; nothing when there was nothing in time."""
         if found := look(None):
             return found
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout in (None, math.inf) else time.monotonic() + timeout
+        if deadline is None:
+            self._holdings.check_may_wait()
         woken = threading.Event()
         taker = Taker(most, woken.set)
         try:
@@ -121,6 +124,8 @@ class Acquiring(Generic[V]):
 
     async def _wait_async(self, most: int, timeout: float | None, look: Callable[[Taker | None], list[T]]) -> list[T]:
         """As `_wait`."""
+        if found := look(None):
+            return found
         deadline = None if timeout is None else time.monotonic() + timeout
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         taker = Taker(most, lambda: loop.call_soon_threadsafe(woken.set))
@@ -143,18 +148,22 @@ class Acquiring(Generic[V]):
         if most < 1:
             raise ConfigError(f"most={most!r} is out of range.", options=["most"], hint="At least 1.")
         while True:
-            haul = self._holdings.take(most, taker, ahead=ahead)
-            if haul.exhausted:
-                self._dead_letters.take_exhausted(haul.exhausted)
-            if haul.taken or not haul.exhausted:
-                return haul.taken
+            taken, exhausted = self._holdings.take(most, taker, ahead=ahead)
+            if exhausted:
+                self._dead_letters.take_exhausted(exhausted)
+            if taken or not exhausted:
+                return taken
 
     def _get(self, most: int, holder: Holder, taker: Taker | None) -> list[Delivery[V]]:
         """What can be had now and is not to be skipped."""
         while taken := self._look(most, taker):
-            deliveries = [self._delivery(holder, *one) for one in taken]
+            deliveries = [Delivery(holder, item, life, self._codec, self._raw) for item, life in taken]
             if self._skips:
-                deliveries = [delivery for delivery in deliveries if self._is_readable(delivery)]
+                try:
+                    deliveries = [delivery for delivery in deliveries if self._is_readable(delivery)]
+                except BaseException:  # a dead letter has no place in the transaction, for example
+                    self._give_back(taken)
+                    raise
             if deliveries:
                 return deliveries
         return []
@@ -166,18 +175,14 @@ class Acquiring(Generic[V]):
         """
         may_be_stale = True
         while ahead:
-            one = ahead.popleft()
-            item, _ = one
+            one = item, life = ahead.popleft()
             if (may_be_stale or item.state is not State.STALE) and self._holdings.hand_over(item):
-                delivery = self._delivery(holder, *one)
+                delivery = Delivery(holder, item, life, self._codec, self._raw)
                 if not self._skips or self._is_readable(delivery):
                     yield delivery
             else:
                 self._give_back([one])
             may_be_stale = False
-
-    def _delivery(self, holder: Holder, item: Item, life: int) -> Delivery[V]:
-        return Delivery(holder, item, life, self._codec, self._raw)
 
     def _is_readable(self, delivery: Delivery[V]) -> bool:
         try:

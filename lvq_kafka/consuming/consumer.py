@@ -152,6 +152,7 @@ class Consumer(Generic[V]):
 
         Raises:
             Closed: the consumer was closed.
+            StateError: without a ``timeout``, in a callback on the consumer's own thread.
             LVQError: the consumer has stopped because of this error (`QueueNotDeclared`, `TopicNotFound`, `DataLoss`,
                 `KeyMismatch`, `TransportError` …), or of another one (`ReaderFailed`, with its cause).
         """
@@ -192,7 +193,10 @@ class Consumer(Generic[V]):
         What the handler leaves unsettled is acked when it returns. When it raises, that goes to the log, and the
         message is released; or rejected with the error as the reason, when that was the last of ``max_deliveries``.
 
-        On Ctrl-C it waits until the handlers have finished what they are at, and raises `KeyboardInterrupt`.
+        On Ctrl-C it waits until the handlers have finished what they are at, and raises `KeyboardInterrupt`; so it does
+        with whatever a signal handler raises, such as ``signal.signal(SIGTERM, lambda *_: sys.exit(143))``. To end it
+        from another thread, `pause`, wait until ``stats.in_work`` is 0, and `close`: closed at once, the handlers lose
+        what they are at, and it comes again.
 
         Args:
             retry_delay: seconds after which a message whose handler raised is handed out again.
@@ -225,6 +229,9 @@ class Consumer(Generic[V]):
         Args:
             producer: a transactional one, of the same cluster, with no transaction open.
             timeout: seconds for each step of the commit; by default 60.
+
+        Raises (at its beginning):
+            StateError: one is open already, or this is a callback on the consumer's own thread.
 
         Raises (at the end of the block, the transaction being aborted):
             LockLost: a message went to another consumer meanwhile, or may have, or its ``lock_timeout`` was over.

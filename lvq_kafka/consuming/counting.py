@@ -8,10 +8,12 @@ from concurrent.futures import Future
 from lvq_kafka.consuming.lives import Taken
 from lvq_kafka.core.commits import Commits
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.outstanding import Item
 
 __all__ = ["Counting"]
 
 _HELD = frozenset({State.ACQUIRED, State.STALE})
+_REMEMBERED = 256  # keys that were passed over
 
 
 class Counting:
@@ -29,6 +31,7 @@ class Counting:
         self._commits = commits
         self._counted = counted
         self._line: list[tuple[Taken, Future[None]]] = []
+        self._passed_over: dict[tuple[int, bytes | int], None] = {}  # by partition and lane, since their last hand-out
 
     def __len__(self) -> int:
         return sum(item.state in _HELD for (item, _), _ in self._line)
@@ -40,6 +43,22 @@ class Counting:
             future.add_done_callback(self._counted)
             self._commits.wait_stored(partition, future)
         self._line += [(one, stored[one[0].partition]) for one in taken]
+
+    def overtaken(self) -> list[Item]:
+        """Those that were counted before somebody came for them, and are not the newest of their keys any more.
+
+        They are to be let go, so that who comes now gets the newer value, or none if the key was deleted. A key is
+        passed over once: else one that never rests would never come to somebody who never waits.
+        """
+        items = [
+            item
+            for (item, _), future in self._line
+            if item.state is State.STALE and future.done() and (item.partition, item.lane) not in self._passed_over
+        ]
+        self._passed_over.update(dict.fromkeys((item.partition, item.lane) for item in items))
+        while len(self._passed_over) > _REMEMBERED:  # those that were deleted never come
+            del self._passed_over[next(iter(self._passed_over))]
+        return items
 
     def take(self, most: int) -> list[Taken]:
         """Those that are counted, and not lost meanwhile."""
@@ -53,4 +72,6 @@ class Counting:
             else:
                 left.append((one, future))
         self._line = left
+        for item, _ in taken:
+            self._passed_over.pop((item.partition, item.lane), None)
         return taken

@@ -9,25 +9,26 @@ from contextlib import suppress
 from enum import Enum
 from threading import Condition, RLock
 
-from lvq_kafka.consuming.holdings import LEASE, Durable, Holdings, Limits, resolve, uptime
+from lvq_kafka.consuming.holdings import LEASE, Doing, Durable, Holdings, Limits, Step, resolve, uptime
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import LockLost, StateError, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
+from lvq_kafka.ports import Commit
 
-__all__ = ["Custody", "Step"]
+__all__ = ["Custody"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
-Step = Callable[[Ledger, Item], None]
-"""What becomes of a message; see `Ledger`."""
-
 _LEAVING = frozenset({State.LEAVING, State.LEAVING_STALE})
+# What the group has decided: it will not store that commit later. It says so to its members only, since a broker looks
+# at texts when it has found that the group counts on who has sent them.
+_HEARD = frozenset({Answer.STORED, Answer.TOO_LARGE})
 
 
 class _Transaction(Enum):
@@ -47,12 +48,13 @@ class Custody(Holdings):
     def __init__(self, definition: QueueDefinition, limits: Limits, clock: Callable[[], float] = uptime) -> None:
         super().__init__(definition, limits, clock)
         self._transaction = _Transaction.NONE
-        # By partition, the last plain commit, until it is known to be stored.
+        # By partition, the last plain commit, until the group is known to have decided on it.
         self._unanswered: dict[int, Flight[Durable]] = {}
         self._asked: Flight[Durable] | None = None  # the last commit, of a transaction or not
         self._asked_at = -math.inf  # when it was made
         # By partition, when the last commit of a transaction was decided; without end while it is not.
         self._decided_at: dict[int, float] = {}
+        self._epochs: dict[int, int] = {}  # by partition, the last of its leaders that wrote anything of what was read
         self._turned_at = clock()
         tell_of_forks(self)
 
@@ -73,8 +75,23 @@ class Custody(Holdings):
 
     @property
     def busy(self) -> bool:
-        """Whether a commit may become urgent at any moment."""
-        return self._ledger.in_work > 0 or self.urgent
+        """Whether a commit may become urgent at any moment: messages are held, or can be."""
+        return self._ledger.in_work > 0 or (self._ledger.opened and not self._paused)
+
+    @property
+    def in_trouble(self) -> bool:
+        """Whether something did not work when it was last tried."""
+        return bool(self._trouble)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many messages are held as may be."""
+        return self._ledger.in_work >= self.limits.max_in_work
+
+    @property
+    def delivered(self) -> int:
+        """How many messages have been handed out."""
+        return self._ledger.counters.delivered
 
     @property
     def urgent(self) -> bool:
@@ -118,27 +135,46 @@ class Custody(Holdings):
         with self._lock:
             self._ledger.take(batch, keys)
             self._ledger.advance(fetch.positions)
+            self._epochs |= {p: max(epoch, self._epochs[p]) for p, epoch in fetch.epochs.items()}
             self._mismatched += mismatched
-            self._trouble = ""
+            self._trouble.pop("reading", None)
             self._notify()
 
-    def trouble(self, error: Exception | None) -> None:
-        """Something does not work just now; or, with None, the cluster answers."""
-        if error is not None and not self._trouble:
-            logger.warning("the consumer of %s goes on after: %s", self._definition.name, error)
-        self._trouble = "" if error is None else str(error)
+    def trouble(self, while_: Doing, error: Exception) -> None:
+        """Something does not work just now. That messages come does not say that commits are stored."""
+        with self._lock:
+            if not self._trouble:
+                logger.warning("the consumer of %s goes on after: %s", self._definition.name, error)
+            self._trouble[while_] = str(error)
+
+    def recovered(self) -> None:
+        """The cluster answers; messages that could tell of it may be a long time coming."""
+        with self._lock:
+            self._trouble.pop("reading", None)
 
     # ---------------------------------------------------------------- assignments
 
     def assign(
-        self, loaded: Mapping[int, CommitMap], starts: Mapping[int, int], ends: Mapping[int, int], *, tag: bytes
+        self,
+        loaded: Mapping[int, CommitMap],
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        *,
+        epochs: Mapping[int, int],
+        tag: bytes,
     ) -> None:
-        """Begin with these partitions: read from the starts, hand out from the ends on."""
+        """Begin with these partitions: read from the starts, hand out from the ends on.
+
+        Args:
+            epochs: of the leaders, as the commits name them.
+            tag: the topic's.
+        """
         with self._lock:
             for partition, commit_map in loaded.items():
                 self._ledger.assign(partition, commit_map, ends[partition], start=starts[partition])
                 self._commits.begin(partition, commit_map, tag=tag, partitions=commit_map.partitions)
                 self._lives.begin(partition)
+                self._epochs[partition] = epochs[partition]
             self._turned_at = self.clock()  # the cluster may have taken its time to say where they begin and end
             self._notify()
 
@@ -160,7 +196,9 @@ class Custody(Holdings):
             self._ledger.revoke(partitions)
             for partition in partitions:
                 self._lives.end(partition, self._commits.last(partition))
+                self._epochs.pop(partition, None)
                 self._unanswered.pop(partition, None)  # what it said is no longer this consumer's to say
+            self._trouble.pop("committing", None)  # where it goes on for others, it is said again
             vain = self._commits.end(partitions)
             self._notify()
         for future in vain:
@@ -172,7 +210,7 @@ class Custody(Holdings):
         """What to commit now, for all partitions once the commit before is answered; or for these, at once.
 
         Nothing while a transaction commits. One that is about to waits for the commit before it, so that is sent again
-        until it is known to be stored.
+        until it is known to be stored, or to be too long for the broker.
         """
         with self._lock:
             if self.committing or (partitions is None and self._commits.in_flight):
@@ -193,25 +231,29 @@ class Custody(Holdings):
         resolve(ready)
         return flight
 
+    def commits_of(self, flight: Flight[Durable]) -> dict[int, Commit]:
+        """What a flight says, as the group keeps it."""
+        return {p: Commit(said.base, said.encode(), self._epochs.get(p, -1)) for p, said in flight.maps.items()}
+
     def answered(self, flight: Flight[Durable], answers: Mapping[int, Answer] | Answer) -> None:
         """An answer to a commit came."""
         each = answers if isinstance(answers, Mapping) else dict.fromkeys(flight.maps, answers)
         said = set(each.values())
         with self._lock:
             self._commits.landed(flight, each)
-            if Answer.STORED in said and flight is self._asked:
+            if said & _HEARD and flight is self._asked:
                 self.proven()
             if said == {Answer.STORED}:
-                self._trouble = ""
+                self._trouble.clear()
             for partition, answer in each.items():
-                if answer is Answer.STORED and self._unanswered.get(partition) is flight:
+                if answer in _HEARD and self._unanswered.get(partition) is flight:
                     del self._unanswered[partition]
             ready = self._commits.take_ready()
             self._changed.notify_all()
         resolve(ready)
 
     def proven(self) -> None:
-        """The group has accepted the last commit: it counted on us when that was made, or later."""
+        """The group has taken the last commit, or found it too long: it counted on us when that was made, or later."""
         with self._lock:
             self._counted_on = self._asked_at
             self._takers.wake_next()
@@ -239,9 +281,10 @@ class Custody(Holdings):
         """One more would undo what this one says: a commit is about all of its partitions.
 
         Raises:
-            StateError: one is open.
+            StateError: one is open, or this is the I/O thread, which a commit would wait for.
             Closed, LVQError: as `take`.
         """
+        self.check_may_wait()
         with self._lock:
             self._check()
             if self._transaction is not _Transaction.NONE:
@@ -251,9 +294,9 @@ class Custody(Holdings):
     def begin_commit(self, items: Collection[Item], timeout: float) -> Flight[Durable] | None:
         """What a transaction commits for these messages, which were left. No other commit is sent until it is over.
 
-        Not before the last plain commits are known to be stored, and all are answered: one on its way could arrive
-        after the transaction's, and undo it. Returns None when the group holds all of it already, since newer values
-        have come.
+        Not before the group is known to have decided on the last plain commits, and all are answered: one on its way
+        could arrive after the transaction's, and undo it. Returns None when the group holds all of it already, since
+        newer values have come.
 
         Raises:
             LockLost: one of them is no longer held.

@@ -10,8 +10,16 @@ from lvq_kafka.consuming.holdings import Durable, Holdings
 from lvq_kafka.consuming.settlement import Decision, Durability
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.outstanding import Item
-from lvq_kafka.core.records import Position
-from lvq_kafka.errors import ConfigError, DeliveryFailed, LockLost, LVQError, TopicNotFound, TransportError
+from lvq_kafka.core.records import Headers, Position
+from lvq_kafka.errors import (
+    ConfigError,
+    DeliveryFailed,
+    LockLost,
+    LVQError,
+    MessageTooLarge,
+    TopicNotFound,
+    TransportError,
+)
 from lvq_kafka.ports import Log, LogWriter, Receipt
 
 __all__ = ["DLQ_COUNT", "DLQ_REASON", "DLQ_SOURCE", "DeadLetters", "dead_letter_headers"]
@@ -25,25 +33,38 @@ _MAX_BLOCK = 1.0  # seconds that a rejection may wait for room in the client's b
 _LONGEST_REASON = 1000  # bytes; a reason must not make a message too large to be stored
 
 
-def dead_letter_headers(item: Item, topic: str, reason: str) -> list[tuple[str, bytes | None]]:
+def dead_letter_headers(item: Item, topic: str, reason: str) -> Headers:
     """The headers of the message, and what is to know about its death: where it lay, how often it was delivered, why.
 
     A reason that is longer than 1000 bytes is cut off.
     """
-    return [
+    return (
         *(item.headers or ()),
         (DLQ_SOURCE, str(Position(topic, item.partition, item.offset)).encode()),
         (DLQ_COUNT, str(item.delivered).encode()),
         (DLQ_REASON, _writable(reason).encode()),
-    ]
+    )
 
 
 class _Letter:
     """A dead letter on its way: the `Durability` of its message, which is removed when the letter is stored."""
 
-    def __init__(self, holdings: Holdings) -> None:
+    def __init__(self, holdings: Holdings, item: Item, reason: str) -> None:
         self._holdings = holdings
+        self.item = item
+        self.reason = reason
+        self.headers = dead_letter_headers(item, holdings.topic, reason)
         self.decision = Decision()
+
+    def shorten(self) -> bool:
+        """Leave it as the message was, which had room where it lay; False when it is."""
+        own = tuple(self.item.headers or ())
+        longer, self.headers = self.headers != own, own
+        return longer
+
+    def check_may_wait(self) -> None:
+        """See `Durability`."""
+        self._holdings.check_may_wait()
 
     def when_durable(self, item: Item, life: int) -> Durable:
         """See `Durability.when_durable`; it fails with `DeliveryFailed` when the letter could not be stored."""
@@ -112,7 +133,7 @@ class DeadLetters:
             self.tell(item, reason)
             return self._holdings
         self._holdings.settle(Ledger.leave, item)
-        return self._send(self._writer, item, reason)
+        return self._send(item, reason)
 
     def take_exhausted(self, items: list[Item]) -> None:
         """Reject messages that were delivered as often as allowed before this time; they have been left."""
@@ -122,7 +143,7 @@ class DeadLetters:
                 with suppress(LockLost):
                     self._bury(item, reason)
             else:
-                self._send(self._writer, item, reason)
+                self._send(item, reason)
 
     def close(self, timeout: float) -> None:
         """Wait for what is on its way. What is not stored in time is given back."""
@@ -136,25 +157,29 @@ class DeadLetters:
         reason = _writable(reason) or "no reason given"
         logger.warning("%s was rejected and %s: %s", self._source(item), where, reason)
 
-    def _send(self, writer: LogWriter, item: Item, reason: str) -> _Letter:
-        assert self.topic is not None
-        letter = _Letter(self._holdings)
-        headers = dead_letter_headers(item, self._holdings.topic, reason)
-        try:
-            receipt = writer.append(self.topic, item.key or b"", item.value, headers)
-        except LVQError as error:
-            self._failed(item, letter, error)
-        else:
-            receipt.add_done_callback(partial(self._decided, item, letter, reason))
+    def _send(self, item: Item, reason: str) -> _Letter:
+        letter = _Letter(self._holdings, item, reason)
+        self._post(letter)
         return letter
 
-    def _decided(self, item: Item, letter: _Letter, reason: str, receipt: Receipt) -> None:
+    def _post(self, letter: _Letter) -> None:
+        assert self._writer is not None
+        assert self.topic is not None
+        item = letter.item
+        try:
+            receipt = self._writer.append(self.topic, item.key or b"", item.value, letter.headers)
+        except LVQError as error:
+            self._failed(letter, error)
+        else:
+            receipt.add_done_callback(partial(self._decided, letter))
+
+    def _decided(self, letter: _Letter, receipt: Receipt) -> None:
         error = receipt.exception(0)
         if error is not None:
-            self._failed(item, letter, error)
+            self._failed(letter, error)
             return
         try:
-            self._bury(item, reason)
+            self._bury(letter.item, letter.reason)
         except LockLost as lost:  # whoever has the partition now rejects it, too
             letter.decision.make(lost)
         else:
@@ -164,11 +189,16 @@ class DeadLetters:
         self.tell(item, reason)
         self._holdings.settle(Ledger.bury, item)
 
-    def _failed(self, item: Item, letter: _Letter, error: Exception) -> None:
-        source = self._source(item)
+    def _failed(self, letter: _Letter, error: Exception) -> None:
+        item, source = letter.item, self._source(letter.item)
+        if isinstance(error, MessageTooLarge) and letter.shorten():
+            logger.warning("the dead letter of %s has no room for headers that tell of its death", source)
+            self._post(letter)
+            return
         logger.warning("the dead letter of %s could not be stored: %s", source, error)
         with suppress(LockLost):
-            self._holdings.settle(Ledger.give_back, item, self._holdings.clock() + _AGAIN)
+            due = self._holdings.clock() + _AGAIN
+            self._holdings.settle(partial(Ledger.give_back, due=due), item)
         failure = DeliveryFailed(
             f"The dead letter of {source} could not be stored: {error}",
             key=item.key,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from types import TracebackType
-from typing import Generic, Protocol, Self
+from typing import Any, Generic, Protocol, Self
 
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.consuming.settlement import Durability, Settlement
@@ -19,6 +19,7 @@ __all__ = ["Delivery", "Holder"]
 logger = logging.getLogger("lvq_kafka.consumer")
 
 _IN_HANDS = frozenset({State.ACQUIRED, State.STALE})
+_UNREAD: Any = object()
 
 
 class Holder(Protocol):
@@ -63,7 +64,7 @@ class Delivery(Generic[V]):
         self._life = life
         self._codec = codec
         self._raw_on_error = raw_on_error
-        self._value: list[V] = []  # empty until it is asked for
+        self._value: V = _UNREAD
 
     @property
     def value(self) -> V:
@@ -72,13 +73,13 @@ class Delivery(Generic[V]):
         Raises:
             DecodeError: its codec cannot read it, and the policy is ``"raise"``.
         """
-        if not self._value:
-            self._value = [
-                self._codec.decode_at(
-                    self._item.value, self.position, headers=self.headers, raw_on_error=self._raw_on_error
-                )
-            ]
-        return self._value[0]
+        if self._value is _UNREAD:
+            item = self._item
+            at = (self._holder.topic, item.partition, item.offset)
+            self._value = self._codec.decode_at(
+                item.value, at, headers=item.headers or (), raw_on_error=self._raw_on_error
+            )
+        return self._value
 
     @property
     def raw(self) -> bytes:
@@ -121,7 +122,11 @@ class Delivery(Generic[V]):
 
     @property
     def redelivered(self) -> bool:
-        """Whether it was handed out before, or may have been: by another consumer that has not settled it."""
+        """Whether it was handed out before, or may have been: by another consumer that has not settled it.
+
+        The next consumer knows of a hand-out when that has been committed, at most ``commit_interval`` later: of one
+        whose process died sooner only with ``durable_counts``.
+        """
         return self._item.redelivered
 
     @property
@@ -148,7 +153,7 @@ class Delivery(Generic[V]):
             AlreadySettled: it was acked, released or rejected before.
             LockLost: the partition went to another consumer, or ``lock_timeout`` was over; with ``wait`` also when
                 that happened before it was durable.
-            StateError: with ``wait`` in a transaction.
+            StateError: with ``wait`` in a transaction, or in a callback on the consumer's own thread.
             OutcomeUnknown: not durable within ``timeout`` seconds. It may become so later.
             ReaderFailed: the consumer stopped because of an error, before the ack was durable.
         """

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from threading import Condition, RLock
-from typing import Concatenate, NamedTuple, ParamSpec
+from functools import partial
+from threading import Condition, RLock, Thread, current_thread
+from typing import Literal
 
 from lvq_kafka.consuming.counting import Counting
 from lvq_kafka.consuming.lives import Lives, Taken
@@ -22,13 +23,17 @@ from lvq_kafka.consuming.takers import Taker, Takers
 from lvq_kafka.core.commits import Commits
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
-from lvq_kafka.errors import AlreadySettled, Closed, LockLost, LVQError, ReaderFailed
+from lvq_kafka.errors import AlreadySettled, Closed, LockLost, LVQError, ReaderFailed, StateError
 
-__all__ = ["LEASE", "Durable", "Haul", "Holdings", "Limits", "resolve", "uptime"]
-
-P = ParamSpec("P")
+__all__ = ["LEASE", "Doing", "Durable", "Haul", "Holdings", "Limits", "Step", "resolve", "uptime"]
 
 Durable = Future[None]
+
+Doing = Literal["reading", "committing"]
+"""What the I/O thread has trouble with."""
+
+Step = Callable[[Ledger, Item], None]
+"""What becomes of a message; see `Ledger`."""
 
 LEASE = 5.0
 """Seconds for which messages are handed out after a commit was sent that the group has accepted.
@@ -41,12 +46,10 @@ _SLOW = 1.0  # seconds after which a callback has held up the consumer for too l
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
-_BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
-
-
-def uptime() -> float:
-    """Seconds, also those in which this machine sleeps: Linux leaves them out of its monotonic clock."""
-    return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
+uptime: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
+"""Seconds, also those in which this machine sleeps: Linux leaves them out of its monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +62,10 @@ class Limits:
     durable_counts: bool = False
 
 
-class Haul(NamedTuple):
-    """What a look has brought."""
-
-    taken: list[Taken]
-    exhausted: list[Item]
-    """Messages that were delivered ``max_deliveries`` times. They have been left, for somebody to reject."""
+Haul = tuple[list[Taken], list[Item]]
+"""What a look has brought: messages that were taken, and others that were delivered ``max_deliveries`` times. These
+have been left, for somebody to reject.
+"""
 
 
 class Holdings:
@@ -78,6 +79,8 @@ class Holdings:
         self.topic = definition.topic
         self.limits = limits
         self.clock = clock
+        self.thread: Thread | None = None
+        """The I/O thread."""
         self._definition = definition
         self._lock = RLock()
         self._changed = Condition(self._lock)
@@ -90,7 +93,7 @@ class Holdings:
         self._counted_on = -math.inf  # when the group is known to have counted on us
         self._paused = False
         self._mismatched = 0
-        self._trouble = ""
+        self._trouble: dict[Doing, str] = {}  # why something did not work when it was last tried
         self._failure: Exception | None = None
         self._closed = False
 
@@ -107,41 +110,50 @@ class Holdings:
             LVQError: it has stopped because of this error, or of another one (`ReaderFailed`).
         """
         with self._lock:
-            self._check()
-            haul = Haul([], [])
+            if self._closed or self._failure is not None:
+                self._check()
+            taken: list[Taken] = []
+            exhausted: list[Item] = []
             if not (self._paused or self.suspended):
-                self._take(most, haul)
-                self._deliver(haul.taken, ahead=ahead)
-            if haul.taken or haul.exhausted:
-                self._takers.serve(taker)
+                if self._counting is None:
+                    taken = self._reserve(most, exhausted)
+                else:
+                    taken = self._count(most, exhausted, comes_now=taker is None)
+                self._deliver(taken, ahead)
+            if taken or exhausted:
+                if self._takers:
+                    self._takers.serve(taker)
             elif taker is not None:
                 self._takers.wait(taker)
-            return haul
+            return taken, exhausted
 
-    def _take(self, most: int, haul: Haul) -> None:
-        counting = self._counting
-        if counting is None:
-            haul.taken.extend(self._reserve(most, haul))
-            return
-        haul.taken.extend(counting.take(most))
-        wanted = self._takers.wanted + (0 if haul.taken else most)
-        counting.add(self._reserve(wanted - len(counting), haul))
+    def _count(self, most: int, exhausted: list[Item], *, comes_now: bool) -> list[Taken]:
+        """Those that are counted; and let others be, for whoever waits."""
+        assert self._counting is not None
+        if comes_now:
+            for item in self._counting.overtaken():
+                self._ledger.release(item)
+        taken = self._counting.take(most)
+        wanted = self._takers.wanted + (0 if taken else most)
+        self._counting.add(self._reserve(wanted - len(self._counting), exhausted))
+        return taken
 
-    def _reserve(self, most: int, haul: Haul) -> list[Taken]:
-        limits, ledger = self.limits, self._ledger
+    def _reserve(self, most: int, exhausted: list[Item]) -> list[Taken]:
+        ledger, limits = self._ledger, self.limits
+        max_deliveries, most_in_work = limits.max_deliveries, limits.max_in_work
         taken: list[Taken] = []
-        while len(taken) < most and ledger.in_work < limits.max_in_work:
+        while len(taken) < most and ledger.in_work < most_in_work:
             item = ledger.reserve()
             if item is None:
                 break
-            if limits.max_deliveries is not None and item.deliveries > limits.max_deliveries:
+            if max_deliveries is not None and item.deliveries > max_deliveries:
                 ledger.leave(item)
-                haul.exhausted.append(item)
+                exhausted.append(item)
             else:
                 taken.append(self._lives.of(item))
         return taken
 
-    def _deliver(self, taken: Iterable[Taken], *, ahead: bool = False) -> None:
+    def _deliver(self, taken: Iterable[Taken], ahead: bool) -> None:
         """They are on their way no more: what that took is not part of the time to settle them."""
         locked_until = self._locked_until()
         if not ahead:
@@ -177,10 +189,10 @@ class Holdings:
 
     # ---------------------------------------------------------------- settling
 
-    def settle(self, step: Callable[Concatenate[Ledger, P], None], *args: P.args, **kwargs: P.kwargs) -> None:
+    def settle(self, step: Step, item: Item) -> None:
         """Take a step of `Ledger` with a message that is held; raises what the step raises."""
         with self._lock:
-            step(self._ledger, *args, **kwargs)
+            step(self._ledger, item)
             self._notify()
 
     def when_durable(self, item: Item, life: int) -> Durable:
@@ -199,6 +211,14 @@ class Holdings:
             else:
                 future.set_exception(self._in_vain())
         return future
+
+    def check_may_wait(self) -> None:
+        """See `lvq_kafka.consuming.settlement.Durability`."""
+        if current_thread() is self.thread:
+            raise StateError(
+                f"The consumer of {self._definition.name} would wait for itself: this is its own thread.",
+                hint="A callback of a settlement runs there. Let another thread do what has to wait.",
+            )
 
     # ---------------------------------------------------------------- state
 
@@ -226,8 +246,9 @@ class Holdings:
     def stats(self) -> ConsumerStats:
         """What this consumer has and has done."""
         with self._lock:
+            trouble = next(iter(self._trouble.values()), "")
             return ConsumerStats.of(
-                self._ledger, self._commits, self._lives, mismatched=self._mismatched, trouble=self._trouble
+                self._ledger, self._commits, self._lives, mismatched=self._mismatched, trouble=trouble
             )
 
     def fail(self, error: Exception) -> None:
@@ -259,7 +280,8 @@ class Holdings:
     def _notify(self) -> None:
         if self._awaited:
             self._changed.notify_all()
-        self._takers.wake_next()
+        if self._takers:  # as for few messages
+            self._takers.wake_next()
 
     def _wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Wait with the lock, as the I/O thread and transactions do; False when time is up."""

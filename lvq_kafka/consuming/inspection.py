@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -9,9 +10,9 @@ from dataclasses import dataclass
 from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.errors import TopicRecreated
+from lvq_kafka.errors import TopicRecreated, TransportError
 from lvq_kafka.managing.damage import examine
-from lvq_kafka.managing.groups import OnForeignCommits, check_group
+from lvq_kafka.managing.groups import OnForeignCommits, check_group, known_ends
 from lvq_kafka.ports import Commit, Log, TopicDescription
 from lvq_kafka.retrying import patiently
 
@@ -19,7 +20,7 @@ __all__ = ["Beginning", "Inspection"]
 
 _PATIENCE = 30.0  # seconds; how long a partition that just came waits for the cluster to say where it begins and ends
 _LOOK = 30.0  # seconds between two looks whether the topic is still the same one
-_LOOK_AGAIN = 1.0  # seconds until the next one after a look that has failed
+_LOOK_AGAIN = 1.0  # seconds until the next one after a look that has failed, or in a trouble
 _REREAD = 300.0  # seconds between two looks whether the group still holds what was committed
 _QUESTIONS = LEASE / 2  # seconds that a look may take: meanwhile nothing is polled, and no lease renewed
 
@@ -34,6 +35,8 @@ class Beginning:
     """Where to begin to read."""
     ends: Mapping[int, int]
     """Where to begin to hand out (G12)."""
+    epochs: Mapping[int, int]
+    """The leaders' epochs that the commits name."""
     tag: bytes
     """The topic's, for commits."""
 
@@ -57,6 +60,7 @@ class Inspection:
         described = log.describe_topic(self._topic)
         self._topic_id = described.id
         self._load(range(described.partitions), log.committed(self._group, self._topic), described)
+        self._looked_at = -math.inf
         self._look_at = time.monotonic() + _LOOK
         self._reread_at = time.monotonic() + _REREAD
 
@@ -68,44 +72,46 @@ class Inspection:
         nothing up.
         """
         log, topic = self._log, self._topic
+        described = patiently(lambda: self._describe(partitions), _PATIENCE)
         if set(partitions) - commits.keys():
             # Look at the group as a whole: whether it is gone, or only these partitions are new to it.
             commits = patiently(lambda: log.committed(self._group, topic), _PATIENCE)
-        described = patiently(lambda: log.describe_topic(topic), _PATIENCE)
-        self._check_id(described)
-        maps = self._load(partitions, commits, described)
         first = patiently(lambda: log.start_offsets(topic), _PATIENCE)
-        ends = patiently(lambda: log.end_offsets(topic, stable=True), _PATIENCE)
-        if any(said.end > ends[partition] for partition, said in maps.items()):
-            # Behind an open transaction it may; behind the end of the log it may not.
-            log_ends = patiently(lambda: log.end_offsets(topic), _PATIENCE)
-            maps = self._load(partitions, commits, described, log_ends)
+        stable = patiently(lambda: log.stable_ends(topic), _PATIENCE)
+        mine = {partition: commits[partition] for partition in partitions if partition in commits}
+        known = patiently(lambda: known_ends(log, topic, mine, stable), _PATIENCE)
+        maps = self._load(partitions, commits, described, known)
         # What lies below the start of the log is gone: consumed or superseded and truncated, or aged out.
         starts = {partition: max(said.base, first[partition]) for partition, said in maps.items()}
-        return Beginning(maps, starts, ends, topic_tag(self._topic_id))
+        ends = {partition: end.offset for partition, end in stable.items()}
+        epochs = {partition: commit.leader_epoch for partition, commit in mine.items()}
+        return Beginning(maps, starts, ends, epochs, topic_tag(self._topic_id))
 
     def is_due(self, now: float) -> bool:
         """Whether it is time to `look` again."""
         return now >= self._look_at
 
     def hasten(self) -> None:
-        """Look soon: who knows what has happened during a trouble."""
-        self._look_at = 0.0
+        """Look soon: who knows what has happened during a trouble. In a long one not more often than each second."""
+        self._look_at = min(self._look_at, self._looked_at + _LOOK_AGAIN)
 
     def look(self, now: float, mine: Collection[int]) -> Mapping[int, CommitMap]:
         """See that the topic is the one that is consumed; returns, every few minutes, what the group holds.
 
         A topic that was deleted and created anew is read on at the old position, and nobody is told.
         """
-        self._look_at = now + _LOOK_AGAIN
         deadline = time.monotonic() + _QUESTIONS
-        self._check_id(self._log.describe_topic(self._topic, timeout=_QUESTIONS))
         stored: Mapping[int, CommitMap] = {}
-        if now >= self._reread_at:
-            commits = self._log.committed(self._group, self._topic, timeout=max(0.1, deadline - time.monotonic()))
-            stored = examine(self._group, self._topic, mine, commits, queue=self._name).maps
-            self._reread_at = now + _REREAD
-        self._look_at = now + _LOOK
+        try:
+            self._check_id(self._log.describe_topic(self._topic, timeout=_QUESTIONS))
+            if now >= self._reread_at:
+                commits = self._log.committed(self._group, self._topic, timeout=max(0.1, deadline - time.monotonic()))
+                stored = examine(self._group, self._topic, mine, commits, queue=self._name).maps
+                self._reread_at = now + _REREAD
+        finally:
+            self._looked_at = time.monotonic()
+            self._look_at = self._looked_at + _LOOK_AGAIN
+        self._look_at = self._looked_at + _LOOK
         return stored
 
     def _load(
@@ -125,6 +131,18 @@ class Inspection:
             ends=ends,
             on_foreign_commits=self._on_foreign_commits,
         )
+
+    def _describe(self, partitions: Collection[int]) -> TopicDescription:
+        """The topic, which has these partitions: the group says so."""
+        described = self._log.describe_topic(self._topic)
+        self._check_id(described)
+        if max(partitions, default=-1) >= described.partitions:
+            raise TransportError(
+                f"The broker that was asked about topic {self._topic} has not heard of all its partitions yet.",
+                code="UNKNOWN_TOPIC_OR_PART",
+                retriable=True,
+            )
+        return described
 
     def _check_id(self, described: TopicDescription) -> None:
         if described.id != self._topic_id:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Protocol
@@ -22,6 +23,9 @@ class Durability(Protocol):
 
         It fails with `LockLost` when the partition went away before, and with `ReaderFailed` when the consumer stopped.
         """
+
+    def check_may_wait(self) -> None:
+        """Raise `StateError` on the thread that everything here comes from: who waits there waits for ever."""
 
 
 class Decision(Future[None]):
@@ -97,9 +101,13 @@ class Settlement:
             OutcomeUnknown: not durable within ``timeout`` seconds, and may become so later; or it is not known whether
                 the transaction has committed.
             ReaderFailed: the consumer stopped because of an error before.
+            StateError: in a callback, on the consumer's own thread, which would wait for itself.
         """
+        future = self.future()
+        if not future.done():
+            self._durability.check_may_wait()
         try:
-            self.future().result(timeout)
+            future.result(None if timeout == math.inf else timeout)
         except LVQError:
             raise
         except TimeoutError:
@@ -110,7 +118,9 @@ class Settlement:
             ) from None
 
     def add_done_callback(self, callback: Callable[[Future[None]], object]) -> None:
-        """Call back when it is decided, at once if it is. Runs mostly on the consumer's own thread: be short."""
+        """Call back when it is decided, at once if it is. Runs mostly on the consumer's own thread: be short, and wait
+        there for nothing that the consumer has to do.
+        """
         self.future().add_done_callback(callback)
 
     def __await__(self) -> Generator[object, None, None]:

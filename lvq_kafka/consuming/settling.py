@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.holdings import Holdings
@@ -38,7 +39,8 @@ class Settling:
         """See `Delivery.release`."""
         if not delay >= 0:
             raise ConfigError(f"delay={delay!r} is not a number of seconds from 0 on.", options=["delay"])
-        self._holdings.settle(Ledger.release, item, self._holdings.clock() + delay if delay else None)
+        due = self._holdings.clock() + delay if delay else None
+        self._holdings.settle(partial(Ledger.release, due=due), item)
 
     def reject(self, item: Item, life: int, reason: str) -> Settlement:
         """See `Delivery.reject`."""
@@ -51,4 +53,5 @@ class Settling:
                 f"seconds={seconds!r} is not positive.", options=["seconds"], hint="To give a message back, release it."
             )
         seconds = self._holdings.limits.lock_timeout if seconds is None else seconds
-        self._holdings.settle(Ledger.extend, item, math.inf if seconds is None else self._holdings.clock() + seconds)
+        locked_until = math.inf if seconds is None else self._holdings.clock() + seconds
+        self._holdings.settle(partial(Ledger.extend, locked_until=locked_until), item)

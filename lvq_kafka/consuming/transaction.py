@@ -9,10 +9,10 @@ from typing import Any, Generic, Self
 
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.acquiring import Acquiring
-from lvq_kafka.consuming.custody import Custody, Step
+from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.dead_letters import DeadLetters, dead_letter_headers
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.consuming.holdings import Durable, Holdings
+from lvq_kafka.consuming.holdings import Durable, Holdings, Step
 from lvq_kafka.consuming.settlement import Decision, Settlement
 from lvq_kafka.consuming.settling import Settling
 from lvq_kafka.core.commits import Answer, Flight
@@ -26,7 +26,7 @@ from lvq_kafka.errors import (
     StateError,
     TransportError,
 )
-from lvq_kafka.ports import Commit, GroupMember, LogWriter
+from lvq_kafka.ports import GroupMember, LogWriter
 from lvq_kafka.producer import Producer
 
 __all__ = ["Transaction"]
@@ -171,8 +171,7 @@ class Transaction(Generic[V]):
             if left:
                 flight = self._holdings.begin_commit(left, _PATIENCE if self._timeout is None else self._timeout)
             if flight is not None:
-                offsets = {partition: Commit(said.base, said.encode()) for partition, said in flight.maps.items()}
-                self._producer.writer.send_offsets(self._member(), offsets, self._timeout)
+                self._producer.writer.send_offsets(self._member(), self._holdings.commits_of(flight), self._timeout)
         except BaseException as error:
             self._abort(error, flight)
             if isinstance(error, TransportError) and error.code in _PUT_OUT:

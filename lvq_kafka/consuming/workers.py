@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Generic
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.crew import Crew
 from lvq_kafka.consuming.options import at_least_one
-from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost
+from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
 
 if TYPE_CHECKING:
     from lvq_kafka.consuming.delivery import Delivery
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Handler", "Source", "Workers"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
+
+_IN_ASYNCIO = "In asyncio: async for delivery in consumer."
 
 Handler = Callable[["Delivery[V]"], object]
 """Handles one message. It may settle the delivery itself; else a return acks it, and an exception releases it."""
@@ -31,6 +34,9 @@ class Workers(Generic[V]):
     """Threads that take messages from a source and hand them to a callback.
 
     Of a key only one message is in work at a time (G13), whichever thread has it. See `Consumer.run`.
+
+    Raises:
+        ConfigError: an option is out of range, or the handler is a coroutine.
     """
 
     def __init__(
@@ -46,6 +52,12 @@ class Workers(Generic[V]):
         at_least_one(workers=workers)
         if not retry_delay >= 0:
             raise ConfigError(f"retry_delay={retry_delay!r} is negative.", options=["retry_delay"])
+        if inspect.iscoroutinefunction(handler):
+            raise ConfigError(
+                f"The handler {handler!r} is a coroutine, which nobody would await.",
+                options=["handler"],
+                hint=_IN_ASYNCIO,
+            )
         self._source = source
         self._handler = handler
         self._retry_delay = retry_delay
@@ -66,9 +78,10 @@ class Workers(Generic[V]):
             self._handle(delivery)
 
     def _handle(self, delivery: Delivery[V]) -> None:
+        outcome = None
         with delivery:  # acks what is not settled, and releases it where an exception ends the worker
             try:
-                self._handler(delivery)
+                outcome = self._handler(delivery)
             except Exception as error:
                 logger.exception("%s could not be handled", delivery)
                 if self._attempts is not None and delivery.delivery_count >= self._attempts:
@@ -77,3 +90,8 @@ class Workers(Generic[V]):
                 else:
                     with suppress(LockLost, AlreadySettled):
                         delivery.release(delay=self._retry_delay)
+            if inspect.iscoroutine(outcome):  # it has not handled anything yet
+                outcome.close()
+                raise StateError(
+                    f"The handler returned a coroutine for {delivery}, which nobody would await.", hint=_IN_ASYNCIO
+                )

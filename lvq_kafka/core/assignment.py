@@ -17,7 +17,8 @@ class Assignment:
 
     def __init__(self) -> None:
         self._partitions: dict[int, Partition] = {}
-        self._in_work = 0
+        self.in_work = 0
+        """How many messages are held."""
 
     def _known(self, partitions: Collection[int]) -> list[Partition]:
         missing = sorted(set(partitions) - self._partitions.keys())
@@ -62,14 +63,14 @@ class Assignment:
         return sum(part.available for part in self._partitions.values())
 
     @property
+    def opened(self) -> bool:
+        """Whether messages wait in a partition that has been read up to its target: somebody may take one any time."""
+        return any(part.open and part.waiting for part in self._partitions.values())
+
+    @property
     def gated(self) -> int:
         """How many messages wait for room in the commit map: for lower ones of their partition to be settled."""
         return sum(len(part.gate) for part in self._partitions.values())
-
-    @property
-    def in_work(self) -> int:
-        """How many messages are held."""
-        return self._in_work
 
     @property
     def outstanding(self) -> int:

@@ -53,6 +53,8 @@ class _Book(Generic[W]):
     """Whether nothing older can have been written over that."""
     wanted: int = 0
     """The first of them that may be the last to be stored. Until it is, one is sent though nothing has changed."""
+    asked: int = 0
+    """The last of them that somebody has asked for, to hear whether the group accepts one."""
     waiters: list[tuple[int, int, W]] = field(default_factory=list)
     """Who waits: for the message at which offset to be done, and for which claim to be stored."""
 
@@ -121,7 +123,9 @@ class Commits(Generic[W]):
     def renew(self, partitions: Collection[int]) -> None:
         """Send a commit for these though nothing may have changed."""
         for partition in partitions:
-            self._want(partition, self._books[partition])
+            book = self._books[partition]
+            self._want(partition, book)
+            book.asked = book.wanted
 
     def _doubt(self, partition: int, book: _Book[W]) -> None:
         book.sure = False
@@ -194,8 +198,10 @@ class Commits(Generic[W]):
         self._ready += [waiter for offset, _, waiter in book.waiters if offset == _STATE]
         book.waiters = [waiting for waiting in book.waiters if waiting[0] != _STATE]
         # What is stored is true still: it serves whoever only asks for a commit, to hear whether the group accepts one.
+        # Be it too large by now: the group says so to its members only.
         again = replace(book.durable, sequence=book.sequence + 1)
-        return again if book.stored < book.wanted and _size(again) <= self._ledger.limit else None
+        fits = book.stored < book.wanted and _size(again) <= self._ledger.limit
+        return again if fits or book.attempts < book.asked else None
 
     def landed(self, flight: Flight[W], answers: Mapping[int, Answer] | Answer) -> None:
         """An answer came, for all partitions of a commit or for each of them; perhaps late, perhaps once more."""

@@ -2,7 +2,8 @@
 
 The ledger decides *whether* a message may be handed out (it is the newest of its key, its partition has been read to
 the end, its key is not in work). A `HandOut` decides only *which* of them is next, so another order, such as priority
-or message groups, is another class with these three methods.
+among keys, is another class with these three methods. Message groups whose messages go to one taker need the ledger to
+say two things more, who takes and what was settled: `Ledger.reserve` and `Ledger._remove` are the places.
 """
 
 from __future__ import annotations

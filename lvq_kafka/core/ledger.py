@@ -134,7 +134,7 @@ class Ledger(Assignment):
             lost += self._partitions.pop(partition).revoke()
         self.dirty.difference_update(partitions)
         self._gated.difference_update(partitions)
-        self._in_work -= len(lost)
+        self.in_work -= len(lost)
         self.counters.lost += len(lost)
         return lost
 
@@ -208,7 +208,7 @@ class Ledger(Assignment):
         self._partitions[item.partition].hold(item)
         item.reserved = True
         self.dirty.add(item.partition)
-        self._in_work += 1
+        self.in_work += 1
         return item
 
     def hand_over(self, item: Item, locked_until: float | None = None) -> None:
@@ -306,7 +306,7 @@ class Ledger(Assignment):
         after = outcomes.get(item.state) or item.refuse()
         self._partitions[item.partition].remove(item, after)
         self.dirty.add(item.partition)
-        self._in_work -= 1
+        self.in_work -= 1
 
     def _give_back(self, item: Item, outcomes: _Outcomes, due: float | None) -> None:
         after = outcomes.get(item.state) or item.refuse()
@@ -315,7 +315,7 @@ class Ledger(Assignment):
             self._alarms.set(twin, due)
         if item.reserved:
             self.dirty.add(item.partition)
-        self._in_work -= 1
+        self.in_work -= 1
 
 
 def _runs(partitions: list[int]) -> Iterator[tuple[int, slice | None]]:

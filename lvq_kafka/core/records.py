@@ -101,6 +101,11 @@ class RecordBatch:
         """Whether there are any."""
         return None in self.values
 
+    @property
+    def size(self) -> int:
+        """The bytes of the values."""
+        return sum(map(len, filter(None, self.values)))
+
     def rows(self, start: int, end: int) -> RecordBatch:
         """Some rows that lie together."""
         return RecordBatch(*(column[start:end] for column in self._columns))
@@ -145,3 +150,5 @@ class Fetch:
 
     batch: RecordBatch
     positions: Mapping[int, int]
+    epochs: Mapping[int, int] = field(default_factory=dict)
+    """The leader's epoch when the last record of each partition in the batch was written; -1 where it is not known."""

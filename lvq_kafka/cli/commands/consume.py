@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -35,6 +36,7 @@ Handle = Callable[[Delivery[Any]], bool]
 
 _RETRY_PAUSE = 1.0  # seconds between two attempts at a message
 _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # what a command ends with that Ctrl-C has ended, as it ends us
+_CANNOT_RUN = 126  # as shells say it
 _LOOK = 0.5  # seconds; how long one who waits for a message takes to see that another one has failed
 
 
@@ -216,10 +218,17 @@ class _Runner:
 
     def __call__(self, delivery: Delivery[Any]) -> bool:
         with delivery:
-            status = self._run(delivery)
+            try:
+                status = self._run(delivery)
+            except OSError as error:
+                if error.errno != errno.E2BIG:
+                    raise
+                status = _CANNOT_RUN  # its key or headers are longer than an environment may be, today and tomorrow
+                what = f"the command for the message at {delivery.position} could not be run: {error.strerror}"
+            else:
+                what = f"the command ended with {status} for {printable(delivery.key)} at {delivery.position}"
             if status in _INTERRUPTED:
                 raise KeyboardInterrupt
-            what = f"the command ended with {status} for {printable(delivery.key)} at {delivery.position}"
             rejected = status != 0 and self._give_up(delivery, what)
         if status == 0:
             return delivery.state is not State.LOST  # else another consumer, or worker, has it

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lvq_kafka import LastValueQueue
+from lvq_kafka import LastValueQueue, Message
 from lvq_kafka.testing import MemoryLog
 from tests.unit.cli.conftest import Run
 
@@ -80,6 +80,22 @@ def test_a_message_whose_command_fails_stays_and_the_run_ends_with_6(prices: Run
     assert ran.code == 6
     assert "MSFT at prices/0/1; the message is still in the queue" in ran.stderr
     assert left(prices) == ["MSFT"]
+
+
+@pytest.mark.parametrize("choice", ["stop", "reject"])
+def test_a_message_that_no_environment_can_hold_is_one_whose_command_fails(
+    prices: Run, memory_log: MemoryLog, choice: str
+) -> None:
+    with LastValueQueue.open("prices", log=memory_log).producer() as producer:
+        producer.send(Message(b"1", headers={"ticker": "IBM", "long": "x" * (1 << 18)})).result()
+    ran = prices("consume", "prices", "--exec", "true", "--on-failure", choice, "--count", "2", "--timeout", "5")
+    assert "at prices/0/2 could not be run: Argument list too long" in ran.stderr
+    if choice == "stop":
+        assert ran.code == 6
+        assert left(prices) == ["IBM"]
+    else:
+        assert ran.code == 0
+        assert left(prices) == []
 
 
 def test_a_message_whose_command_fails_can_be_removed(prices: Run) -> None:

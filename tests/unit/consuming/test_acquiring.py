@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from itertools import islice
 
@@ -62,6 +63,14 @@ def test_acquire_with_no_time_looks_once(world: World) -> None:
         has_read_all(world, consumer)
         assert consumer.acquire(0) is not None
         assert (consumer.acquire(0), consumer.acquire(-1)) == (None, None)
+
+
+def test_an_infinite_time_is_as_long_as_it_takes(world: World) -> None:
+    with consuming(world) as consumer:
+        with in_thread(lambda: take(consumer, math.inf).ack().result(math.inf)) as outcome:
+            eventually(lambda: consumer._holdings._takers.wanted == 1)
+            world.send(("a", "a"))
+        assert outcome == [None]
 
 
 def test_waiting_threads_get_one_message_each(world: World) -> None:

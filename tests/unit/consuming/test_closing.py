@@ -13,6 +13,7 @@ from lvq_kafka.errors import Closed, LockLost
 from tests.unit.consuming.world import (
     GROUP,
     World,
+    answered_late,
     consuming,
     drain,
     has_read_all,
@@ -75,6 +76,27 @@ def test_close_in_an_outage_loses_acks_and_no_message(world: World) -> None:
         world.reconnect()
     with consuming(world) as consumer:
         assert drain(consumer, 1) == ["a"]
+
+
+def test_what_was_taken_ahead_does_not_come_any_more_while_close_waits_for_an_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.consuming.engine._LAST_CHANCE", 20.0)
+    world.send(("a", "a"), ("b", "b"), ("c", "c"))
+    with consuming(world, prefetch=3, commit_interval=60) as consumer:
+        has_read_all(world, consumer)
+        stream = iter(consumer)
+        (member,) = world.members
+        with answered_late(member) as late:
+            settled = next(stream).ack().future()
+            eventually(lambda: late)
+            with in_thread(lambda: consumer.close(20)):
+                eventually(lambda: consumer.stats.in_work == 0)
+                assert next(stream, None) is None
+                assert not settled.done()
+                late[0]()
+            settled.result(0)
+    assert world.committed_offsets() == {0: 1}
 
 
 def test_several_threads_may_close(world: World) -> None:

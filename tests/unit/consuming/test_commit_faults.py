@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
 
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.errors import CommitMapRefused, TransportError
+from lvq_kafka.errors import CommitMapRefused, TopicRecreated, TransportError
 from lvq_kafka.ports import Commit
 from tests.unit.consuming.world import (
     GROUP,
     TOPIC,
     World,
+    answered_late,
     consuming,
     drain,
     has_read_all,
@@ -60,42 +60,48 @@ def test_the_answer_to_a_commit_that_was_given_up_is_not_believed(world: World) 
     with consuming(world, commit_interval=60) as consumer:
         delivery = take(consumer)
         (member,) = world.members
-        commit_async = member.commit_async
-        late: list[Callable[[], None]] = []
-
-        def answered_late(commits: Any, answered: Any) -> None:
-            commit_async(commits, lambda outcome: late.append(lambda: answered(outcome)))
-
-        member.commit_async = answered_late  # type: ignore[method-assign]
-        settlement = delivery.ack()
-        assert not settlement.done()
-        eventually(lambda: len(late) > 2)
-        late[0]()
-        assert not settlement.done()
-        member.commit_async = commit_async  # type: ignore[method-assign]
+        with answered_late(member) as late:
+            settlement = delivery.ack()
+            assert not settlement.done()
+            eventually(lambda: len(late) > 2)
+            late[0]()
+            assert not settlement.done()
         settlement.result(10)
 
 
-def test_there_is_one_commit_on_its_way_at_a_time(world: World) -> None:
-    world.send(*((f"k{number}", "x") for number in range(300)))
+def test_there_is_one_commit_on_its_way_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lvq_kafka.consuming.engine._ANSWER", 60.0)  # none is given up, however slow this machine is
+    world.send(*((f"k{number}", "x") for number in range(100)))
     with consuming(world, commit_interval=0.0) as consumer:
         (member,) = eventually(lambda: world.members)
-        commit_async, flying, most = member.commit_async, [], []
+        commit_async, poll = member.commit_async, member.poll
+        flying: list[list[Any]] = []  # polls until it is answered, and its answer
+        most: list[int] = []
+        polls: list[float] = []
 
         def watched(commits: Any, answered: Any) -> None:
-            flying.append(commits)
+            flight: list[Any] = [3, None]
+            flying.append(flight)
             most.append(len(flying))
+            commit_async(commits, lambda outcome: flight.__setitem__(1, lambda: answered(outcome)))
 
-            def landed(outcome: Any) -> None:
-                flying.remove(commits)
-                answered(outcome)
+        def late(timeout: float) -> Any:
+            fetch = poll(timeout)
+            polls.append(timeout)
+            for flight in list(flying):
+                flight[0] -= 1
+                if flight[0] <= 0 and flight[1] is not None:
+                    flying.remove(flight)
+                    flight[1]()
+            return fetch
 
-            commit_async(commits, landed)
-
-        member.commit_async = watched  # type: ignore[method-assign]
-        for _ in range(300):
-            take(consumer).ack().done()
+        member.commit_async, member.poll = watched, late  # type: ignore[method-assign]
+        for _ in range(100):
+            before = len(polls)
+            take(consumer).ack().future()
+            eventually(lambda before=before: len(polls) > before, every=0.001)
         settled_up(world, consumer)
+    assert len(most) > 10
     assert set(most) == {1}
 
 
@@ -127,6 +133,35 @@ def test_a_commit_that_is_refused_again_and_again_is_not_sent_hundreds_of_times_
         world._cluster._failures.clear()
         settlement.result(10)
         assert consumer.stats.trouble == ""
+
+
+def test_commits_that_are_refused_are_told_of_though_messages_come_and_the_topic_is_as_it_was(world: World) -> None:
+    world.send(("a", "1"))
+    with consuming(world, commit_interval=0.0) as consumer:
+        delivery = take(consumer)
+        world.fail_next("commit", TransportError("no", code="REBALANCE_IN_PROGRESS", retriable=True), times=1000)
+        delivery.ack()
+        eventually(lambda: "no" in consumer.stats.trouble)
+        for number in range(20):
+            world.send(("b", str(number)))
+            read = consumer.stats.read
+            consumer._consuming._inspection._look_at = 0.0
+            eventually(lambda read=read: consumer.stats.read > read)
+            eventually(lambda: consumer._consuming._inspection._look_at > 0.0)
+            assert "no" in consumer.stats.trouble
+        world._cluster._failures.clear()
+        eventually(lambda: consumer.stats.trouble == "")
+
+
+def test_a_topic_that_was_created_anew_is_noticed_by_the_commit_that_is_refused(world: World) -> None:
+    world.send(("a", "1"))
+    with consuming(world, commit_interval=0.0) as consumer:
+        delivery = take(consumer)
+        consumer._consuming._inspection._topic_id = "another"
+        world.fail_next("commit", TransportError("no", code="UNKNOWN_TOPIC_OR_PART"))
+        delivery.ack()
+        with pytest.raises(TopicRecreated):
+            take(consumer)
 
 
 def test_one_partition_of_a_commit_may_fail_alone() -> None:

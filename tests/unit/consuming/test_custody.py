@@ -1,4 +1,4 @@
-"""What a consumer holds, driven by hand: the commit of a transaction among plain ones."""
+"""What a consumer holds, driven by hand: the commit of a transaction among plain ones, and troubles."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ class Hands:
     def __init__(self, thread: ThreadPoolExecutor) -> None:
         self.custody = Custody(QueueDefinition(name="q", topic="t", key_header=None), Limits())
         both = {0: CommitMap(0), 1: CommitMap(0)}
-        self.custody.assign(both, dict.fromkeys(both, 0), dict.fromkeys(both, 0), tag=bytes(8))
+        nothing = dict.fromkeys(both, 0)
+        self.custody.assign(both, nothing, nothing, epochs=nothing, tag=bytes(8))
         records = [Record(p, offset, 0, f"{p}{offset}".encode(), b"v") for p in both for offset in range(3)]
         self.custody.read(Fetch(RecordBatch.of(records), dict.fromkeys(both, 3)))
         flight = self.custody.next_commit()
         assert flight is not None
         self.custody.answered(flight, Answer.STORED)
         self.items = sorted(
-            (item for item, _ in self.custody.take(6).taken), key=lambda item: (item.partition, item.offset)
+            (item for item, _ in self.custody.take(6)[0]), key=lambda item: (item.partition, item.offset)
         )
         self._thread = thread
 
@@ -85,6 +86,16 @@ def test_g11_a_transaction_waits_until_what_was_refused_in_its_partition_is_stor
     assert begun.result(20) is not None
 
 
+@pytest.mark.parametrize("partitions", [None, [1]])
+def test_g11_no_plain_commit_leaves_while_a_transaction_commits(hands: Hands, partitions: list[int] | None) -> None:
+    """Not for partitions that go either: it would be visible at once, and win over the transaction's afterwards."""
+    flight = hands.begin_commit(hands.items[0]).result(20)
+    hands.custody.settle(Ledger.ack, hands.items[3])
+    assert hands.custody.next_commit(partitions) is None
+    hands.custody.end_transaction([(Ledger.commit, hands.items[0])], flight, Answer.STORED)
+    assert hands.custody.next_commit(partitions) is not None
+
+
 def test_g11_a_partition_that_comes_back_while_a_transaction_commits_for_it_waits_until_that_is_decided(
     hands: Hands,
 ) -> None:
@@ -93,6 +104,7 @@ def test_g11_a_partition_that_comes_back_while_a_transaction_commits_for_it_wait
     flight = hands.begin_commit(item).result(20)
     custody.forget([0])
     looked_at = custody.clock()
+    custody.clock = lambda: looked_at
     with pytest.raises(TransportError) as caught:
         custody.check_decided([0, 1], looked_at)
     assert caught.value.retriable
@@ -100,7 +112,7 @@ def test_g11_a_partition_that_comes_back_while_a_transaction_commits_for_it_wait
     custody.end_transaction([(Ledger.commit, item)], flight, Answer.STORED)
     with pytest.raises(TransportError):
         custody.check_decided([0], looked_at)
-    custody.check_decided([0], math.nextafter(custody.clock(), math.inf))
+    custody.check_decided([0], math.nextafter(looked_at, math.inf))
 
 
 def test_g12_a_late_answer_proves_no_more_than_that_the_group_counted_on_us_when_its_commit_was_made(
@@ -125,3 +137,78 @@ def test_g12_a_late_answer_proves_no_more_than_that_the_group_counted_on_us_when
     custody.end_transaction([], None, Answer.STORED)
     custody.answered(late, Answer.STORED)
     assert custody._counted_on == made
+
+
+def test_g11_a_transaction_waits_no_longer_for_a_commit_whose_text_was_too_large(hands: Hands) -> None:
+    """The broker will not store it later. Where nothing shorter can be said yet, no other would ever be stored."""
+    on_its_way = hands.ack(hands.items[1])
+    begun = hands.begin_commit(hands.items[0])
+    eventually(lambda: hands.custody.urgent)
+    assert not wait([begun], 0.1).done
+    hands.custody.answered(on_its_way, Answer.TOO_LARGE)
+    flight = begun.result(20)
+    assert flight is not None
+    assert flight.maps[0].base == 2
+
+
+@pytest.mark.parametrize("answer", [Answer.UNKNOWN, Answer.TOO_LARGE, Answer.STORED])
+def test_g12_a_group_that_finds_a_text_too_large_counts_on_who_has_sent_it(hands: Hands, answer: Answer) -> None:
+    """It tells others that they are no members, whatever they say. If nothing shorter can be said, that must do."""
+    custody = hands.custody
+    now = custody.clock() + LEASE + 1
+    custody.clock = lambda: now
+    custody.settle(Ledger.release, hands.items[0])
+    assert custody.suspended
+    flight = custody.next_commit()
+    assert flight is not None
+    custody.answered(flight, answer)
+    assert custody.suspended is (answer is Answer.UNKNOWN)
+
+
+def test_a_commit_may_become_urgent_while_somebody_holds_a_message_or_can_take_one(hands: Hands) -> None:
+    """Then the I/O thread makes short polls: who takes, settles and waits, or closes, waits for the end of one."""
+    custody = hands.custody
+    for item in hands.items[1:]:
+        custody.settle(Ledger.ack, item)
+    assert custody.busy
+    custody.settle(Ledger.release, hands.items[0])
+    assert custody.busy
+    custody.pause(True)
+    assert not custody.busy
+    custody.pause(False)
+    (((again, _),), _) = custody.take(1)
+    custody.pause(True)
+    assert custody.busy
+    custody.settle(Ledger.ack, again)
+    custody.pause(False)
+    assert not custody.busy
+
+
+REFUSED = TransportError("no", code="REBALANCE_IN_PROGRESS", retriable=True)
+
+
+def test_that_messages_come_does_not_say_that_commits_are_stored(hands: Hands) -> None:
+    flight = hands.ack(hands.items[0])
+    hands.custody.trouble("committing", REFUSED)
+    hands.custody.read(Fetch(RecordBatch.of([Record(0, 3, 0, b"new", b"v")]), {0: 4}))
+    hands.custody.recovered()
+    assert hands.custody.stats.trouble == "no"
+    hands.custody.answered(flight, Answer.STORED)
+    assert hands.custody.stats.trouble == ""
+    assert not hands.custody.in_trouble
+
+
+def test_commits_that_were_refused_are_no_trouble_any_more_when_their_partition_is_gone(hands: Hands) -> None:
+    hands.ack(hands.items[0])
+    hands.custody.trouble("committing", REFUSED)
+    hands.custody.forget([0])
+    assert hands.custody.stats.trouble == ""
+
+
+def test_an_outage_is_over_when_messages_come_or_the_cluster_answers(hands: Hands) -> None:
+    hands.custody.trouble("reading", REFUSED)
+    hands.custody.read(Fetch(RecordBatch.of([Record(0, 3, 0, b"new", b"v")]), {0: 4}))
+    assert hands.custody.stats.trouble == ""
+    hands.custody.trouble("reading", REFUSED)
+    hands.custody.recovered()
+    assert hands.custody.stats.trouble == ""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from lvq_kafka.codecs import JSON
+from lvq_kafka.codecs import BYTES, JSON
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import (
@@ -18,6 +18,7 @@ from lvq_kafka.errors import (
     TopicNotFound,
     TransportError,
 )
+from lvq_kafka.testing.memory_writer import CLIENT_LIMIT
 from tests.unit.consuming.world import (
     TOPIC,
     Clock,
@@ -124,7 +125,41 @@ def test_a_reason_that_is_no_text_for_the_wire_is_written_as_well_as_it_goes(wor
     assert dict(world.records(DEAD)[0].headers)["lvq-dlq-reason"] == b"bad ? text"
 
 
+def test_a_message_that_has_no_room_for_more_headers_becomes_a_dead_letter_as_it_is(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the client refuses it, and as the broker does."""
+    largest = {"client": CLIENT_LIMIT, "broker": 10_000}
+    values = {key: b"v" * (size - len(key)) for key, size in largest.items()}
+    world.alter_topic_config(TOPIC, {"max.message.bytes": str(CLIENT_LIMIT)})
+    world.alter_topic_config(DEAD, {"max.message.bytes": str(2 * CLIENT_LIMIT)})
+    for key, value in values.items():
+        world.write(TOPIC, key.encode(), value)
+    with consuming(world, codec=BYTES, dead_letters=DEAD) as consumer:
+        take(consumer).reject("of no use").result(10)
+        world.alter_topic_config(DEAD, {"max.message.bytes": str(largest["broker"])})
+        take(consumer).reject("of no use").result(10)
+        assert consumer.stats.rejected == 2
+    assert {dead.key.decode(): (dead.value, dead.headers) for dead in world.records(DEAD)} == {
+        key: (value, ()) for key, value in values.items()
+    }
+    assert "prices/0/1 has no room for headers" in caplog.text
+    assert "prices/0/1 was rejected and moved to dead: of no use" in caplog.text
+
+
 # ---------------------------------------------------------------- when the dead letter cannot be stored
+
+
+def test_a_message_that_is_too_large_for_the_dead_letter_topic_comes_again(world: World) -> None:
+    world.alter_topic_config(DEAD, {"max.message.bytes": "10"})
+    world.send(("a", "0123456789"))
+    with consuming(world, dead_letters=DEAD) as consumer:
+        with pytest.raises(DeliveryFailed, match=r"dead letter of prices/0/0 could not be stored.*max\.message\.bytes"):
+            take(consumer).reject("bad").result(10)
+        again = take(consumer)
+        world.alter_topic_config(DEAD, {"max.message.bytes": "10000"})
+        again.reject("bad").result(10)
+    assert dict(world.records(DEAD)[0].headers)["lvq-dlq-reason"] == b"bad"
 
 
 @pytest.mark.parametrize(

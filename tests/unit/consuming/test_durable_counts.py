@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack
 
 import pytest
@@ -183,10 +184,14 @@ def test_a_key_whose_values_are_replaced_while_they_are_counted_comes_all_the_sa
     with consuming(world, durable_counts=True, prefetch=2) as consumer:
         has_read_all(world, consumer)
         count_for_nobody(world, consumer)
-        world.send(("a", "a2"))
-        has_read_all(world, consumer)
+        for value in ("a2", "a3"):
+            world.send(("a", value))
+            has_read_all(world, consumer)
+            if value == "a2":
+                assert consumer.acquire(0) is None, "a1 is passed over, once"
+                eventually(lambda: world.committed_map().counts == {1: 1})
         delivery = next(iter(consumer))
-        assert (delivery.value, delivery.state) == ("a1", State.STALE)
+        assert (delivery.value, delivery.state) == ("a2", State.STALE)
 
 
 @pytest.mark.parametrize("end", ["break", "close"])
@@ -285,3 +290,45 @@ def test_iterating_with_durable_counts_brings_everything(world: World, prefetch:
                 break
         assert seen == [str(number) for number in range(10)]
         assert consumer.stats.commits - before == 10 // prefetch
+
+
+@pytest.mark.parametrize("value", ["a2", None])
+def test_what_is_replaced_or_deleted_when_it_was_counted_for_nobody_never_comes(
+    world: World, value: str | None
+) -> None:
+    """R9, I4: nobody holds it, so a newer value takes its place, and a delete takes it away."""
+    world.send(("a", "a1"))
+    with consuming(world, durable_counts=True) as consumer:
+        has_read_all(world, consumer)
+        count_for_nobody(world, consumer)
+        world.send(("a", value), ("b", "b"))
+        has_read_all(world, consumer)
+        assert [take(consumer).value for _ in range(2 if value else 1)] == ([value, "b"] if value else ["b"])
+        assert consumer.stats.available == 0
+
+
+def test_what_is_replaced_when_it_was_counted_for_nobody_does_not_come_in_asyncio_either(world: World) -> None:
+    world.send(("a", "a1"))
+    with consuming(world, durable_counts=True) as consumer:
+        has_read_all(world, consumer)
+        count_for_nobody(world, consumer)
+        world.send(("a", "a2"))
+        has_read_all(world, consumer)
+        delivery = asyncio.run(consumer.acquire_async(10))
+        assert delivery is not None
+        assert delivery.value == "a2"
+
+
+def test_a_key_that_is_replaced_before_each_look_comes_to_one_who_never_waits(world: World) -> None:
+    world.send(("a", "0"))
+    with consuming(world, durable_counts=True) as consumer:
+        has_read_all(world, consumer)
+        seen: list[str] = []
+        for number in range(1, 7):
+            if (delivery := consumer.acquire(0)) is not None:
+                seen.append(delivery.value)
+                delivery.ack()
+            eventually(lambda: not consumer._holdings._commits.urgent)
+            world.send(("a", str(number)))
+            has_read_all(world, consumer)
+        assert seen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import pytest
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.workers import Workers
-from lvq_kafka.errors import ConfigError, Unauthorized
+from lvq_kafka.errors import ConfigError, StateError, Unauthorized
 from tests.unit.consuming.world import Clock, World, consuming, drain, in_thread, make_world, settled_up, take
 from tests.waiting import eventually
 
@@ -24,12 +25,12 @@ def stopping_after(consumer: Consumer[Any], count: int, handle: Callable[[Delive
     calls = Counter[str]()
     lock = threading.Lock()
 
-    def handler(delivery: Delivery[Any]) -> None:
+    def handler(delivery: Delivery[Any]) -> object:
         with lock:
             calls["all"] += 1
             last = calls["all"] == count
         try:
-            handle(delivery)
+            return handle(delivery)
         finally:
             if last:
                 threading.Thread(target=consumer.close).start()
@@ -235,7 +236,18 @@ def test_an_exit_in_a_handler_ends_the_run_and_releases_its_message(world: World
         assert drain(consumer, 2) == ["a", "b"]
 
 
-def test_ctrl_c_lets_the_handlers_finish_and_takes_no_more(world: World) -> None:
+@pytest.fixture
+def exits_on_sigterm() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("exits_on_sigterm")
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_lets_the_handlers_finish_and_no_more_is_taken(
+    world: World, number: signal.Signals, raised: type[BaseException]
+) -> None:
     world.send(("a", "a"), ("b", "b"), ("c", "c"))
     started, may_end = threading.Barrier(3), threading.Event()
     seen: list[str] = []
@@ -247,7 +259,7 @@ def test_ctrl_c_lets_the_handlers_finish_and_takes_no_more(world: World) -> None
 
     def interrupt() -> None:
         started.wait(10)
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
         eventually(team._crew.stop.is_set)
         may_end.set()
 
@@ -255,12 +267,32 @@ def test_ctrl_c_lets_the_handlers_finish_and_takes_no_more(world: World) -> None
         team = workers_of(consumer, handle, workers=2)
         interrupter = threading.Thread(target=interrupt)
         interrupter.start()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(raised):
             team.run()
         interrupter.join()
         assert sorted(seen) == ["a", "b"]
         assert take(consumer).value == "c"
         assert consumer.stats.acked == 2
+
+
+def test_another_thread_can_let_the_handlers_finish_and_end_the_run(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"), ("c", "c"))
+    started, may_end = threading.Barrier(3), threading.Event()
+
+    def handle(delivery: Delivery[Any]) -> None:
+        started.wait(10)
+        assert may_end.wait(10)
+
+    with consuming(world) as consumer:
+        with in_thread(lambda: consumer.run(handle, workers=2)) as ended:
+            started.wait(10)
+            consumer.pause()
+            may_end.set()
+            eventually(lambda: consumer.stats.in_work == 0)
+            consumer.close()
+        assert ended == [None]
+        assert (consumer.stats.acked, consumer.stats.lost, consumer.stats.delivered) == (2, 0, 2)
+    assert world.committed_offsets() == {0: 2}
 
 
 def test_what_comes_when_the_workers_are_told_to_stop_was_not_delivered(world: World) -> None:
@@ -278,3 +310,30 @@ def test_what_comes_when_the_workers_are_told_to_stop_was_not_delivered(world: W
 def test_an_option_out_of_range_is_named(world: World, option: str, value: float) -> None:
     with consuming(world) as consumer, pytest.raises(ConfigError, match=option):
         consumer.run(lambda delivery: None, **{option: value})
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["async def", "a lambda around it"])
+def test_a_handler_that_is_a_coroutine_is_refused_and_nothing_is_acked(world: World, hidden: bool) -> None:
+    """It would return at once, unhandled, and what returns is acked."""
+
+    async def handle(delivery: Delivery[Any]) -> None:
+        raise AssertionError("nobody awaits it")
+
+    world.send(("a", "1"))
+    with consuming(world) as consumer, consuming(world) as other:
+        closing = threading.Timer(5, consumer.close)  # else it would go on for ever
+        closing.start()
+        with pytest.raises(StateError if hidden else ConfigError, match="async for"):
+            consumer.run((lambda delivery: handle(delivery)) if hidden else handle)
+        closing.cancel()
+        assert consumer.stats.acked == 0
+        consumer.close()
+        assert take(other).value == "1"
+
+
+def test_a_handler_may_return_its_settlement(world: World) -> None:
+    """That can be awaited, too, and is no coroutine."""
+    world.send(("a", "1"))
+    with consuming(world) as consumer:
+        consumer.run(stopping_after(consumer, 1, lambda delivery: delivery.ack()))
+        assert consumer.stats.acked == 1

@@ -15,7 +15,7 @@ import pytest
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.errors import LockLost, OutcomeUnknown, ReaderFailed, TransportError, Unauthorized
+from lvq_kafka.errors import LockLost, OutcomeUnknown, ReaderFailed, StateError, TransportError, Unauthorized
 from tests.unit.consuming.world import (
     Clock,
     World,
@@ -151,6 +151,37 @@ def test_a_callback_comes_without_the_lock_and_may_use_the_consumer(world: World
         take(consumer).ack().add_done_callback(call_back)
         assert called.wait(10)
         assert seen == [1, None, None]
+
+
+@pytest.mark.parametrize("wait", ["ack", "result", "reject", "acquire", "transaction"])
+def test_a_callback_that_would_wait_for_its_own_thread_is_told_so(world: World, wait: str) -> None:
+    world.create_topic("dead", partitions=1, config={})
+    world.send(("a", "a"), ("b", "b"))
+    with world.producer() as producer, consuming(world, dead_letters="dead") as consumer:
+        first, second = consumer.acquire_many(2, 10)
+        outcome: Future[object] = Future()
+
+        def call_back(_: object) -> None:
+            try:
+                if wait == "acquire":
+                    outcome.set_result(consumer.acquire())
+                elif wait == "transaction":
+                    with consumer.transaction(producer) as transaction:
+                        outcome.set_result(transaction.enlist(second).ack())
+                elif wait == "reject":
+                    outcome.set_result(second.reject().result())
+                elif wait == "result":
+                    outcome.set_result(second.ack().result())
+                else:
+                    outcome.set_result(second.ack(wait=True))
+            except StateError as error:
+                outcome.set_exception(error)
+
+        first.ack().add_done_callback(call_back)
+        with pytest.raises(StateError, match="its own thread"):
+            outcome.result(10)
+        if wait in ("ack", "result", "reject"):
+            settled_up(world, consumer)  # the message is settled all the same
 
 
 def test_a_callback_may_close_the_consumer(world: World) -> None:

@@ -95,6 +95,26 @@ def test_a_consumer_that_was_expelled_loses_its_locks_and_goes_on(world: World) 
         assert drain(consumer, 1) == ["a"]
 
 
+def test_a_consumer_commits_nothing_for_partitions_that_it_has_lost(world: World) -> None:
+    """A group without members takes a commit of anybody, also of one that was put out."""
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world, commit_interval=60) as consumer:
+        take(consumer).ack()
+        held = take(consumer)
+        (member,) = world.members
+        commit = member.commit
+        sent: list[Any] = []
+
+        def watched(commits: Any) -> None:
+            sent.append(commits)
+            commit(commits)
+
+        member.commit = watched  # type: ignore[method-assign]
+        world.expel(member)
+        eventually(lambda: held.state is State.LOST)
+        assert sent == []
+
+
 def test_a_consumer_that_is_expelled_while_it_is_assigned_begins_again(world: World) -> None:
     world.send(("a", "a1"))
     ask = world.start_offsets

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lvq_kafka.codecs import JSON
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.transaction import Transaction
@@ -643,6 +644,21 @@ def test_a_rejection_without_dead_letters_leaves_with_the_transaction(world: Wor
         with consumer.transaction(producer) as tx:
             tx.acquire_many(1, 10)[0].reject("bad")
         assert (world.committed_offsets(), consumer.stats.rejected) == ({0: 1}, 1)
+
+
+def test_what_was_taken_beside_a_message_that_can_neither_be_read_nor_rejected_is_available_again(world: World) -> None:
+    world.create_topic("dead", partitions=1, config={})
+    world.send(("a", "{"), ("b", "1"), ("c", "2"))
+    with (
+        consuming(world, JSON, undecodable="skip", dead_letters="dead") as consumer,
+        world.producer() as producer,
+    ):
+        has_read_all(world, consumer)
+        world.fail_next("append", TransportError("full", code="_QUEUE_FULL", retriable=True))
+        with pytest.raises(TransportError, match="full"), consumer.transaction(producer) as tx:
+            tx.acquire_many(3, 10)
+        assert (consumer.stats.in_work, consumer.stats.available) == (0, 3)
+        assert [take(consumer).value for _ in range(2)] == [1, 2]
 
 
 def test_a_dead_letter_that_cannot_be_handed_over_leaves_the_message_where_it_is(world: World) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import pytest
 
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.inspection import Inspection
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import (
@@ -25,7 +29,7 @@ from lvq_kafka.errors import (
     Unauthorized,
 )
 from lvq_kafka.managing.groups import declare_group
-from lvq_kafka.ports import Commit
+from lvq_kafka.ports import Commit, LogEnd, TopicDescription
 from lvq_kafka.testing import MemoryLog
 from tests.unit.consuming.world import (
     TOPIC,
@@ -38,6 +42,8 @@ from tests.unit.consuming.world import (
     take,
 )
 from tests.waiting import eventually
+
+T = TypeVar("T")
 
 
 def test_r17_a_queue_that_was_never_declared_is_refused_at_once() -> None:
@@ -88,6 +94,47 @@ def test_a_commit_beyond_the_end_of_the_log_is_an_error_and_not_a_jump(world: Wo
         take(consumer)
 
 
+def test_r17_a_log_that_was_cut_and_has_grown_again_is_an_error_and_not_a_skip(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"), ("c", "c"))
+    with consuming(world) as consumer:
+        assert drain(consumer, 3) == ["a", "b", "c"]
+    world.elect(TOPIC, 0, end=1)
+    world.send(("d", "d"), ("e", "e"), ("f", "f"))
+    for _ in range(2):
+        with consuming(world) as consumer, pytest.raises(DataLoss, match=r"up to 3.*below 1.*lvq repair q"):
+            take(consumer)
+
+
+def test_what_was_read_of_a_later_leader_is_remembered_with_the_commit(world: World) -> None:
+    world.send(("a", "a"))
+    world.elect(TOPIC, 0)
+    world.send(("b", "b"))
+    with consuming(world) as consumer:
+        assert drain(consumer, 2) == ["a", "b"]
+    assert world.committed("lvq.q", TOPIC)[0].leader_epoch == 1
+    with consuming(world) as consumer:  # reads nothing, and forgets nothing
+        eventually(lambda: consumer.stats.partitions == (0,))
+        consumer._holdings._commits.renew([0])
+        eventually(lambda: world.committed_map().sequence > 2)
+    assert world.committed("lvq.q", TOPIC)[0].leader_epoch == 1
+    with consuming(world) as consumer:
+        assert nothing_comes(consumer)
+
+
+def test_r17_what_a_transaction_commits_remembers_the_leader_too(world: World) -> None:
+    world.elect(TOPIC, 0)
+    world.send(("a", "a"), ("b", "b"))
+    producer = world.producer()
+    with consuming(world) as consumer, consumer.transaction(producer) as tx:
+        for _ in range(2):
+            tx.acquire(10).ack()
+    assert world.committed("lvq.q", TOPIC)[0].leader_epoch == 1
+    world.elect(TOPIC, 0, end=0)
+    world.send(("c", "c"), ("d", "d"), ("e", "e"))
+    with consuming(world) as consumer, pytest.raises(DataLoss, match=r"up to 2.*below 0"):
+        take(consumer)
+
+
 def test_a_commit_below_the_start_of_the_log_goes_on_at_the_start(world: World) -> None:
     world.send(*((f"k{number}", str(number)) for number in range(10)))
     world.delete_records(TOPIC, 0, 8)
@@ -120,7 +167,7 @@ def test_a_position_behind_an_open_transaction_is_no_data_loss(world: World) -> 
         assert drain(consumer, 1) == ["behind it"]
 
 
-@pytest.mark.parametrize("question", ["describe_topic", "start_offsets", "end_offsets"])
+@pytest.mark.parametrize("question", ["describe_topic", "start_offsets", "stable_ends"])
 def test_a_partition_that_came_in_an_outage_is_begun_when_it_is_over(
     world: World, question: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +185,53 @@ def test_a_partition_that_came_in_an_outage_is_begun_when_it_is_over(
         world.send(("a", "a2"))
         assert drain(consumer, 1) == ["a2"]
         assert consumer.stats.trouble == ""
+
+
+def test_a_partition_that_a_broker_has_not_heard_of_yet_is_begun_when_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = make_world(partitions=2)
+    world.send(("a", "a"), ("b", "b"), ("c", "c"))
+    lagging = Lagging(world, partitions=1, answers=4)
+    for question in ("describe_topic", "start_offsets", "stable_ends"):
+        monkeypatch.setattr(world, question, getattr(lagging, question))
+    with consuming(world) as consumer:
+        assert sorted(drain(consumer, 3)) == ["a", "b", "c"]
+    assert lagging.answers == 0
+
+
+class Lagging:
+    """A broker that knows only the first partitions of a topic, until it has been asked for a description so often."""
+
+    def __init__(self, log: MemoryLog, partitions: int, answers: int) -> None:
+        self._log, self._known = type(log), partitions
+        self._self = log
+        self.answers = answers
+
+    def describe_topic(self, topic: str, **how: Any) -> TopicDescription:
+        described = self._log.describe_topic(self._self, topic, **how)
+        if self.answers:
+            self.answers -= 1
+            described = replace(described, partitions=self._known)
+        return described
+
+    def start_offsets(self, topic: str, **how: Any) -> dict[int, int]:
+        return self._cut(self._log.start_offsets(self._self, topic, **how))
+
+    def stable_ends(self, topic: str, **how: Any) -> dict[int, LogEnd]:
+        return self._cut(self._log.stable_ends(self._self, topic, **how))
+
+    def _cut(self, offsets: dict[int, T]) -> dict[int, T]:
+        return {p: one for p, one in offsets.items() if p < self._known or not self.answers}
+
+
+def test_a_broker_that_has_not_heard_of_the_topic_yet_does_not_stop_the_consumer(world: World) -> None:
+    """A member is told so by whichever broker it asks, and the topic may be a new one."""
+    world.send(("a", "a"))
+    with consuming(world) as consumer:
+        world.fail_next("poll", TopicNotFound("There is no such topic.", topic=TOPIC), times=3)
+        assert drain(consumer, 1) == ["a"]
+        eventually(lambda: not consumer.stats.trouble and not world._cluster._failures["poll"], 20)
 
 
 def test_an_outage_is_survived_and_said(world: World) -> None:
@@ -182,6 +276,27 @@ def test_a_look_that_fails_is_not_repeated_at_every_turn(world: World) -> None:
         eventually(lambda: "busy" in consumer.stats.trouble)
         assert consumer.acquire(0.3) is None
         assert len(world._cluster._failures["describe_topic"]) > 990
+
+
+def test_after_a_look_that_took_its_time_and_failed_there_is_a_pause(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("lvq_kafka.consuming.inspection.time", SimpleNamespace(monotonic=lambda: now[0]))
+    inspection = Inspection(world, QueueDefinition(name="q", topic=TOPIC, key_header=None), "refuse")
+
+    def slow(topic: str, timeout: float) -> TopicDescription:
+        now[0] += timeout
+        raise TransportError("no answer", code="_TIMED_OUT", retriable=True)
+
+    monkeypatch.setattr(world, "describe_topic", slow)
+    inspection.hasten()
+    assert inspection.is_due(now[0])
+    with pytest.raises(TransportError):
+        inspection.look(now[0], [0])
+    inspection.hasten()
+    assert not inspection.is_due(now[0])
+    assert inspection.is_due(now[0] + 1.0)
 
 
 def test_an_error_that_does_not_pass_stops_the_consumer_and_comes_out_of_every_call(world: World) -> None:
@@ -233,3 +348,34 @@ def test_close_wakes_whoever_waits_for_a_message(world: World) -> None:
 def test_an_option_out_of_range_is_named(world: World, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         Consumer(world, QueueDefinition(name="q", topic=TOPIC, key_header=None), TEXT, **options)
+
+
+def test_who_waits_for_an_answer_is_looked_after_every_millisecond_but_not_in_an_outage(world: World) -> None:
+    world.send(("a", "1"), ("b", "1"))
+    with consuming(world) as consumer:
+        first, second = take(consumer), take(consumer)
+        (member,) = eventually(lambda: world.members)
+        polls: list[float] = []
+        outage = threading.Event()
+        poll = member.poll
+
+        def watched(timeout: float) -> Any:
+            polls.append(timeout)
+            if outage.is_set():
+                raise TransportError("no broker answers", code="_ALL_BROKERS_DOWN", retriable=True)
+            return poll(timeout)
+
+        member.poll = watched  # type: ignore[method-assign]
+        eventually(lambda: polls[-3:] == [0.005] * 3)  # nobody waits
+        first.ack(wait=True, timeout=20)
+        assert 0.001 in polls
+        outage.set()
+        eventually(lambda: consumer._holdings.in_trouble)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(second.ack, wait=True, timeout=20)
+            eventually(lambda: consumer._holdings.urgent)
+            polls.clear()
+            eventually(lambda: len(polls) > 20)
+            assert set(polls) == {0.005}
+            outage.clear()
+            waiting.result(20)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.managing.groups import declare_group
-from lvq_kafka.ports import GroupListener, GroupMember
+from lvq_kafka.ports import Answered, Commit, GroupListener, GroupMember
 from lvq_kafka.producer import Producer
 from lvq_kafka.testing import MemoryLog
 from tests.waiting import eventually
@@ -23,6 +23,7 @@ __all__ = [
     "TOPIC",
     "Clock",
     "World",
+    "answered_late",
     "consuming",
     "drain",
     "has_read_all",
@@ -69,6 +70,22 @@ class World(MemoryLog):
         """A producer of another topic, which is made when it is missing."""
         self.create_topic(topic, partitions=1, config={})
         return Producer(self, topic, key_header=None, value=TEXT, transactional_id=transactional_id)
+
+
+@contextmanager
+def answered_late(member: GroupMember) -> Iterator[list[Callable[[], None]]]:
+    """Keeps the answers to a member's commits meanwhile: each comes when it is called."""
+    commit_async = member.commit_async
+    late: list[Callable[[], None]] = []
+
+    def commit(commits: Mapping[int, Commit], answered: Answered) -> None:
+        commit_async(commits, lambda outcome: late.append(lambda: answered(outcome)))
+
+    member.commit_async = commit  # type: ignore[method-assign]
+    try:
+        yield late
+    finally:
+        member.commit_async = commit_async  # type: ignore[method-assign]
 
 
 def make_world(partitions: int = 1, *, declared: bool = True, **options: Any) -> World:

@@ -351,6 +351,20 @@ def test_a_commit_that_is_asked_for_says_what_is_stored_where_the_limit_lets_it_
     assert pipe.commits.take() is None
 
 
+def test_a_commit_that_is_asked_for_is_sent_once_though_all_it_can_say_has_become_too_large() -> None:
+    """As when another broker, which takes less, leads the group: its refusal says that it counts on who has asked."""
+    pipe = sunk()
+    durable, limit = pipe.commits.last(0), pipe.ledger.limit
+    assert len(durable.encode()) > limit
+    for _ in range(2):
+        assert pipe.commits.take() is None, "nobody has asked"
+        pipe.commits.renew([0])
+        again = pipe.commit(TOO_LARGE)
+        assert (again.base, again.runs) == (durable.base, durable.runs), "nothing is taken back"
+        assert pipe.ledger.limit == limit
+    assert pipe.commits.take() is None
+
+
 def test_nobody_waits_for_counts_that_there_is_no_room_for() -> None:
     pipe = sunk()
     pipe.commits.wait_stored(0, "counted")

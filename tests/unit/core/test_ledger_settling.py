@@ -486,3 +486,12 @@ def test_what_leaves_needs_no_count() -> None:
     assert queue.ledger.claim(0, [second]).counts == {0: 1}
     queue.ledger.leave(first)
     assert queue.ledger.claim(0, [first, second]) == CommitMap(2)
+
+
+def test_the_mark_of_what_the_group_handed_out_before_survives_that_nobody_gets_it() -> None:
+    queue = Queue(("a", "a"), loaded=CommitMap(0, delivered=1))
+    item = queue.ledger.reserve()
+    assert item is not None
+    queue.ledger.release(item)
+    again = queue.take()
+    assert (again.redelivered, again.deliveries) == (True, 1)

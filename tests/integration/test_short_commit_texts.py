@@ -1,0 +1,125 @@
+"""Brokers that take only short commit texts: a consumer halves its own until they fit, and loses nothing by it.
+
+A broker looks at the length of a text only when it counts on the member that has sent it. So the refusal of a text that
+is too long renews the lease of a consumer, which has nothing shorter to say that would take back no promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.embedded import EmbeddedBroker
+from lvq_kafka.errors import TransportError
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.ports import Commit
+from tests.integration.test_consumer import World, take
+from tests.waiting import eventually
+
+_LIMIT = 128  # characters
+_MESSAGES = 100
+
+
+def short_texts(data_dir: Path | None = None) -> EmbeddedBroker:
+    return EmbeddedBroker(data_dir=data_dir, properties={"offset.metadata.max.bytes": str(_LIMIT)})
+
+
+@pytest.fixture(scope="module")
+def log() -> Iterator[KafkaLog]:
+    with short_texts() as broker:
+        log = KafkaLog(broker.bootstrap_servers)
+        yield log
+        log.close()
+
+
+@pytest.fixture
+def queue(log: KafkaLog) -> World:
+    """A queue with messages of different keys."""
+    return filled(log, f"prices-{uuid4().hex[:8]}")
+
+
+def filled(log: KafkaLog, name: str) -> World:
+    world = World(log, name, 1)
+    world.send(*((f"k{number}", str(number)) for number in range(_MESSAGES)))
+    return world
+
+
+def stored(queue: World) -> CommitMap:
+    commit = queue.log.committed(queue.definition.group, queue.definition.topic)[0]
+    return CommitMap.decode(commit.offset, commit.metadata)
+
+
+def take_all(consumer: Consumer[str]) -> list[Delivery[str]]:
+    return [take(consumer) for _ in range(_MESSAGES)]
+
+
+def test_a_text_that_is_refused_is_halved_and_what_did_not_fit_comes_again_at_most(queue: World) -> None:
+    with queue.consuming(commit_interval=60.0) as consumer:
+        settlements = {delivery.value: delivery.ack() for delivery in take_all(consumer)[1::2]}
+        settled = {value: settlement.future() for value, settlement in settlements.items()}  # now all leave at once
+        eventually(lambda: any(future.done() for future in settled.values()), 30)
+        assert consumer.stats.commit_text <= _LIMIT
+        queue.send(("one more", "one more"))
+        eventually(lambda: consumer.stats.available == 1, 30)
+        assert consumer.acquire(0.05) is None, "there would be no room for its ack"
+        assert consumer.stats.gated == 1
+    durable = {value for value, future in settled.items() if future.exception(0) is None}
+    assert 0 < len(durable) < len(settled), "some acks have found room"
+    done = stored(queue)
+    assert {str(offset) for offset in range(_MESSAGES) if done.done(offset)} == durable
+
+    with queue.consuming() as consumer:
+        again: set[str] = set()
+        while len(again) < _MESSAGES + 1 - len(durable):
+            delivery = take(consumer)
+            again.add(delivery.value)
+            last = delivery.ack()
+        last.result(30)
+        assert consumer.acquire(0.05) is None
+    assert again == {"one more", *map(str, range(_MESSAGES))} - durable
+    assert queue.committed() == queue.ends()
+
+
+def test_every_ack_becomes_durable_when_lower_ones_have_made_room(queue: World) -> None:
+    with queue.consuming() as consumer:
+        held = take_all(consumer)
+        settled = [delivery.ack() for delivery in (*held[1::2], *held[::2])]
+        for settlement in settled:
+            settlement.result(30)
+    assert queue.committed() == queue.ends()
+
+
+def test_whoever_is_no_member_hears_that_and_not_how_long_a_text_may_be(queue: World) -> None:
+    with queue.consuming() as consumer:
+        take(consumer)
+        with pytest.raises(TransportError) as caught:
+            queue.log.commit(queue.definition.group, queue.definition.topic, {0: Commit(0, "x" * (_LIMIT + 1))})
+        assert caught.value.code == "UNKNOWN_MEMBER_ID"
+
+
+def test_a_queue_whose_stored_text_has_become_too_long_goes_on_and_takes_nothing_back(tmp_path: Path) -> None:
+    """As when its coordinator moves to a broker that takes less."""
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        log = KafkaLog(broker.bootstrap_servers)
+        with (queue := filled(log, "prices")).consuming() as consumer:
+            for settlement in [delivery.ack() for delivery in take_all(consumer)[1::2]]:
+                settlement.result(30)
+        assert len(stored(queue).encode()) > _LIMIT
+        log.close()
+    with short_texts(tmp_path) as broker:
+        queue.log = KafkaLog(broker.bootstrap_servers)
+        with queue.consuming() as consumer:
+            for number in range(0, _MESSAGES, 2):
+                delivery = take(consumer)
+                assert delivery.value == str(number)
+                last = delivery.ack()
+            last.result(30)
+            assert consumer.acquire(0.05) is None
+        assert queue.committed() == queue.ends()
+        queue.log.close()
