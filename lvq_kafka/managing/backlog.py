@@ -16,7 +16,7 @@ from lvq_kafka.core.progress import Progress, describe
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
 from lvq_kafka.managing.damage import Findings, examine
-from lvq_kafka.managing.groups import OnForeignCommits, trusted
+from lvq_kafka.managing.groups import OnForeignCommits, known_ends, trusted
 from lvq_kafka.ports import Commit, Log, TopicDescription
 
 __all__ = ["Backlog", "Standing", "Tally", "look", "read_backlog"]
@@ -33,8 +33,12 @@ class Standing:
     commits: Mapping[int, Commit]
     starts: Mapping[int, int]
     ends: Mapping[int, int]
+    known: Mapping[int, int]
+    """Up to where these are the logs that the group knows; see `known_ends`."""
     stable: Mapping[int, int]
     """The last stable offsets; an open transaction hides what lies beyond."""
+    epochs: Mapping[int, int]
+    """The leaders' epochs."""
 
     def findings(self) -> Findings:
         """What is wrong with the commits, and what of them can be trusted."""
@@ -46,12 +50,16 @@ class Standing:
             self.commits,
             queue=definition.name,
             described=self.described,
-            ends=self.ends,
+            ends=self.known,
         )
 
     def maps(self, on_foreign_commits: OnForeignCommits = "refuse") -> dict[int, CommitMap]:
         """What the commits say; raises what `check_group` raises."""
         return trusted(self.findings(), on_foreign_commits)
+
+    def commits_of(self, maps: Mapping[int, CommitMap]) -> dict[int, Commit]:
+        """These maps as commits, which are about the logs as they are."""
+        return {p: Commit(one.base, one.encode(), self.epochs[p]) for p, one in maps.items()}
 
 
 def look(log: Log, definition: QueueDefinition, *, consumed: bool = True) -> Standing:
@@ -65,16 +73,22 @@ def look(log: Log, definition: QueueDefinition, *, consumed: bool = True) -> Sta
         TransportError: the cluster cannot be reached or refuses.
     """
     topic = definition.topic
-    described = log.describe_topic(topic)
-    # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
-    commits = log.committed(definition.group, topic) if consumed else {}
+    while True:
+        described = log.describe_topic(topic)
+        # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
+        commits = log.committed(definition.group, topic) if consumed else {}
+        starts, ends, stable = log.start_offsets(topic), log.end_offsets(topic), log.stable_ends(topic)
+        if described.partitions == len(starts) == len(ends) == len(stable):
+            break  # else partitions were added meanwhile, or a broker has just heard of them
     return Standing(
         definition,
         described,
         commits,
-        starts=log.start_offsets(topic),
-        ends=log.end_offsets(topic),
-        stable=log.end_offsets(topic, stable=True),
+        starts=starts,
+        ends=ends,
+        known=known_ends(log, topic, commits, stable),
+        stable={partition: end.offset for partition, end in stable.items()},
+        epochs={partition: end.leader_epoch for partition, end in stable.items()},
     )
 
 

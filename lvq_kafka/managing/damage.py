@@ -28,7 +28,7 @@ DamageKind = Literal[
     "topic-recreated", "group-gone", "commits-expired", "partitions-added", "offsets-lost", "commit-refused"
 ]
 """The commits are of an earlier topic of that name; there are none; some are gone; partitions came after the queue was
-declared; the log ends before them; their text is not the queue's, newer, or damaged."""
+declared; the log has not what they are about; their text is not the queue's, newer, or damaged."""
 
 _UNKNOWN_SINCE: frozenset[DamageKind] = frozenset({"topic-recreated", "group-gone", "commits-expired"})
 
@@ -79,7 +79,8 @@ def examine(
             was.
         queue: the queue's name, for messages; default the group's.
         described: the topic as it is; without it, it is not seen whether the commits are of an earlier one.
-        ends: where the log ends, asked for after the commits; without it, it is not seen whether it ends before them.
+        ends: how far each log is the one that the group knows (`lvq_kafka.managing.groups.known_ends`), asked for after
+            the commits; without it, it is not seen whether that is less than what they say.
     """
     name = queue or group
     tag = None if described is None else topic_tag(described.id)
@@ -187,12 +188,14 @@ def _added(topic: str, name: str, partitions: Sequence[int], declared: int) -> l
 def _lost(group: str, topic: str, name: str, lost: Sequence[tuple[int, int, int]]) -> list[Damage]:
     if not lost:
         return []
-    which = "; ".join(f"partition {partition} up to {done}, and it ends at {end}" for partition, done, end in lost)
+    which = "; ".join(
+        f"partition {p} up to {done}, of which it has only what lies below {end}" for p, done, end in lost
+    )
     error = DataLoss(
         f"The log of topic {topic!r} has lost records: the consumer group {group!r} of queue {name!r} has done "
         f"{which}. A replica that lagged became leader, or a backup was restored.",
-        hint="Records to come would be taken for done. Let it go on at the end: queue.repair(), or: "
-        f"lvq repair {name} --apply",
+        hint="What was or will be written from there on would be taken for done. Let it go on there: queue.repair(), "
+        f"or: lvq repair {name} --apply",
     )
     return [Damage("offsets-lost", tuple(partition for partition, _, _ in lost), error)]
 

@@ -6,12 +6,21 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
-from lvq_kafka.errors import LVQError, QueueError, TransportError
+from lvq_kafka.errors import CommitMapRefused, LVQError, QueueError, TransportError
 from lvq_kafka.managing.damage import Findings, examine
-from lvq_kafka.ports import Commit, Log, TopicDescription
+from lvq_kafka.ports import Commit, Log, LogEnd, TopicDescription
 from lvq_kafka.retrying import patiently
 
-__all__ = ["OnForeignCommits", "Start", "at_work", "check_group", "declare_group", "means_at_work", "trusted"]
+__all__ = [
+    "OnForeignCommits",
+    "Start",
+    "at_work",
+    "check_group",
+    "declare_group",
+    "known_ends",
+    "means_at_work",
+    "trusted",
+]
 
 Start = Literal["earliest", "latest"]
 """What a new queue holds: the values that are in its topic already, or only those to come."""
@@ -43,18 +52,20 @@ def declare_group(
     """
     described = log.describe_topic(topic)
     commits = patiently(lambda: log.committed(group, topic), timeout)
+    first, stable = log.start_offsets(topic), log.stable_ends(topic)
     # What an open transaction hides is still to come.
-    starts = log.start_offsets(topic) if start == "earliest" else log.end_offsets(topic, stable=True)
+    starts = first if start == "earliest" else {partition: stable[partition].offset for partition in first}
     if commits:
+        ends = known_ends(log, topic, commits, stable)
         try:
-            check_group(group, topic, starts, commits, queue=queue, described=described, ends=log.end_offsets(topic))
+            check_group(group, topic, starts, commits, queue=queue, described=described, ends=ends)
         except LVQError as error:
             error.add_note(f"The queue is new, and its group is not: delete the group {group!r}, or name it otherwise.")
             raise
         return False
     tag = topic_tag(described.id)
     begun = {partition: CommitMap(at, topic_tag=tag, partitions=len(starts)) for partition, at in starts.items()}
-    texts = {partition: Commit(first.base, first.encode()) for partition, first in begun.items()}
+    texts = {p: Commit(first.base, first.encode(), stable[p].leader_epoch) for p, first in begun.items()}
     # Nobody consumes from the group before this is done, so it can be stored as often as it takes.
     patiently(lambda: log.commit(group, topic, texts), timeout)
     return True
@@ -79,11 +90,44 @@ def check_group(
         GroupNotFound, OffsetsExpired, PartitionsAdded: a partition has no commit: the queue was never declared, the
             group has expired or was deleted, or the topic was given more partitions.
         TopicRecreated: the commits are of an earlier topic of that name.
-        DataLoss: the log ends before what was consumed.
+        DataLoss: the log ends before what was consumed, or has other records there now.
         CommitMapRefused: a commit's text is not the queue's, newer or damaged, and not to be ignored.
     """
     found = examine(group, topic, partitions, commits, queue=queue, described=described, ends=ends)
     return trusted(found, on_foreign_commits)
+
+
+def known_ends(
+    log: Log, topic: str, commits: Mapping[int, Commit], stable: Mapping[int, LogEnd], *, timeout: float = 10.0
+) -> dict[int, int]:
+    """How far each log is the one that its group knows: to its end, or to where it was cut and written anew.
+
+    A log that was cut (an unclean leader election, a backup) and has grown again looks like one that has only grown,
+    and what is new in it would pass for done. Its records tell by their leaders' epochs; they are looked at only where
+    the leader is a later one than when the group last committed.
+
+    Args:
+        commits: what the group has committed.
+        stable: what `Log.stable_ends` said afterwards.
+    """
+    ends = {partition: end.offset for partition, end in stable.items()}
+    reaches = {p: LogEnd(_reach(commit), commit.leader_epoch) for p, commit in commits.items() if p in ends}
+    later = {p: reach for p, reach in reaches.items() if 0 <= reach.leader_epoch < stable[p].leader_epoch}
+    behind = [p for p, reach in reaches.items() if reach.offset > ends[p] and p not in later]
+    if behind:  # an open transaction may have begun there since; but it is not behind the end of the log
+        log_ends = log.end_offsets(topic, timeout=timeout)
+        ends |= {p: log_ends[p] for p in behind}
+    if later:
+        ends |= log.overwritten(topic, later, timeout=timeout)
+    return ends
+
+
+def _reach(commit: Commit) -> int:
+    """How far up a commit calls anything done."""
+    try:
+        return CommitMap.decode(commit.offset, commit.metadata).end
+    except CommitMapRefused:
+        return commit.offset
 
 
 def trusted(found: Findings, on_foreign_commits: OnForeignCommits) -> dict[int, CommitMap]:

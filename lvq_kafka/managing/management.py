@@ -23,7 +23,7 @@ from lvq_kafka.errors import ConfigError, QueueError, TransportError, Unauthoriz
 from lvq_kafka.managing.backlog import Standing, look, read_backlog
 from lvq_kafka.managing.damage import Damage
 from lvq_kafka.managing.groups import at_work, means_at_work
-from lvq_kafka.ports import Commit, Log
+from lvq_kafka.ports import Log
 
 __all__ = [
     "MOST_TEXT",
@@ -183,9 +183,7 @@ def store(log: Log, standing: Standing, maps: Mapping[int, CommitMap]) -> dict[i
     # A map that was as long as can be may be longer by a letter now.
     fitting = {partition: one.shortened() for partition, one in maps.items()}
     try:
-        log.commit(
-            definition.group, definition.topic, {p: Commit(one.base, one.encode()) for p, one in fitting.items()}
-        )
+        log.commit(definition.group, definition.topic, standing.commits_of(fitting))
     except TransportError as error:
         if means_at_work(error):
             raise at_work(definition.name) from error

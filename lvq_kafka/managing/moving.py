@@ -106,7 +106,7 @@ class _Moving:
                     claims = backlog.claim(set(batch))
                     touched = {item.partition for item in batch}
                     maps = signed(standing, {p: replace(claims[p], sequence=now[p].sequence) for p in touched})
-                    self._transact(writer, member, batch, maps)
+                    self._transact(writer, member, batch, standing.commits_of(maps))
                     backlog.remove(batch)
                     now |= maps
                     moved += len(batch)
@@ -154,9 +154,8 @@ class _Moving:
         return backlog, items
 
     def _transact(
-        self, writer: LogWriter, member: _SoleMember, batch: Sequence[Item], maps: Mapping[int, CommitMap]
+        self, writer: LogWriter, member: _SoleMember, batch: Sequence[Item], commits: Mapping[int, Commit]
     ) -> None:
-        commits = {partition: Commit(one.base, one.encode()) for partition, one in maps.items()}
         writer.begin_transaction()
         try:
             self._append(writer, batch)
@@ -240,6 +239,8 @@ class _SoleMember:
             except TransportError as error:
                 if not error.retriable:
                     raise
+            except TopicNotFound:  # says a broker, which may lag
+                self._log.describe_topic(self._definition.topic)
         self._parted = False
 
     def check(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Record
 from lvq_kafka.managing.damage import examine
-from lvq_kafka.ports import Log
+from lvq_kafka.managing.groups import known_ends
+from lvq_kafka.ports import Commit, Log
 from lvq_kafka.reading.follower import Follower
 
 __all__ = ["Consumed"]
@@ -45,6 +46,7 @@ class Consumed:
         self._on_news = on_news
         self._maps: dict[int, CommitMap] = {}
         self._looks = 0  # that have ended
+        self._known: tuple[object, Mapping[int, int]] = (None, {})
 
     def look(self) -> None:
         """Learn what is done by now.
@@ -64,12 +66,27 @@ class Consumed:
         commits = self._log.committed(self._group, self._topic)
         described = self._log.describe_topic(self._topic)  # afterwards: the commits of a topic go with it
         partitions = range(described.partitions)
-        found = examine(self._group, self._topic, partitions, commits, queue=self._queue, described=described)
+        ends = self._known_ends(commits)
+        found = examine(
+            self._group, self._topic, partitions, commits, queue=self._queue, described=described, ends=ends
+        )
         for damage in found.damages:
-            # Of a text that cannot be read the offset is good all the same: too much is shown, never too little.
+            # Of a text that cannot be read the offset is good all the same, and of a log that was cut what lies below:
+            # too much is shown, never too little.
             if damage.needs_start:
                 raise damage.error
         return dict(found.maps)
+
+    def _known_ends(self, commits: Mapping[int, Commit]) -> Mapping[int, int]:
+        """See `known_ends`, which has to look at records; so it is asked again only when something has changed."""
+        stable = self._log.stable_ends(self._topic)
+        said = {partition: (commit, commit.leader_epoch) for partition, commit in commits.items()}
+        asked = (said, {partition: end.leader_epoch for partition, end in stable.items()})
+        before, ends = self._known
+        if asked != before:
+            ends = known_ends(self._log, self._topic, commits, stable)
+            self._known = asked, ends
+        return ends
 
     def _learn(self, maps: dict[int, CommitMap], others: int) -> bool:
         """Take in what a look has found; False where another thread's has ended meanwhile, which may know more."""

@@ -307,7 +307,7 @@ CASES = [
     Case(
         "a message beyond the client's limit",
         lambda log: put(log, "prices", "IBM", LARGE),
-        *(MessageTooLarge, ValueError, ["'IBM'", "1000000"], "store the value elsewhere"),
+        *(MessageTooLarge, ValueError, ["'IBM'", "1048588"], "store the value elsewhere"),
         facts={"code": "MSG_SIZE_TOO_LARGE", "retriable": False},
         shell=["put", "prices", "IBM", "-"],
         stdin=LARGE,

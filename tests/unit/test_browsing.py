@@ -322,6 +322,39 @@ class TestConsumed:
         with pytest.raises(TopicRecreated), queue.browser():
             pass
 
+    def test_r17_what_was_written_where_the_log_was_cut_is_not_hidden(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        write(queue, ("1", "a"), ("2", "b"), ("3", "c"))
+        self.consume(queue, 3)
+        memory_log.elect("prices", 0, end=1)
+        write(queue, ("4", "d"), ("5", "e"), ("6", "f"))
+        with queue.browser(follow=False) as browser:
+            assert shown(browser) == ["4=d", "5=e", "6=f", "|"]
+
+    def test_a_log_that_has_another_leader_is_looked_at_once(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks: list[object] = []
+        overwritten = memory_log.overwritten
+
+        def watched(topic: str, ends: Any, *, timeout: float) -> dict[int, int]:
+            looks.append(ends)
+            return overwritten(topic, ends, timeout=timeout)
+
+        monkeypatch.setattr(memory_log, "overwritten", watched)
+        write(queue, ("1", "a"))
+        self.consume(queue, 1)
+        memory_log.elect("prices", 0)
+        with queue.browser(refresh=1000) as browser:
+            assert shown(browser.drain()) == ["|"]
+            for _ in range(3):
+                browser.refresh()
+            assert len(looks) == 1
+            memory_log.elect("prices", 0)
+            browser.refresh()
+        assert len(looks) == 2
+
     def test_a_bare_topic_has_nothing_to_hide(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"))
         self.consume(queue, 1)

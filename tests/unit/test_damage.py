@@ -114,7 +114,56 @@ def test_a_log_that_ends_before_what_was_consumed_has_lost_records(
     (damage,) = damages(queue)
     assert (damage.kind, damage.partitions, damage.needs_start) == ("offsets-lost", (0,), False)
     assert isinstance(damage.error, DataLoss)
-    assert f"partition 0 up to {end}, and it ends at 2" in str(damage)
+    assert f"partition 0 up to {end}, of which it has only what lies below 2" in str(damage)
+
+
+def test_r17_a_log_that_was_cut_and_has_grown_again_has_lost_records(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1", "c=1", "d=1")
+    queue.purge(keys=["b", "c"])
+    memory_log.elect("prices", 0, end=2)
+    put(queue, "e=1", "f=1", "g=1", "h=1")
+    (damage,) = damages(queue)
+    assert (damage.kind, damage.partitions, damage.needs_start) == ("offsets-lost", (0,), False)
+    assert "partition 0 up to 3, of which it has only what lies below 2" in str(damage)
+    with pytest.raises(DataLoss, match="lvq repair prices"):
+        queue.stats()
+    repaired = queue.repair()
+    assert [damage.kind for damage in repaired.found] == ["offsets-lost"]
+    assert damages(queue) == []
+    assert queue.stats().depth == 5
+
+
+def test_a_later_leader_that_lacks_nothing_is_no_damage(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1")
+    queue.purge()
+    memory_log.elect("prices", 0)
+    writer = memory_log.writer(transactional_id="x")
+    writer.begin_transaction()
+    writer.append("prices", b"c", b"1")
+    writer.abort_transaction()
+    queue.reset({0: 4})  # past what nobody can read
+    memory_log.elect("prices", 0)
+    put(queue, "d=1")
+    assert damages(queue) == []
+    assert queue.stats().depth == 1
+
+
+def test_what_an_open_transaction_writes_over_a_log_that_was_cut_is_not_overlooked(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1", "c=1")
+    queue.purge()
+    memory_log.elect("prices", 0, end=1)
+    writer = memory_log.writer(transactional_id="x")
+    writer.begin_transaction()
+    for key in (b"d", b"e", b"f"):
+        writer.append("prices", key, b"1")
+    (damage,) = damages(queue)
+    assert damage.kind == "offsets-lost"
+    queue.repair()
+    writer.commit_transaction()
+    assert queue.stats().depth == 3
 
 
 @pytest.mark.parametrize(

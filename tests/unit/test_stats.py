@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,23 @@ def test_the_newest_of_each_key_counts_where_it_is_not_done(memory_log: MemoryLo
     assert stats.attempted == 15  # `consume` took them all in hand
     assert sum(one.done_ahead for one in stats.partitions) > 0
     assert (queue.stats().depth, queue.stats().lag) == (0, 0)
+
+
+@pytest.mark.parametrize("question", ["describe_topic", "start_offsets", "end_offsets"])
+def test_partitions_that_are_added_while_it_is_looked_are_looked_at_too(memory_log: MemoryLog, question: str) -> None:
+    queue = declare(memory_log)
+    original = getattr(memory_log, question)
+    to_do = [lambda: memory_log.add_partitions("prices", 2)]
+
+    def ask(topic: str, **how: Any) -> Any:
+        answer = original(topic, **how)
+        if to_do:
+            to_do.pop()()
+        return answer
+
+    setattr(memory_log, question, ask)
+    assert [damage.kind for damage in queue.repair().found] == ["partitions-added"]
+    assert [one.partition for one in queue.stats().partitions] == [0, 1]
 
 
 def test_messages_without_a_key_all_count(memory_log: MemoryLog) -> None:
@@ -186,6 +204,13 @@ def test_a_log_that_is_truncated_during_the_read_is_read_on_where_it_begins(memo
 
     before_polls(memory_log, truncate)
     assert queue.stats().depth == 1
+
+
+def test_what_is_gone_below_the_beginning_of_the_log_is_no_lag(memory_log: MemoryLog) -> None:
+    queue = declare(memory_log)
+    put(queue, "a=1", "b=1", "c=1")
+    memory_log.delete_records("prices", 0, 2)
+    assert (queue.stats().lag, queue.stats().depth) == (1, 1)
 
 
 def test_an_outage_during_the_read_passes(memory_log: MemoryLog) -> None:
