@@ -10,10 +10,13 @@ check names the one that it is about.
 - **I4 conflation**: a message that is handed out is the newest of its key that was read, and reading went at least to
   the end that was seen when the partition was assigned.
 - **I5 no step back**: after a newer value of its key was reported durable, no older one is handed out.
-- **I6 order**: within an assignment the values of a key are handed out in the order of the log.
+- **I6 order**: within an assignment the values of a key are handed out in the order of the log. It follows from I4:
+  what was newest when it was handed out is never newer than what is newest later, since a log is read in its order. So
+  nothing breaks I6 alone. It is looked at before I4, to call a step back by its name, and stands should I4 err.
 - **I7 browser, soundness**: a dump shows only what was newest when it was read and was not consumed.
 - **I8 browser, completeness**: a dump shows every key that has a value and was not consumed.
-- **I9 bound**: no commit is longer than allowed.
+- **I9 bound**: no commit is longer than allowed; and until the broker allows less than it did, every ack has its place
+  in the next one.
 - **I10 convergence**: when producers stop and holders settle, one member that stays consumes everything to the end, and
   whoever has asked it whether an ack is durable has been told.
 - **I11 codec**: a commit can be read back as it was written, and says done of what was acked, pending of what was not.
@@ -22,7 +25,7 @@ check names the one that it is about.
 - **I14 counted**: with durable counts, no delivery is forgotten. With or without them none is made up, but by a crash
   between the count and the delivery: the last commit before a partition is given up counts what somebody has got.
 - **I15 lease**: nothing is handed out by one who has not sent a commit for long that the group is known to have
-  accepted: others may have the partition.
+  accepted, or found too long: it judges the member first. Others may have the partition.
 
 I3, I5, I13 and I14 need the broker's fencing, and hold only where it is on. The others hold in any case.
 """

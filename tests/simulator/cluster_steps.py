@@ -87,6 +87,12 @@ class ClusterSteps(Scene):
         self._queues[who % len(self._queues)].group.rebalance(how % 4)
         return True
 
+    def limit(self, who: int, how: int) -> bool:
+        """The group has another coordinator, which takes longer texts, or only shorter ones, than the one before."""
+        group, limits = self._queues[who % len(self._queues)].group, self._setting.broker_limits
+        before, group.text_limit = group.text_limit, limits[how % len(limits)]
+        return group.text_limit != before
+
     def expire(self, who: int, how: int) -> bool:
         """The coordinator aborts a transaction that takes too long, or whose consumer is no more."""
         works = self._orphans

@@ -60,7 +60,7 @@ class Member(Working):
             self.lives[partition] = Life(partition, commit_map, target, start)
             del self._coming[partition]
         if maps:
-            self.custody.assign(maps, starts, ends, tag=TAG)
+            self.custody.assign(maps, starts, ends, epochs=dict.fromkeys(maps, -1), tag=TAG)
         return bool(maps)
 
     def close(self) -> bool:

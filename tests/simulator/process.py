@@ -186,8 +186,13 @@ class Process:
         if flight is not None:
             self.acks, self.answered = 0, False
             self._said |= flight.maps
+            for partition in flight.maps.keys() - self.lives.keys():
+                raise Violation("I3", f"a commit speaks for partition {partition}, which is another member's")
             offsets = {p: (said.base, said.encode()) for p, said in flight.maps.items()}
             self._proof.sent(offsets, dict(flight.maps), self._options.text_limit, {})
+            if self.ledger.limit == self._options.text_limit:
+                for partition, said in flight.maps.items():
+                    self._proof.roomy(said, self.ledger.claim(partition))
             self.connection.requests.append(Request(self.number, self.epoch, offsets, flight))
             self._sent_at[flight] = self._clock()
         return flight
@@ -210,7 +215,7 @@ class Process:
     def _landed(self, flight: Flight[Durable], answers: Mapping[int, Answer]) -> None:
         self.custody.answered(flight, answers)
         self.answered = not self.commits.in_flight and Answer.STORED in answers.values()
-        if Answer.STORED in answers.values():
+        if Answer.UNKNOWN not in answers.values():
             self._accepted = max(self._accepted, self._sent_at[flight])
         self._report()
         if flight is self._flight:
@@ -292,10 +297,12 @@ class Process:
     # ---------------------------------------------------------------- what the model sees of the library
 
     def _observe(self) -> None:
-        """Take over what custody has done by itself: it has acquired messages, or taken them back.
+        """Take over what custody has done by itself: it has taken messages back, and then acquired others.
 
         What it says is done is not taken over: that is what the checks are about.
         """
+        for item in [item for item in self.working if item.state not in _IN_WORK | _REMOVED]:
+            self._end(item, acked=False)
         for item in self.ledger.held():
             if item not in self.working:
                 life = self.lives[item.partition]
@@ -304,8 +311,6 @@ class Process:
                     raise Violation("I15", f"{item} is handed out, {LEASE} s after the group was last heard of")
                 self._proof.handed_out(life, item, owner=owner)
                 self.working[item] = life
-        for item in [item for item in self.working if item.state not in _IN_WORK | _REMOVED]:
-            self._end(item, acked=False)
 
     def _end(self, item: Item, *, acked: bool) -> None:
         self.working.pop(item).settled(item, acked=acked)

@@ -184,6 +184,11 @@ class Proof:
                 raise Violation("I11", f"{maps[partition]} was written, {read} was read")
             self.true(partition, read, leaving.get(partition, ()))
 
+    def roomy(self, said: CommitMap, claim: CommitMap) -> None:
+        """I9: of what is done nothing was left out for want of room, where the limit is what it has always been."""
+        if said.runs != claim.runs:
+            raise Violation("I9", f"{said} leaves out what is done: {claim}")
+
     def last(self, life: Life, said: CommitMap) -> None:
         """I14, of the last commit before a partition is given up: what was only set aside is not counted any more."""
         for offset, count in said.counts.items():
@@ -221,11 +226,11 @@ class Proof:
             raise Violation("I2", f"{item} is handed out while {life.holding[lane]} of its key is held")
         if life.position < life.target:
             raise Violation("I4", f"{item} is handed out at {life.position}, before {life.target} is reached")
-        if life.newest.get(lane) != offset:
-            raise Violation("I4", f"{item} is handed out, {life.newest.get(lane)} of its key was read")
         last = life.last.get(lane, -1)
         if offset < last:
             raise Violation("I6", f"{item} is handed out after {last}")
+        if life.newest.get(lane) != offset:
+            raise Violation("I4", f"{item} is handed out, {life.newest.get(lane)} of its key was read")
         if offset == last and offset not in life.returned:
             raise Violation("I2", f"{item} is handed out twice")
         if owner and self.group.fenced:

@@ -41,7 +41,8 @@ class Setting:
     """Whether the queues begin with new values only."""
     fenced: bool = True
     lenient: bool = False
-    broker_limit: int = 4096
+    broker_limits: tuple[int, ...] = (4096,)
+    """Characters that a coordinator takes for a text: the first one's, and those of others that may follow it."""
     gap: int = 0
     """Offsets that are left out after every record, as a cleaned log does; a large one makes long texts."""
     sequence: int = 0
@@ -56,7 +57,7 @@ class Queue:
 
     def __init__(self, logs: list[Log], setting: Setting) -> None:
         bases = [log.end if setting.from_the_end else 0 for log in logs]
-        self.proof = Proof(logs, bases, counted=setting.broker_limit >= setting.options.text_limit)
+        self.proof = Proof(logs, bases, counted=min(setting.broker_limits) >= setting.options.text_limit)
         starts = {}
         for partition, base in enumerate(bases):
             declared = CommitMap(base, (), TAG, setting.options.partition_count, setting.sequence)
@@ -66,7 +67,7 @@ class Queue:
             self.proof.stored,
             fenced=setting.fenced,
             lenient=setting.lenient,
-            text_limit=setting.broker_limit,
+            text_limit=setting.broker_limits[0],
         )
         self.browser: Browser | None = None
 

@@ -11,10 +11,12 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
+from lvq_kafka.consuming import custody
 from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.holdings import Holdings, Limits
 from lvq_kafka.consuming.lives import Lives
+from lvq_kafka.consuming.settlement import Durability
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Flight
 from lvq_kafka.core.ledger import Item, Ledger
@@ -23,8 +25,9 @@ from lvq_kafka.core.outstanding import Outstanding
 from lvq_kafka.core.partition import Partition
 from lvq_kafka.errors import AlreadySettled, LockLost
 from lvq_kafka.managing import reclaiming
-from lvq_kafka.ports import LogWriter
 from tests.simulator.browser import Browser
+from tests.simulator.group import Group
+from tests.simulator.log import Log
 from tests.simulator.member import Member
 from tests.simulator.proof import Violation
 from tests.simulator.scene import Setting
@@ -50,7 +53,12 @@ Focus = Callable[[Setting], Setting]
 def caught(
     invariant: str, focus: Focus = lambda setting: setting, kind: type[World] = World, steps: int = _STEPS
 ) -> bool:
-    """Whether the simulator finds that this invariant does not hold, in the same worlds every time."""
+    """Whether the simulator finds that this invariant does not hold, in the same worlds every time.
+
+    Raises:
+        Exception: it does not, and the core failed in another way: a mutant may no longer fit where it is put.
+    """
+    failure: Exception | None = None
     for seed in range(_WORLDS):
         random = Random(seed)
         world = kind(focus(any_setting(random.choice)))
@@ -59,8 +67,10 @@ def caught(
         except Violation as violation:
             if violation.invariant == invariant:
                 return True
-        except Exception:  # noqa: BLE001  # a broken core may fail in any other way first
-            continue
+        except Exception as error:  # noqa: BLE001  # a broken core may fail in any other way first
+            failure = error
+    if failure is not None:
+        raise failure
     return False
 
 
@@ -76,7 +86,28 @@ def where_only_the_map_tells(setting: Setting) -> Setting:
 def counting(setting: Setting) -> Setting:
     limits = replace(setting.options.limits, durable_counts=True)
     options = replace(setting.options, limits=limits, ahead=True, text_limit=4095, dead_letters=True)
-    return replace(setting, keys=7, gap=0, broker_limit=4096, fenced=True, options=options)
+    return replace(setting, keys=7, gap=0, broker_limits=(4096,), fenced=True, options=options)
+
+
+def counting_each(setting: Setting) -> Setting:
+    setting = counting(setting)
+    return replace(setting, options=replace(setting.options, ahead=False))
+
+
+def where_limits_sink(setting: Setting) -> Setting:
+    limits = Limits(12, durable_counts=setting.options.limits.durable_counts)
+    options = replace(setting.options, text_limit=4095, partition_count=(1 << 31) - 1, limits=limits)
+    return replace(
+        setting,
+        keys=7,
+        queues=1,
+        gap=1 << 50,
+        sequence=1 << 60,
+        broker_limits=(4096, 64, 96),
+        fenced=True,
+        never=_NO_CLEANING,
+        options=options,
+    )
 
 
 def undisturbed(setting: Setting) -> Setting:
@@ -87,7 +118,7 @@ def undisturbed(setting: Setting) -> Setting:
         queues=1,
         keys=7,
         gap=0,
-        broker_limit=4096,
+        broker_limits=(4096,),
         fenced=True,
         never=_NO_TROUBLE,
         options=options,
@@ -149,8 +180,10 @@ class TransactsUnanswered(World):
         (anywhere, MovesWhileRefused, _STEPS),
         (anywhere, TransactsUnanswered, _STEPS),
         (counting, MovesUnanswered, _STEPS),
+        (counting_each, World, _STEPS),
         (where_only_the_map_tells, World, _MORE_STEPS),
         (undisturbed, World, _STEPS),
+        (where_limits_sink, World, _STEPS),
     ],
 )
 def test_the_protocol_as_it_is_breaks_nothing_in_worlds_of_the_mutants(
@@ -209,9 +242,10 @@ def test_i1_a_base_that_goes_by_the_order_of_a_dict_is_caught(monkeypatch: Patch
 def test_i1_a_dead_letter_that_counts_as_done_before_it_is_stored_is_caught(monkeypatch: Patch) -> None:
     send = DeadLetters._send
 
-    def mutant(self: DeadLetters, writer: LogWriter, item: Item, reason: str) -> None:
-        send(self, writer, item, reason)
+    def mutant(self: DeadLetters, item: Item, reason: str) -> Durability:
+        letter = send(self, item, reason)
         self._bury(item, reason)
+        return letter
 
     monkeypatch.setattr(DeadLetters, "_send", mutant)
     assert caught("I1")
@@ -223,9 +257,26 @@ def test_i9_maps_that_are_never_shortened_are_caught(monkeypatch: Patch) -> None
     assert caught("I9")
 
 
+def test_i9_a_hand_out_of_messages_whose_acks_have_no_room_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Partition, "has_room", lambda *_: True)
+    assert caught("I9")
+
+
 def test_i11_a_claim_that_leaves_out_what_lies_above_the_base_is_caught(monkeypatch: Patch) -> None:
     _claiming(monkeypatch, lambda ledger, partition, claim: replace(claim, runs=()))
     assert caught("I11")
+
+
+def test_i1_a_log_that_is_read_beyond_an_open_transaction_is_caught(monkeypatch: Patch) -> None:
+    read = Log.read
+
+    def mutant(self: Log, position: int, most: int) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self, "stable_end", self.end)
+            return read(self, position, most)
+
+    monkeypatch.setattr(Log, "read", mutant)
+    assert caught("I1")
 
 
 # --- what an assignment begins with -----------------------------------------------------------------------------------
@@ -291,6 +342,24 @@ def test_i4_a_release_that_ignores_that_a_newer_value_came_is_caught(monkeypatch
     assert caught("I4")
 
 
+def test_i6_a_delay_that_a_newer_value_does_not_end_is_caught(monkeypatch: Patch) -> None:
+    discard, offer = Partition._discard, Partition.offer
+
+    def forgotten(self: Partition, item: Item) -> None:
+        delayed = item.state is State.DELAYED
+        discard(self, item)
+        if delayed:
+            item.state = State.DELAYED
+
+    def mutant(self: Partition, item: Item) -> None:
+        self.waiting.setdefault(item.lane, item)
+        offer(self, item)
+
+    monkeypatch.setattr(Partition, "_discard", forgotten)
+    monkeypatch.setattr(Partition, "offer", mutant)
+    assert caught("I6")
+
+
 def test_i2_two_messages_of_a_key_in_work_at_once_are_caught(monkeypatch: Patch) -> None:
     def offer(self: Partition, item: Item) -> None:
         if self.open and item.state is State.AVAILABLE:
@@ -329,6 +398,11 @@ def test_i15_what_was_taken_ahead_and_comes_though_the_group_was_not_heard_of_is
     assert caught("I15")
 
 
+def test_i15_what_was_being_counted_and_comes_though_the_group_was_not_heard_of_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Custody, "suspended", property(lambda self: self._in_doubt and self._ledger.available > 0))
+    assert caught("I15", counting_each)
+
+
 # --- the commit pipeline ----------------------------------------------------------------------------------------------
 
 
@@ -355,6 +429,32 @@ def test_i3_an_answer_that_did_not_come_and_is_taken_for_a_good_one_is_caught(mo
 def test_i3_an_ack_that_is_called_durable_because_its_partition_went_away_is_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Lives, "committed", lambda self, offset, life: True)
     assert caught("I3")
+
+
+def test_i3_a_text_that_is_taken_to_be_stored_since_a_longer_one_beside_it_was_refused_is_caught(
+    monkeypatch: Patch,
+) -> None:
+    landed = Commits.landed
+
+    def mutant(self: Any, flight: Flight[Any], answers: Any) -> None:
+        sizes = {partition: len(said.encode()) for partition, said in flight.maps.items()}
+        shorter = [partition for partition, size in sizes.items() if size < max(sizes.values())]
+        if isinstance(answers, dict) and Answer.TOO_LARGE in answers.values():
+            answers = answers | dict.fromkeys(shorter, Answer.STORED)
+        landed(self, flight, answers)
+
+    monkeypatch.setattr(Commits, "landed", mutant)
+    assert caught("I3", where_limits_sink)
+
+
+def test_i3_a_map_that_takes_back_what_was_promised_to_be_short_enough_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(CommitMap, "covers", lambda self, other: True)
+    assert caught("I3", where_limits_sink)
+
+
+def test_i10_a_consumer_that_cannot_hear_the_group_but_by_a_text_that_fits_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(custody, "_HEARD", {Answer.STORED})
+    assert caught("I10", where_limits_sink)
 
 
 def test_i3_a_commit_for_partitions_of_a_former_assignment_is_caught(monkeypatch: Patch) -> None:
@@ -476,6 +576,11 @@ def test_i3_a_transaction_that_commits_while_a_commit_without_an_answer_may_arri
 
 def test_i3_a_plain_commit_while_a_transaction_commits_is_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Custody, "committing", property(lambda self: False))
+    assert caught("I3", kind=MovesInTransactions)
+
+
+def test_i3_an_owner_that_begins_before_it_is_decided_what_is_committed_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Group, "offsets", lambda self, partition: self._offsets[partition])
     assert caught("I3", kind=MovesInTransactions)
 
 

@@ -22,8 +22,9 @@ _ACCIDENTS = [
     *("crash s5 acked", "crash s6 commit sent", "crash s7 commit applied", "crash s8 answer seen"),
     *("zombies", "stood still", "settled by one who is no owner", "partitions lost", "partitions withheld"),
     *("commits lost", "commits taken twice", "answers lost", "commits answered: unknown", "stale", "time_out"),
-    "commits sent again by the client",
+    *("commits sent again by the client", "commits answered: too large", "limit"),
     *("records compacted away", "reclaim", "dumps shown", "transactions committed", "steps with messages gated"),
+    *("steps with messages gated by a limit that sank", "steps with more committed than fits"),
 ]
 
 

@@ -35,6 +35,9 @@ _QUIET: list[tuple[str, ...]] = [
 ]
 """Actions that do not happen in some worlds: there, the others happen more often, and together."""
 
+_LIMITS: list[tuple[int, ...]] = [(4096,), (64,), (4096, 64), (64, 96, 128)]
+"""What coordinators take, where texts are long."""
+
 
 class Choose(Protocol):
     """Takes one of several."""
@@ -44,25 +47,25 @@ class Choose(Protocol):
 
 def any_setting(choose: Choose) -> Setting:
     """What a world is like."""
-    long_texts = choose([False, False, True])
-    text_limit = choose([64, 96, 128, 256]) if long_texts else 4095
-    broker_limit = choose([4096, min(64, text_limit)]) if long_texts else 4096
+    long_texts = choose([False, True])
+    text_limit = choose([64, 96, 128, 256, 4095, 4095]) if long_texts else 4095
+    broker_limits = choose(_LIMITS) if long_texts else (4096,)
     return Setting(
         partitions=choose([1, 1, 2, 3]),
-        keys=choose([1, 2, 3, 7]),
+        keys=choose([3, 7, 7, 7] if long_texts else [1, 2, 3, 7]),
         queues=choose([1, 1, 1, 2]),
         existing=choose([0, 0, 4]),
         from_the_end=choose([False, False, True]),
         fenced=choose([True, True, False]),
         lenient=choose([False, True]),
-        broker_limit=broker_limit,
-        gap=choose([0, 1 << 21]) if long_texts else 0,
+        broker_limits=broker_limits,
+        gap=choose([0, 1 << 21, 1 << 50, 1 << 50]) if long_texts else 0,
         sequence=(1 << 60) if long_texts else 0,
         never=frozenset(choose(_QUIET)),
         options=Options(
             order=choose(["tail", "in-place"]),
             limits=Limits(
-                max_in_work=choose([1, 3, 12]),
+                max_in_work=choose([3, 12, 12] if long_texts else [1, 3, 12]),
                 lock_timeout=choose([None, LOCK_TIME]),
                 max_deliveries=choose([None, None, 2]),
                 durable_counts=choose([False, False, True]),

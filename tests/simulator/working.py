@@ -39,24 +39,22 @@ class Working(Process):
             self._next_turn(*self.ahead.popleft())
             return True
         before = len(self.working)
-        haul = self.custody.take(most, ahead=self._options.ahead)
+        taken, exhausted = self.custody.take(most, ahead=self._options.ahead)
         self._observe()
         if self._options.ahead:
-            self.ahead.extend(haul.taken)
+            self.ahead.extend(taken)
         else:
-            for item, life in haul.taken:
+            for item, life in taken:
                 self._deliver(item, life)
-        for item in haul.exhausted:
+        for item in exhausted:
             if self.working[item].delivered(item.offset) < (self._options.limits.max_deliveries or 0):
                 raise Violation("I14", f"{item} is given up, and was handed out less often")
             self._reject(item, lambda item: self.dead_letters.take_exhausted([item]))
-        return bool(haul.taken or haul.exhausted) or len(self.working) > before
+        return bool(taken or exhausted) or len(self.working) > before
 
     def _next_turn(self, item: Item, life: int) -> None:
         """The turn of one that was taken ahead has come: a holder gets it, or it is let go."""
         if self.custody.hand_over(item):
-            if self.in_doubt:
-                raise Violation("I15", f"{item} was taken ahead and comes {LEASE} s after the group was last heard of")
             self._deliver(item, life)
             return
         with suppress(LockLost, AlreadySettled):
@@ -64,6 +62,8 @@ class Working(Process):
         self._observe()
 
     def _deliver(self, item: Item, life: int) -> None:
+        if self.in_doubt:  # it may have been set aside before
+            raise Violation("I15", f"{item} comes to a holder {LEASE} s after the group was last heard of")
         self.held[item] = life
         self.working[item].given[item.offset] += 1
         counted = self._options.limits.durable_counts and self._owns(item.partition)

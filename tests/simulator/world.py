@@ -27,6 +27,7 @@ ACTIONS: dict[str, int] = {
     "notice": 1,
     "evict": 1,
     "rebalance": 1,
+    "limit": 2,
     "heartbeat": 2,
     "give_up": 2,
     "read": 8,
@@ -91,7 +92,14 @@ class World(ConsumerSteps):
         member, self._touched = self._touched, None
         if member is not None and not member.closed:
             member.check()
-            self.counts["steps with messages gated"] += member.ledger.gated > 0
+            self._count_room(member)
+
+    def _count_room(self, member: Member) -> None:
+        ledger, gated = member.ledger, member.ledger.gated > 0
+        self.counts["steps with messages gated"] += gated
+        if ledger.limit < self._setting.options.text_limit:
+            self.counts["steps with messages gated by a limit that sank"] += gated
+            self.counts["steps with more committed than fits"] += member.commits.longest > ledger.limit
 
     # ---------------------------------------------------------------- the end
 

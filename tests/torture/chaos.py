@@ -81,11 +81,14 @@ class Chaos:
         """When the broker could not answer, from and to."""
 
     def rage(self, seconds: float) -> None:
-        """Go on for so long, but for one whole deck at least; then let everybody come back."""
+        """Go on for so long, but for one whole deck at least; then let everybody come back.
+
+        It is over when a process has ended by itself: where all do, nobody would be left to be hit by what is to come.
+        """
         until = time.monotonic() + seconds
         cards: list[Callable[[], bool]] = []
         first = True
-        while first or time.monotonic() < until:
+        while (first or time.monotonic() < until) and not self._members.failed():  # else that is what came of it
             if not cards:
                 cards = [
                     self._kill, self._kill, self._nap, self._nap, self._coma, self._die_asleep,
