@@ -29,7 +29,7 @@ class EmbeddedBroker:
 
     Args:
         data_dir: where its files live and stay. Without it they are temporary and removed by :meth:`stop`.
-        port: the port of the plain listener. Without it a free one is taken.
+        port: the port of the plain listener. Without it, or with 0, a free one is taken.
         heap: the largest heap of the JVM, in the JVM's notation.
         properties: broker properties that are added or replaced.
         listeners: further listeners by name (``{"SECURE": Listener.sasl({"alice": password})}``), each on a free port
@@ -60,9 +60,11 @@ class EmbeddedBroker:
                 raise ConfigError(
                     f"No listener can be named {name}: the broker has one already.", options=["listeners"]
                 )
+        if not 0 <= (port or 0) <= 65535:
+            raise ConfigError(f"port={port} is no port.", options=["port"], hint="0 to 65535; 0 is any that is free.")
         self._options = Options(
             data_dir=data_dir.expanduser().absolute() if data_dir is not None else None,
-            port=port,
+            port=port or None,
             heap=heap,
             properties=dict(properties or {}),
             listeners=dict(listeners or {}),

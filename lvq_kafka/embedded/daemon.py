@@ -88,8 +88,8 @@ def start_daemon(
 ) -> BrokerStatus:
     """Start a broker that outlives this program, and return when it serves clients.
 
-    Without ``data_dir`` its data are temporary: they are gone once it stops. ``port=None`` takes any free port. If the
-    daemon already runs as asked, its status is returned.
+    Without ``data_dir`` its data are temporary: they are gone once it stops. Port 0, or None, is any that is free. If
+    the daemon already runs as asked, its status is returned.
 
     Raises:
         BrokerStartFailed: it did not start, or the port is taken.
@@ -159,7 +159,7 @@ def _detach(broker: EmbeddedBroker, *, temporary: bool) -> BrokerStatus:
 
 
 def _require_same(running: BrokerStatus, port: int | None, data_dir: Path | None) -> None:
-    same_port = port in (None, running.port)
+    same_port = port in (None, 0, running.port)
     same_data = running.temporary if data_dir is None else running.data_dir == data_dir
     if not (same_port and same_data):
         raise EmbeddedBrokerError(

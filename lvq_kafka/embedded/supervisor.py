@@ -56,7 +56,10 @@ class Supervisor:
             selector.register(wake_read, selectors.EVENT_READ)
             selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
             while not self.ending:
-                for key, _ in selector.select(POLL):
+                # Looked for first: what it has said before it went is there to be read then.
+                gone = self.parent is not None and os.getppid() != self.parent
+                heard = selector.select(0 if gone else POLL)
+                for key, _ in heard:
                     data = os.read(key.fd, 65536)
                     if key.fd == wake_read:
                         self._on_signals(data)
@@ -66,7 +69,7 @@ class Supervisor:
                         self._on_input(data)
                     else:
                         self.ending = True
-                if self.parent is not None and os.getppid() != self.parent:
+                if gone and not heard:
                     self.ending = True
         self.finish()
 

@@ -369,7 +369,8 @@ def test_a_daemon_outlives_the_program_that_starts_it_until_it_is_stopped(cache:
 @pytest.mark.usefixtures("daemon")
 def test_starting_the_daemon_again_is_harmless_and_starting_it_otherwise_is_refused(tmp_path: Path) -> None:
     first = start_daemon(port=None, data_dir=tmp_path / "data")
-    assert start_daemon(port=first.port, data_dir=tmp_path / "data") == first
+    for port in (None, 0, first.port):
+        assert start_daemon(port=port, data_dir=tmp_path / "data") == first
     with pytest.raises(EmbeddedBrokerError, match=f"already runs on port {first.port}.*stop it first"):
         start_daemon(port=first.port + 1, data_dir=tmp_path / "data")
     with pytest.raises(EmbeddedBrokerError, match="already runs"):

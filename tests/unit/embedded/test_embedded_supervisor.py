@@ -200,6 +200,34 @@ def test_a_detached_child_outlives_the_program_and_ends_in_order_on_sigterm_to_i
     assert not home.exists()
 
 
+# The program detaches and ends just when the supervisor, which has heard nothing, looks whether it is still there.
+LAST_WORD = """
+import os, sys
+from pathlib import Path
+from lvq_kafka.embedded import supervisor
+home, command = Path(sys.argv[1]), '{"run": ["sh", "-c", "sleep 1; echo so > ../alive"]}'
+told, tell = os.pipe()
+os.dup2(told, 0)
+os.write(tell, command.encode() + b"\\n")
+serving = supervisor.Supervisor(log=home / "log", directory=home, remove=True, grace=5.0, promote=None)
+ended = []
+def getppid():
+    if serving.child is not None and not ended:
+        os.write(tell, b'{"detach": true}\\n')
+        os.close(tell)
+        ended.append(True)
+    return -1 if ended else serving.parent
+os.getppid = getppid
+serving.serve()
+"""
+
+
+def test_a_program_that_detaches_and_ends_at_once_is_heard(home: Path) -> None:
+    subprocess.run([sys.executable, "-c", LAST_WORD, str(home)], check=True, timeout=60, stdout=subprocess.DEVNULL)
+    assert (home.parent / "alive").exists()
+    assert not home.exists()
+
+
 def test_a_detached_supervisor_ends_with_its_child(home: Path) -> None:
     process = SupervisedProcess(log=home / "log", directory=home, remove=True, grace=5.0, promote=None)
     process.run(SLEEP)

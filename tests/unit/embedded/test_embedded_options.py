@@ -1,0 +1,25 @@
+"""Options of the embedded broker that are wrong, before anything is started."""
+
+from __future__ import annotations
+
+import pytest
+
+from lvq_kafka.embedded import EmbeddedBroker
+from lvq_kafka.embedded.listeners import Listener
+from lvq_kafka.errors import ConfigError
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_port_that_is_none_is_named(port: int) -> None:
+    with pytest.raises(ConfigError, match=f"port={port} is no port") as caught:
+        EmbeddedBroker(port=port)
+    assert caught.value.options == ("port",)
+
+
+def test_port_0_is_any_that_is_free() -> None:
+    assert EmbeddedBroker(port=0)._options.port is None
+
+
+def test_a_listener_cannot_have_the_name_of_one_of_the_brokers_own() -> None:
+    with pytest.raises(ConfigError, match="No listener can be named controller"):
+        EmbeddedBroker(listeners={"controller": Listener.sasl({"alice": "secret"})})
