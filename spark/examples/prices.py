@@ -55,13 +55,16 @@ from matplotlib import pyplot as plt  # noqa: E402
 
 figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
 lines = growth.orderBy("date").toPandas()
+axes.axhline(1, color="0.8", linewidth=0.8)
 for ticker, line in lines.groupby("ticker"):
-    axes.plot(line["date"], line["growth"], label=ticker, linewidth=1.2)
+    [drawn] = axes.plot(line["date"], line["growth"], label=ticker, linewidth=1.2)
+    end = line.iloc[-1]
+    place = {"xytext": (6, 0), "textcoords": "offset points", "verticalalignment": "center"}
+    axes.annotate(ticker, (end["date"], end["growth"]), color=drawn.get_color(), **place)
 axes.set_yscale("log", subs=())
 axes.set_yticks([0.1, 0.2, 0.5, 1, 2, 5], labels=["0.1", "0.2", "0.5", "1", "2", "5"])
 axes.set_title("Month-end closes against each stock's first month: one row per key, from a compacted topic")
-axes.set_ylabel("times the first month's close")
-axes.legend(frameon=False)
+axes.set_ylabel("times the first month's close (not adjusted for splits)")
 axes.spines[["top", "right"]].set_visible(False)
 figure.savefig(picture, dpi=130)
 print(picture)

@@ -49,7 +49,12 @@ def parser() -> argparse.ArgumentParser:
     source = options.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", metavar="PATH", help="files to read")
     source.add_argument("--table", metavar="NAME", help="the table to read")
-    options.add_argument("--format", default="parquet", help="of the files (default: parquet)")
+    options.add_argument(
+        "--format",
+        default="parquet",
+        help="of the files (default: parquet); what snapshot.py has written as JSON is base64, which unbase64() in a "
+        "--query makes bytes of",
+    )
     options.add_argument("--query", metavar="SQL", help="what to make of it; it is the table `input` there")
     options.add_argument("--key", metavar="COLUMN", default="key", help="(default: key)")
     options.add_argument("--value", metavar="COLUMN", default="value", help="null deletes the key (default: value)")

@@ -92,7 +92,9 @@ def parser() -> argparse.ArgumentParser:
     target = options.add_mutually_exclusive_group(required=True)
     target.add_argument("--output", metavar="PATH", help="where to write files")
     target.add_argument("--table", metavar="NAME", help="which table to write")
-    options.add_argument("--format", default="parquet", help="any that Spark can write (default: parquet)")
+    options.add_argument(
+        "--format", default="parquet", help="any that Spark can write (default: parquet); JSON has bytes as base64"
+    )
     options.add_argument(
         "--mode",
         choices=["error", "overwrite", "append"],

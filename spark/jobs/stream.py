@@ -67,7 +67,8 @@ def _started(queue: LastValueQueue[Any], newest: Version) -> str:
 def parser() -> argparse.ArgumentParser:
     """The options."""
     options = job_parser(
-        f"{__doc__} A version is a copy of the store, so let batches of a large one come every few minutes.",
+        f"{__doc__} Each batch costs some Spark jobs, and now and then a copy of the store: let them come every "
+        "minute or so, not every second.",
         "stream.py prices -b broker:9092 --store /data/prices --checkpoint /data/prices.checkpoint",
         "stream.py prices --config client.properties --store /data/prices --checkpoint /data/cp --once",
     )

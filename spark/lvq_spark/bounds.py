@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from lvq_kafka.core.progress import Shortfall, describe
-from lvq_kafka.errors import ConfigError, DataLoss, Unauthorized
-from lvq_kafka.ports import Log, TopicDescription
+from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, Unauthorized
+from lvq_kafka.ports import Log, LogEnd, TopicDescription
 
 __all__ = ["AsOfPolicy", "Bounds", "Settings"]
 
 AsOfPolicy = Literal["fail", "warn"]
 """What to do about a cut of the past, of which the topic may have compacted records away: refuse it, or warn."""
 
+_PAUSE = 0.02  # seconds until it is asked again whether the log is at rest
 _TIMESTAMP_TYPES = {"CreateTime": 0, "LogAppendTime": 1}
 
 
@@ -80,10 +81,42 @@ class Bounds:
             {p: ends[p].leader_epoch for p in there},
         )
 
+    @classmethod
+    def at_rest(cls, log: Log, topic: str, within: float, timeout: float = 10.0) -> Bounds:
+        """The bounds at a moment when each transaction was in all partitions or in none, to its end.
+
+        All there was of the log was committed, and nothing came between the answers: for the first says what is
+        committed in each partition, and the second, asked for after that, where each ends.
+
+        Raises:
+            CatchUpTimeout: there was no such moment in so many seconds.
+        """
+        deadline = time.monotonic() + within
+        while (found := cls.ask(log, topic, timeout)).stable != found.highest:
+            if time.monotonic() + _PAUSE > deadline:
+                moving = found.undecided(found.highest)
+                raise CatchUpTimeout(
+                    f"The topic {topic} was not at rest for a moment within {within:g} s: {describe(moving)}.",
+                    shortfalls=moving,
+                    hint="Allow more time, or take a cut that may have a transaction in some partitions only.",
+                )
+            time.sleep(_PAUSE)
+        return found
+
+    @property
+    def stable_ends(self) -> dict[int, LogEnd]:
+        """What is committed, with the leaders' epochs."""
+        return {partition: LogEnd(offset, self.epochs[partition]) for partition, offset in self.stable.items()}
+
     @property
     def topic(self) -> str:
         """The topic's name."""
         return self.described.name
+
+    def undecided(self, end: Mapping[int, int]) -> list[Shortfall]:
+        """Where not all before these offsets is committed."""
+        stable = self.stable
+        return [Shortfall(p, stable[p], end[p], stable[p]) for p in sorted(end) if stable[p] < end[p]]
 
     def committed(
         self, log: Log, wanted: Mapping[int, int], timeout: float
@@ -157,9 +190,7 @@ class Bounds:
                     f"which holds {self.lowest[partition]} to {self.highest[partition]}.",
                     hint="The log was truncated, or the topic is another one by now: take a new cut.",
                 )
-        stable = self.stable
-        held = [Shortfall(p, stable[p], end[p], stable[p]) for p in sorted(end) if stable[p] < end[p]]
-        if held:
+        if held := self.undecided(end):
             raise ConfigError(
                 f"The cut through {self.topic} ends behind an open transaction: {describe(held)}.",
                 options=["end"],

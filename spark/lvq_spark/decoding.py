@@ -6,10 +6,13 @@ import difflib
 import json
 import secrets
 from collections.abc import Mapping
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from lvq_kafka.errors import ConfigError
 from lvq_spark.registry import SubjectSchemas
+from lvq_spark.schema import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -62,8 +65,9 @@ def decode(
             that cannot be decoded.
         form: ``"json"`` by `from_json`, or ``"avro"`` by ``from_avro`` (which is in the package ``spark-avro``).
         schema: for JSON a Spark type (``"price double, at timestamp"``, ``"array<int>"``), or None for ``VARIANT``. A
-            field that is not there is null; one that the schema says is ``NOT NULL`` makes the row a bad one. For Avro
-            the schema of the values as text, or, where a registry's serializer wrote them, `SchemaRegistry.subject`.
+            field that is not there is null; what is null although the schema says ``NOT NULL``, however far in, makes
+            the row a bad one. For Avro the schema of the values as text, or, where a registry's serializer wrote them,
+            `SchemaRegistry.subject`.
         column: the column; it is decoded in its place.
         on_error: what becomes of rows that cannot be decoded. ``fail`` names one of them; ``keep`` shows all.
         options: more of `from_json` or ``from_avro``, such as ``timestampFormat``.
@@ -72,7 +76,7 @@ def decode(
         ConfigError: the column is missing or not binary, the schema cannot be used, or ``spark-avro`` is missing.
     """
     _check(df, form, column, on_error)
-    raw = df[f"`{column}`"]
+    raw = df[quoted(column)]
     if form == "json":
         if isinstance(schema, SubjectSchemas):
             raise ConfigError("Schemas of a registry are for Avro.", options=["schema"], hint="Give a Spark type.")
@@ -116,13 +120,34 @@ def _json(raw: Column, schema: str | DataType | None, options: Mapping[str, str]
         names, values = F.map_keys(parsed[_END]), F.get(F.map_values(parsed[_END]), 0)
         value = F.get(values, 0)
         good = (names == F.array(F.lit("value"), F.lit(_END))) & (F.size(values) == 1) & parsed["bad"].isNull()
-        if isinstance(kind, StructType):
-            for field in kind.fields:
-                if not field.nullable:  # which from_json does not look at
-                    good = good & (value.isNull() | value[field.name].isNotNull())
+        good = reduce(and_, _whole(value, kind, nullable=True), good)
     good = F.coalesce(good, F.lit(False)) & F.is_valid_utf8(raw.cast("string"))
     wanted = "is no JSON" if schema is None else "is not JSON of its schema"
     return _Read(value, F.when(~good, F.lit(wanted)))
+
+
+def _whole(value: Column, kind: DataType, *, nullable: bool) -> list[Column]:
+    """That nothing is null which its type says is not: from_json does not look at that. Empty where all may be."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    def each(values: Column, kind: DataType, may: bool) -> list[Column]:
+        if not _whole(F.lit(None), kind, nullable=may):
+            return []
+        return [F.forall(values, lambda value: reduce(and_, _whole(value, kind, nullable=may)))]
+
+    within: list[Column] = []
+    if isinstance(kind, StructType):
+        within = [
+            one for field in kind.fields for one in _whole(value[field.name], field.dataType, nullable=field.nullable)
+        ]
+    elif isinstance(kind, ArrayType):
+        within = each(value, kind.elementType, kind.containsNull)
+    elif isinstance(kind, MapType):
+        within = each(F.map_values(value), kind.valueType, kind.valueContainsNull)
+    if not nullable:
+        return [value.isNotNull(), *within]
+    return [value.isNull() | reduce(and_, within)] if within else []
 
 
 def _type(schema: str | DataType) -> DataType:
@@ -194,12 +219,13 @@ def _framed(raw: Column, schemas: SubjectSchemas, options: Mapping[str, str], df
 def _settled(df: DataFrame, read: _Read, column: str, on_error: OnError, form: Form) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    raw = df[f"`{column}`"]
+    raw = df[quoted(column)]
     error_name, raw_name = f"{column}_error", f"{column}_raw"
     error = F.when(raw.isNotNull(), read.error)
     if on_error == "fail":
         known = [name for name in _PLACE if name in df.columns and name != column]
-        parts = [piece for name in known for piece in (F.lit(f"{name} "), F.col(name).cast("string"), F.lit(", "))]
+        cells = [F.coalesce(F.col(name).cast("string"), F.lit("null")) for name in known]
+        parts = [piece for name, cell in zip(known, cells) for piece in (F.lit(f"{name} "), cell, F.lit(", "))]
         hint = f'. on_error="keep" shows all such rows, with their bytes in {raw_name}.'
         place = F.concat(*parts) if parts else F.lit("")
         message = F.concat(place, F.lit(f"{column}: "), error, F.lit(hint))
@@ -208,9 +234,9 @@ def _settled(df: DataFrame, read: _Read, column: str, on_error: OnError, form: F
     value = F.when(error.isNull(), read.value)
     judged = df.withColumns({error_name: error, raw_name: raw, column: value})
     if on_error == "keep":
-        return judged.withColumn(raw_name, F.when(F.col(error_name).isNotNull(), F.col(raw_name)))
+        return judged.withColumn(raw_name, F.when(judged[quoted(error_name)].isNotNull(), judged[quoted(raw_name)]))
     if on_error == "drop":
-        judged = judged.where(F.col(error_name).isNull())
+        judged = judged.where(judged[quoted(error_name)].isNull())
     return judged.drop(error_name, raw_name)
 
 
@@ -237,8 +263,9 @@ def _check(df: DataFrame, form: str, column: str, on_error: str) -> None:
             options=["column"],
             hint="Text: cast it to binary first." if found == "string" else "",
         )
-    clash = {f"{column}_error", f"{column}_raw"} & set(df.columns)
+    ours = {f"{column}_error".lower(), f"{column}_raw".lower()}  # Spark does not tell capitals apart, as a rule
+    clash = [name for name in df.columns if name.lower() in ours]
     if clash and on_error != "fail":
         raise ConfigError(
-            f"The frame has a column {min(clash)} already.", options=["on_error"], hint="Rename it, or decode once."
+            f"The frame has a column {clash[0]} already.", options=["on_error"], hint="Rename it, or decode once."
         )

@@ -29,7 +29,7 @@ from lvq_kafka.errors import (
 )
 from lvq_spark.connector.java_errors import java_error
 
-__all__ = ["task_errors"]
+__all__ = ["OURS", "raised", "task_errors"]
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def task_errors() -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         # The last one: those before it are its causes.
-        for name, message in reversed(_OURS.findall(str(error))):
+        for name, message in reversed(OURS.findall(str(error))):
             if found := _made(name, message):
                 raise found from error
         if gone := _GONE.search(str(error)):
@@ -70,7 +70,15 @@ def task_errors() -> Iterator[None]:
 # Of a file as `lvq_spark.store.versions.Store` names it. It is missing when it is to be read, or when that is planned.
 _GONE = re.compile(r"\[(?:FAILED_READ_FILE\.FILE_NOT_EXIST|PATH_NOT_FOUND)\].*?(\S+/v\d+-[0-9a-f]{12}/\S+\.parquet)")
 
-_OURS = re.compile(r"lvq_kafka\.errors\.(\w+): (.*)")
+OURS = re.compile(r"\blvq_kafka\.errors\.(\w+): (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+"""An error of this library's in the text of Spark's, by its name and message: as Python raises it, or as Spark's
+``raise_error`` does (see `raised`), to whose text Spark adds a code.
+"""
+
+
+def raised(kind: type[LVQError], message: str) -> str:
+    """What ``raise_error`` has to say, or to begin with, to be such an error."""
+    return f"{kind.__module__}.{kind.__name__}: {message}"
 
 
 def _made(name: str, message: str) -> LVQError | None:

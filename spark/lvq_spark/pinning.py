@@ -7,14 +7,14 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.managing.groups import OnForeignCommits, check_group
+from lvq_kafka.managing.groups import OnForeignCommits, check_group, known_ends
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import AsOfPolicy, Bounds, Settings
 
@@ -84,6 +84,7 @@ def pin(
     as_of_policy: AsOfPolicy = "fail",
     group: str | None = None,
     on_foreign_commits: OnForeignCommits = "refuse",
+    at_rest: float | None = None,
     timeout: float = 10.0,
 ) -> SnapshotSpec:
     """Fix the cut that a snapshot of a queue shows.
@@ -93,7 +94,8 @@ def pin(
         start: the first offset of each partition; by default where its log starts.
         end: the offset to stop before in each partition, such as ``view.snapshot().offsets``. By default the last
             stable offset: all that is committed now. What an open transaction holds back is then in ``blocked``,
-            and a warning says so.
+            and a warning says so. A transaction ends in one partition after the other: a cut that is taken meanwhile
+            may have it in some of them only; see ``at_rest``.
         as_of: in each partition, stop before the first record that is not older than this, or than what is said for
             that partition. Excludes ``end``.
         as_of_policy: what to do where the topic may have compacted records of that time away: its
@@ -103,26 +105,31 @@ def pin(
             lost of that is left out, as consumers and browsers leave it out (R19). Excludes ``start``.
         on_foreign_commits: whether to go by the offset of a group's commit whose text is not this library's, or newer,
             or damaged (``"ignore"``), or to raise.
+        at_rest: seconds in which to wait for a moment when no transaction is under way in the topic, and nothing else
+            is being written to it. A cut of such a moment has each transaction in all partitions, or in none. Excludes
+            ``end`` and ``as_of``.
         timeout: seconds for each question to the cluster.
 
     Raises:
         TopicNotFound: there is no such topic.
+        CatchUpTimeout: the topic was never ``at_rest``.
         DataLoss: offsets that the cut needs are gone, or the log has never held them.
         ConfigError: options clash, the offsets do not fit the topic's partitions, end behind an open transaction, or
-            are of too long ago.
+            are of too long ago, or of what is no time.
         QueueNotDeclared: the group has no commits, or not for all partitions: it has expired, or never was (R17).
         CommitMapRefused: a commit's text is refused; see ``on_foreign_commits``.
         TransportError: the cluster cannot be reached or refuses.
     """
-    for one, other in ((("as_of", as_of), ("end", end)), (("group", group), ("start", start))):
-        if one[1] is not None and other[1] is not None:
-            raise ConfigError(f"{one[0]} and {other[0]} are both given.", options=[one[0], other[0]])
+    given = {"start": start, "end": end, "as_of": as_of, "group": group, "at_rest": at_rest}
+    for one, other in (("as_of", "end"), ("group", "start"), ("at_rest", "end"), ("at_rest", "as_of")):
+        if given[one] is not None and given[other] is not None:
+            raise ConfigError(f"{one} and {other} are both given.", options=[one, other])
     definition, log = queue.definition, queue.log
     topic, pinned = definition.topic, time.time()
     settings = Settings.ask(log, topic, timeout)
     # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
     commits = {} if group is None else log.committed(group, topic, timeout=timeout)
-    bounds = Bounds.ask(log, topic, timeout)
+    bounds = Bounds.ask(log, topic, timeout) if at_rest is None else Bounds.at_rest(log, topic, at_rest, timeout)
     for option, offsets in (("start", start), ("end", end), ("as_of", as_of)):
         if isinstance(offsets, Mapping):
             bounds.check_partitions(option, offsets)
@@ -143,7 +150,7 @@ def pin(
             commits,
             queue=definition.name if group == definition.group else group,
             described=bounds.described,
-            ends=bounds.highest,
+            ends=known_ends(log, topic, commits, bounds.stable_ends, timeout=timeout),
             on_foreign_commits=on_foreign_commits,
         )
         start = {p: min(max(done[p].base, bounds.lowest[p]), end[p]) for p in end}
@@ -170,4 +177,22 @@ def pin(
 
 def _by_partition(as_of: Moment | Mapping[int, Moment], partitions: Mapping[int, int]) -> dict[int, float]:
     moments = as_of if isinstance(as_of, Mapping) else dict.fromkeys(partitions, as_of)
-    return {p: one.timestamp() if isinstance(one, datetime) else float(one) for p, one in moments.items()}
+    return {partition: _seconds(one) for partition, one in moments.items()}
+
+
+def _seconds(moment: Moment) -> float:
+    """A time as seconds since the epoch. One in milliseconds would be of a far future: no cut of the past, but of now.
+
+    Raises:
+        ConfigError: it is none that a date can name.
+    """
+    try:
+        seconds = moment.timestamp() if isinstance(moment, datetime) else float(moment)
+        datetime.fromtimestamp(seconds, UTC)
+    except (TypeError, ValueError, OverflowError, OSError) as error:
+        raise ConfigError(
+            f"as_of={moment!r} is no time: {error}.",
+            options=["as_of"],
+            hint="Give a datetime, or seconds since the epoch; of milliseconds that is a thousandth.",
+        ) from None
+    return seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,9 @@ __all__ = ["EARLIEST", "LATEST", "TOPIC_ID", "Offsets", "Point", "Times", "resol
 
 EARLIEST, LATEST = -2, -1
 """The offsets that mean the first and the last of a partition."""
+
+_LAST = 253_402_300_799_999
+"""The last millisecond that a date can name, of the year 9999."""
 
 TOPIC_ID = "topic id"
 """The name beside a topic's offsets under which its id is kept. No topic can have that name, it has a space."""
@@ -75,7 +79,7 @@ class Times:
         Raises:
             ConfigError: it is something else.
         """
-        if text.strip().lstrip("+").isdecimal():
+        if re.fullmatch(r"\+?[0-9]+", text.strip()) and int(text) <= _LAST:
             return cls(option, everywhere=int(text))
         if not option.endswith("ByTimestamp"):
             raise ConfigError(
@@ -84,8 +88,8 @@ class Times:
                 hint="For example 1767225600000; for a time per partition there is the option with ...ByTimestamp.",
             )
         topic, numbers = _by_partition(option, text, 'JSON like {"prices": {"0": 1767225600000}}')
-        if min(numbers.values()) < 0:
-            raise ConfigError(f"{option} has a time before 1970.", options=[option])
+        if min(numbers.values()) < 0 or max(numbers.values()) > _LAST:
+            raise ConfigError(f"{option} has a time before 1970, or behind 9999.", options=[option])
         return cls(option, topic=topic, by_partition=numbers)
 
 

@@ -14,6 +14,8 @@ from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.producer import UNKEYED_HEADER, Producer
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import pin
+from lvq_spark.schema import quoted
+from lvq_spark.session import require_spark
 from lvq_spark.shipping import map_in_arrow
 from lvq_spark.snapshots import client_config, snapshot
 
@@ -88,14 +90,15 @@ def publish(
         timeout: seconds for each question to the cluster.
 
     Raises:
-        ConfigError: a column is missing or of the wrong type, a key has several rows, a row's header and key disagree,
-            or the frame is empty and ``vanished`` is ``"delete"``.
+        ConfigError: a column is missing or of the wrong type, a key has several rows, a row's header and key disagree
+            or it has a header without a name, or the frame is empty and ``vanished`` is ``"delete"``.
         MissingKey: a row has no key.
         TopicNotFound, TransportError: as for `pin`. A task that fails shows as Spark's ``PythonException``, with this
             library's error in its text.
     """
     if vanished not in get_args(Vanished):
         raise ConfigError(f"vanished={vanished!r} is none of {', '.join(get_args(Vanished))}.", options=["vanished"])
+    require_spark(df.sparkSession)
     config = client_config(queue)
     rows = _rows(df, key, value, headers, newest)
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
@@ -211,8 +214,7 @@ def _column(df: DataFrame, option: str, name: str, types: tuple[str, ...] = (), 
     found = df.schema[name].dataType.simpleString()
     if types and found not in types:
         raise ConfigError(f"The column {name} is {found}.", options=[option], hint=hint)
-    escaped = name.replace("`", "``")
-    return df[f"`{escaped}`"]
+    return df[quoted(name)]
 
 
 def _check(rows: DataFrame, definition: QueueDefinition, key: str, newest: str | None) -> int:
@@ -225,9 +227,10 @@ def _check(rows: DataFrame, definition: QueueDefinition, key: str, newest: str |
         return (header["key"] == F.lit(key_header)) & (header["value"] != F.col("key"))
 
     clash = F.lit(False) if key_header is None else F.coalesce(F.exists("headers", disagrees), F.lit(False))
+    nameless = F.coalesce(F.exists("headers", lambda header: header["key"].isNull()), F.lit(False))
     refused = _unkeyed() if definition.keyless == "refuse" else F.lit(False)
     keys = rows.groupBy("key", (F.col("key").isNull() | refused).alias("keyless")).agg(
-        F.count(F.lit(1)).alias("n"), F.max(clash).alias("clash")
+        F.count(F.lit(1)).alias("n"), F.max(clash).alias("clash"), F.max(nameless).alias("nameless")
     )
     several = F.col("key").isNotNull() & (F.col("n") > 1)
     found = keys.agg(
@@ -237,6 +240,8 @@ def _check(rows: DataFrame, definition: QueueDefinition, key: str, newest: str |
         F.min(F.when(several, F.struct("key", "n"))).alias("example"),
         F.count(F.when(F.col("clash"), 1)).alias("clashes"),
         F.min(F.when(F.col("clash"), F.col("key"))).alias("clashing"),
+        F.count(F.when(F.col("nameless"), 1)).alias("nameless"),
+        F.min(F.when(F.col("nameless"), F.col("key"))).alias("unnamed"),
     ).collect()[0]
     if found.keyless:
         raise MissingKey(
@@ -257,6 +262,13 @@ def _check(rows: DataFrame, definition: QueueDefinition, key: str, newest: str |
             f"among them the one of {bytes(found.clashing)!r}.",
             options=["key", "headers"],
             hint="The header is set from the key: leave it out.",
+        )
+    if found.nameless:
+        raise ConfigError(
+            f"{_many(found.nameless, 'row has', 'rows have')} a header without a name, among them the one of "
+            f"{bytes(found.unnamed)!r}.",
+            options=["headers"],
+            hint=_HEADERS_WANTED,
         )
     return int(found.keys)
 

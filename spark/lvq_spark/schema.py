@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["SCHEMA", "SNAPSHOT_COLUMNS", "TYPES", "check_columns", "ddl"]
+__all__ = ["SCHEMA", "SNAPSHOT_COLUMNS", "TYPES", "check_columns", "ddl", "quoted"]
 
 TYPES = {
     "key": "binary",
@@ -15,7 +15,7 @@ TYPES = {
     "topic": "string",
     "partition": "int",
     "offset": "bigint",
-    "timestamp": "timestamp",
+    "timestamp": "timestamp_ltz",  # the other word for it, `timestamp`, means what the session says
     "timestampType": "int",
     "headers": "array<struct<key: string, value: binary>>",
     "deleted": "boolean",
@@ -29,6 +29,11 @@ SNAPSHOT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp",
 def ddl(columns: Iterable[str]) -> str:
     """A schema of some of the columns."""
     return ", ".join(f"{name} {TYPES[name]}" for name in columns)
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark looks it up: whatever is in it, it is one name."""
+    return f"`{name.replace('`', '``')}`"
 
 
 SCHEMA = ddl(SNAPSHOT_COLUMNS)

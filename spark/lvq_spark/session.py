@@ -86,10 +86,11 @@ def require_spark(spark: SparkSession) -> None:
     Raises:
         ConfigError: it is not; names its version.
     """
-    if int(spark.version.split(".")[0]) < 4:
+    version = spark.version
+    if tuple(map(int, version.split(".")[:2])) < (4, 1):
         raise ConfigError(
-            f"Spark {spark.version} is not supported: lvq_spark needs Spark 4.",
-            hint="Run the job on Spark 4.1 or newer, with PySpark of the same version.",
+            f"lvq_spark needs Spark 4.1 or newer, and this is {version}.",
+            hint="Use a newer one, with PySpark of the same version.",
         )
 
 

@@ -18,6 +18,7 @@ from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.connector.java_errors import java_error
+from lvq_spark.errors import OURS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -201,7 +202,7 @@ def _judged(error: BaseException) -> tuple[int, str]:
         code = next((code for kinds, code in _BY_ERROR if isinstance(error, kinds)), FAULT)
         return code, " ".join(str(error).split())
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 
     if not isinstance(error, PySparkException | Py4JError):
         return FAULT, _first_line(error)
@@ -209,22 +210,23 @@ def _judged(error: BaseException) -> tuple[int, str]:
         return found
     if java := java_error(str(error)):
         return _judged(java)
-    # The former is of a table that is there, or a column that is not.
-    return (USAGE if isinstance(error, AnalysisException) else TASK), _first_line(error)
+    # Of a table that is there, a column that is not, a number of files that can be none, a format that nobody knows.
+    wrong = isinstance(error, AnalysisException | IllegalArgumentException) or "[DATA_SOURCE_NOT_FOUND]" in str(error)
+    return (USAGE if wrong else TASK), _first_line(error)
 
 
 def _judged_elsewhere(text: str) -> tuple[int, str] | None:
-    """The same for an error that another Python has written into the text of Spark's; None if there is none."""
-    if "Traceback" not in text and "An exception" not in text:
-        return None
-    found = re.search(r"^(?:lvq_kafka\.errors\.)?(\w+): (.+)$", text, re.MULTILINE)
+    """The same for an error that a task has written into the text of Spark's; None if there is none."""
+    found = OURS.search(text)
+    if found is None and ("Traceback" in text or "An exception" in text):
+        found = re.search(r"^(\w+): (.+)$", text, re.MULTILINE)
     if found is None:
         return None
     kind = getattr(errors, found[1], None)
     code = TASK
     if isinstance(kind, type):
         code = next((code for kinds, code in _BY_ERROR if issubclass(kind, kinds)), TASK)
-    return code, found[0].removeprefix("lvq_kafka.errors.")
+    return code, f"{found[1]}: {found[2]}"
 
 
 def _first_line(error: BaseException) -> str:

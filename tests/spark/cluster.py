@@ -19,25 +19,30 @@ from zipfile import ZipFile
 from lvq_spark.session import _choose_java
 from tests.waiting import eventually
 
-__all__ = ["JOBS", "Cluster", "Done", "standalone_cluster"]
+__all__ = ["JOBS", "QUICK", "Cluster", "Done", "standalone_cluster"]
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ROOT / "spark" / "jobs"
 
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_SMALL = {
+_SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK = {
+    "spark.scheduler.minRegisteredResourcesRatio": "1",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",  # compiling costs more than the few rows are worth
+    "spark.task.maxFailures": "1",
+    "spark.driver.extraJavaOptions": _SMALL_JVM,
+    "spark.executor.extraJavaOptions": _SMALL_JVM,
+}
+"""For jobs on a few rows, which begin when all the executors are there that ``spark.cores.max`` asks for."""
+
+_HERE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
-    "spark.scheduler.minRegisteredResourcesRatio": "1",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.codegen.wholeStage": "false",  # compiling costs more than the few rows are worth
-    "spark.task.maxFailures": "1",
-    "spark.driver.extraJavaOptions": _QUICK,
-    "spark.executor.extraJavaOptions": _QUICK,
 }
 _OFFERS = ("--cores", "4", "--memory", "4g")
 
@@ -81,7 +86,7 @@ class Cluster:
 
         Its executors have a core each, and the master spreads them out over the workers.
         """
-        properties, driver = dict(_SMALL), dict(self.environment)
+        properties, driver = {**QUICK, **_HERE}, dict(self.environment)
         properties["spark.cores.max"] = str(executors)
         if shipped:
             properties |= {"spark.archives": f"{self.package}#lvq", "spark.executorEnv.PYTHONPATH": "lvq"}
@@ -112,7 +117,7 @@ def standalone_cluster(folder: Path) -> Iterator[Cluster]:
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.master.rest.enabled=false {_QUICK}",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.master.rest.enabled=false {_SMALL_JVM}",
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_PYTHON": str(python),
     }

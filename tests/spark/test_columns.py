@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from lvq_kafka.core.records import Headers, Record, RecordBatch
 from lvq_spark.scan.columns import to_arrow
@@ -28,8 +29,9 @@ def test_a_record_is_written_as_it_is() -> None:
     assert batch.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
 
 
-def test_batches_are_bounded_by_bytes() -> None:
-    large = RecordBatch.of(Record(0, offset, 0, b"k", bytes(3 << 20)) for offset in range(7))
+@pytest.mark.parametrize(("value", "headers"), [(bytes(3 << 20), ()), (b"", (("h", bytes(3 << 20)), ("n", None)))])
+def test_batches_are_bounded_by_bytes(value: bytes, headers: Headers) -> None:
+    large = RecordBatch.of(Record(0, offset, 0, b"k", value, headers) for offset in range(7))
     sizes = [len(batch) for batch in to_arrow(large, "t")]
     assert sum(sizes) == 7
     assert max(sizes) <= 2

@@ -14,11 +14,11 @@ from confluent_kafka import Producer
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.records import Record
 from lvq_kafka.entries import Entry
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
-from lvq_spark import local_session, pin, snapshot
+from lvq_spark import local_session, pin, snapshot, task_errors
 from lvq_spark.connector import reading
 from lvq_spark.connector.jars import CONNECTOR, connector_jars
 from lvq_spark.connector.java_properties import java_properties
@@ -300,7 +300,7 @@ def test_a_header_that_disagrees_with_the_key_fails_the_job_where_the_queue_says
     assert snapshot(spark, strict, engine="connector").count() == 1
     writer.append(lvq_topic, b"a", b"1", headers=[("ticker", b"a"), ("ticker", b"b")]).result(20)
     writer.close()
-    with pytest.raises(Exception, match=f"KeyMismatch: The key of the record at {lvq_topic}/0/1"):
+    with pytest.raises(KeyMismatch, match=rf"^The key of the record at {lvq_topic}/0/1 .* disagree\.$"), task_errors():
         snapshot(spark, strict, engine="connector").collect()
 
 

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from pyspark.sql.types import ArrayType, DataType, IntegerType
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import AuthenticationFailed, ConfigError, TransportError
@@ -134,6 +135,41 @@ def test_a_field_that_must_be_there_makes_its_row_a_bad_one(frame: Frame) -> Non
     assert [error is None for _, error, _ in rows] == [True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ("a struct<b: int not null>", [b'{"a": {"b": 1}}', b'{"a": null}', b"{}"], [b'{"a": {"b": null}}']),
+        ("array<struct<b: int not null>>", [b"[]", b"[null]", b'[{"b": 1}]'], [b'[{"b": 1}, {}]']),
+        ("map<string, struct<b: int not null>>", [b'{"x": null}'], [b'{"x": {}}']),
+        (ArrayType(IntegerType(), containsNull=False), [b"[]", b"[1]"], [b"[1, null]"]),
+        ("a int not null", [b"null"], [b"{}"]),
+    ],
+)
+def test_what_must_be_there_further_in_makes_its_row_a_bad_one_too(
+    frame: Frame, schema: str | DataType, good: list[bytes], bad: list[bytes]
+) -> None:
+    rows = kept(frame(*good, *bad), "json", schema)
+    assert [error is None for _, error, _ in rows] == [True] * len(good) + [False] * len(bad)
+
+
+@pytest.mark.parametrize("column", ["a.b", "a`b", "Value", "größe"])
+def test_a_column_may_have_any_name(frame: Frame, column: str) -> None:
+    df = frame(b"1", b"x").withColumnRenamed("value", column)
+    for policy, values in (("keep", [1, None]), ("null", [1, None]), ("drop", [1])):
+        rows = decode(df, "json", "int", column=column, on_error=policy).orderBy("offset").collect()  # type: ignore[arg-type]
+        assert [row[column] for row in rows] == values
+    assert decode(df.limit(1), "json", "int", column=column).collect()[0][column] == 1
+
+
+def test_a_bad_row_is_told_though_its_place_is_not_known(frame: Frame) -> None:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F  # noqa: N812
+
+    df = frame(b"x").withColumn("offset", F.lit(None).cast("bigint"))
+    with pytest.raises(PySparkException, match=r"partition 3, offset null, value: is not JSON of its schema\."):
+        decode(df, "json", "int").collect()
+
+
 def test_json_need_not_be_an_object_and_without_a_schema_it_is_a_variant(frame: Frame) -> None:
     rows = kept(frame(b"[1, 2]", b'["x"]', b"[1] 2"), "json", "array<int>")
     assert [value for value, _, _ in rows] == [[1, 2], None, None]
@@ -237,6 +273,9 @@ def test_wrong_options_are_named(frame: Frame) -> None:
         decode(df, "avro", "price double")
     with pytest.raises(ConfigError, match=r"Spark cannot use the Avro schema: .*nonsense"):
         decode(df, "avro", '{"type": "nonsense"}')
+    for policy in ("keep", "null", "drop"):
+        with pytest.raises(ConfigError, match="has a column Value_Raw already"):  # to Spark that is value_raw
+            decode(df.withColumnRenamed("topic", "Value_Raw"), "json", "int", on_error=policy)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="has a column value_error already"):
         decode(
             decode(df, "json", "int", on_error="keep").selectExpr("value_raw as value", "value_error"),

@@ -15,6 +15,7 @@ from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_kafka.testing import MemoryLog
 from lvq_spark.points import Offsets, Times
+from lvq_spark.source.batch import _scan, _still_there
 from lvq_spark.source.option_names import OPTIONS
 from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.planning import plan, ranges
@@ -83,6 +84,7 @@ def test_client_properties_go_to_the_client_and_secrets_are_in_no_repr() -> None
         ({"lvq.dedupe": "none", "minPartitions": "9"}, "min_partitions", 9),
         ({"maxOffsetsPerTrigger": "10"}, "max_offsets", 10),
         ({"lvq.key": "header:ticker"}, "key_header", "ticker"),
+        ({"lvq.key": "header: ticker"}, "key_header", "ticker"),
         ({"lvq.key": "header:ticker"}, "key_mismatch", "header"),
         ({"lvq.key": "header:ticker", "lvq.keyMismatch": "fail"}, "key_mismatch", "fail"),
         ({"lvq.tombstones": "keep"}, "deletes", True),
@@ -169,6 +171,13 @@ def test_a_client_property_without_its_prefix_is_told() -> None:
         ({"endingOffsets": "earliest"}, "would leave nothing to read", ["endingOffsets"]),
         ({"endingOffsets": '{"t": {"0": -2}}'}, "would leave nothing to read", ["endingOffsets"]),
         ({"endingTimestamp": "yesterday"}, "not a time in milliseconds", ["endingTimestamp"]),
+        ({"startingTimestamp": "++5"}, "not a time in milliseconds", ["startingTimestamp"]),
+        ({"startingTimestamp": "9" * 30}, "not a time in milliseconds", ["startingTimestamp"]),
+        (
+            {"endingOffsetsByTimestamp": '{"t": {"0": 253402300800000}}'},
+            "a time before 1970, or behind 9999",
+            ["endingOffsetsByTimestamp"],
+        ),
         (
             {"endingTimestamp": "1", "endingOffsets": "latest"},
             "both given",
@@ -350,6 +359,26 @@ def test_splits_share_out_every_offset_once(log: MemoryLog, splits: dict[str, st
     assert len(shares) == 5
     assert [offset for p, first, after in shares if p == 1 for offset in range(first, after)] == list(range(6))
     assert [offset for p, first, after in shares if p == 0 for offset in range(first, after)] == list(range(4))
+
+
+def test_what_is_lost_once_the_cut_was_pinned_is_passed_over_where_it_may_be(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_spark.source.batch.KafkaLog", lambda config: log)
+    monkeypatch.setattr(log, "close", lambda: None)
+    options = parse(failOnDataLoss="false")
+    spec = plan(options, log)
+    log.delete_records("t", 1, 2)
+    log.elect("t", 1, end=5)
+    left = _still_there(options, spec, 1)
+    assert (left.start[1], left.end[1], left.epochs) == (2, 5, {})
+
+
+def test_the_limits_of_a_task_reach_what_reads_there(log: MemoryLog) -> None:
+    limits = {"lvq.batchRows": "50", "lvq.batchBytes": "4m", "lvq.memoryBytes": "1k"}
+    options = parse(**limits, **{"kafkaConsumer.pollTimeoutMs": "1500"})
+    scan = _scan(options, plan(options, log), ("key",), deletes=False, changes=False)
+    assert (scan.rows, scan.bytes, scan.memory, scan.patience) == (50, 4 << 20, 1 << 10, 1.5)
 
 
 @pytest.mark.parametrize("partitioner", ["murmur2_random", "consistent_random"])

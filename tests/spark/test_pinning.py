@@ -6,15 +6,23 @@ import math
 import time
 import warnings
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.errors import CommitMapRefused, ConfigError, DataLoss, QueueNotDeclared, TopicNotFound, Unauthorized
-from lvq_kafka.ports import Commit
+from lvq_kafka.errors import (
+    CatchUpTimeout,
+    CommitMapRefused,
+    ConfigError,
+    DataLoss,
+    QueueNotDeclared,
+    TopicNotFound,
+    Unauthorized,
+)
+from lvq_kafka.ports import Commit, LogEnd
 from lvq_kafka.testing import MemoryLog
 from lvq_spark import pin
 
@@ -56,6 +64,40 @@ def test_a_cut_stops_before_an_open_transaction_and_says_so(queue: LastValueQueu
         spec = pin(queue)
     assert spec.end == before
     assert [(shortfall.partition, shortfall.blocked) for shortfall in spec.blocked] == [(held, True)]
+
+
+def test_a_cut_can_wait_until_no_transaction_is_under_way(
+    queue: LastValueQueue[Any], memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither one that is open, nor one that commits between two answers: that would be in one partition only."""
+    first, second = memory_log.writer(transactional_id="1"), memory_log.writer(transactional_id="2")
+    for writer in (first, second):
+        writer.begin_transaction()
+        assert {writer.append("t", b"%d" % number, b"v").result().partition for number in range(9)} == {0, 1}
+    ask, steps = memory_log.stable_ends, [first.commit_transaction, second.commit_transaction]
+
+    def ask_while_they_commit(topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
+        before = ask(topic, timeout=timeout)
+        if steps:
+            steps.pop(0)()
+        return {0: before[0], 1: ask(topic, timeout=timeout)[1]}
+
+    monkeypatch.setattr(memory_log, "stable_ends", ask_while_they_commit)
+    with warnings.catch_warnings(action="error"):
+        spec = pin(queue, at_rest=10)
+    assert spec.end == memory_log.end_offsets("t")
+    assert (spec.blocked, steps) == ((), [])
+
+
+def test_a_topic_that_is_never_at_rest_is_an_error_that_says_what_goes_on(
+    queue: LastValueQueue[Any], memory_log: MemoryLog
+) -> None:
+    writer = memory_log.writer(transactional_id="x")
+    writer.begin_transaction()
+    held = writer.append("t", b"held", b"v").result().partition
+    with pytest.raises(CatchUpTimeout, match=rf"not at rest .* within 0\.1 s: partition {held} ") as caught:
+        pin(queue, at_rest=0.1)
+    assert [shortfall.partition for shortfall in caught.value.shortfalls] == [held]
 
 
 def test_a_log_that_grows_while_it_is_pinned_is_not_taken_for_an_open_transaction(
@@ -215,6 +257,16 @@ def test_a_cut_of_longer_ago_than_records_are_kept_is_refused_or_warned_of(
     assert pin(queue, as_of=time.time() - 90).end, "a topic that is not compacted keeps all of them"
 
 
+@pytest.mark.parametrize("moment", [1767225600000, math.nan, math.inf, "2026-01-01", date(2026, 1, 1)])
+def test_what_is_no_time_in_seconds_is_refused_rather_than_taken_for_one_that_is_yet_to_come(
+    queue: LastValueQueue[Any], moment: Any
+) -> None:
+    for as_of in (moment, {0: time.time(), 1: moment}):
+        with pytest.raises(ConfigError, match=r"as_of=.* is no time.* seconds since the epoch") as error:
+            pin(queue, as_of=as_of)
+        assert error.value.options == ("as_of",)
+
+
 def test_a_cut_as_of_a_time_stops_before_an_open_transaction(timed: tuple[LastValueQueue[Any], MemoryLog]) -> None:
     queue, log = timed
     writer = log.writer(transactional_id="x")
@@ -270,6 +322,10 @@ def test_what_says_the_same_thing_twice_is_refused(queue: LastValueQueue[Any]) -
         pin(queue, as_of=0.0, end={0: 1, 1: 1})
     with pytest.raises(ConfigError, match="group and start are both given"):
         pin(queue, group="g", start={0: 1, 1: 1})
+    with pytest.raises(ConfigError, match="at_rest and end are both given"):
+        pin(queue, at_rest=1.0, end={0: 1, 1: 1})
+    with pytest.raises(ConfigError, match="at_rest and as_of are both given"):
+        pin(queue, at_rest=1.0, as_of=0.0)
 
 
 @pytest.mark.parametrize(("kind", "number"), [("CreateTime", 0), ("LogAppendTime", 1)])

@@ -197,6 +197,19 @@ def test_r16_a_key_header_that_disagrees_with_the_key_is_an_error_and_nothing_is
         assert view.entry("d").headers == (("ticker", b"d"),)
 
 
+@pytest.mark.parametrize("nameless", [(None, "y"), None])
+def test_a_header_without_a_name_is_an_error_and_nothing_is_written(
+    frame: Frame, make_queue: MakeQueue, nameless: tuple[str | None, str] | None
+) -> None:
+    queue = make_queue()
+    schema = "key string, value string, headers array<struct<key: string, value: string>>"
+    rows = [("a", "1", [("x", None)]), ("b", "1", [("x", "y"), nameless]), ("c", None, None)]
+    with pytest.raises(ConfigError, match=r"1 row has a header without a name, among them the one of b'b'") as error:
+        publish(frame(*rows, schema=schema), queue, headers="headers")
+    assert error.value.options == ("headers",)
+    assert written(queue) == 0
+
+
 def test_wrong_columns_and_options_are_named(frame: Frame, make_queue: MakeQueue, lvq_log: KafkaLog) -> None:
     queue = make_queue()
     with pytest.raises(ConfigError, match=r"value='vlaue' names no column .* Did you mean value\?"):

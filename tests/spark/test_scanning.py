@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -442,6 +444,30 @@ def test_a_topic_created_again_is_not_taken_for_the_one_that_was_pinned(log: Mem
         read(log, spec)
 
 
+@pytest.mark.parametrize("conflate", [True, False])
+def test_a_cut_of_which_another_leader_has_lost_some_is_not_taken_for_the_one_that_was_pinned(
+    log: MemoryLog, conflate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(log, ("a", "1"), ("b", "1"), ("c", "1"))
+    spec = cut(log)
+    log.elect("t", 0)
+    assert read(log, spec, conflate=conflate) == [("a", "1"), ("b", "1"), ("c", "1")], "another leader is nothing bad"
+    log.elect("t", 0, end=1)
+    put(log, ("x", "1"), ("y", "1"), ("z", "1"))
+    with pytest.raises(DataLoss):
+        read(log, spec, conflate=conflate)
+    with pytest.raises(DataLoss):
+        guarded(log, spec, [2, 3], monkeypatch)
+
+
+def test_a_cut_that_the_log_does_not_reach_any_more_is_not_waited_for(log: MemoryLog) -> None:
+    put(log, ("a", "1"), ("b", "1"), ("c", "1"))
+    spec = cut(log)
+    log.elect("t", 0, end=1)
+    with pytest.raises(DataLoss, match="partition 0 of t ends at offset 1, before offset 3"):
+        read(log, spec, patience=1.5)
+
+
 def test_an_outage_is_waited_out(log: MemoryLog) -> None:
     put(log, ("a", "1"))
     spec = cut(log)
@@ -551,6 +577,13 @@ def test_all_records_come_when_nothing_is_conflated(log: MemoryLog) -> None:
     assert read(log, spec, conflate=False, deletes=False) == [("a", "1"), ("b", "1"), ("a", "2")]
 
 
+@pytest.mark.parametrize("conflate", [True, False])
+def test_arrow_batches_have_no_more_rows_than_are_asked_for(log: MemoryLog, conflate: bool) -> None:
+    put(log, *[(f"k{n}", str(n)) for n in range(5)])
+    scan = Scan(cut(log), ClientConfig("nowhere:1"), conflate=conflate, rows=2)
+    assert [len(batch) for batch in scan.rows_of(log, 0)] == [2, 2, 1]
+
+
 def test_a_key_is_hidden_when_its_newest_record_is_done_and_no_older_one_shows(log: MemoryLog) -> None:
     put(log, ("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"))
     spec = replace(cut(log), done={0: CommitMap(0, (2, 1))})
@@ -618,6 +651,42 @@ def test_values_beyond_the_memory_go_to_a_file_and_dead_ones_do_not() -> None:
         found = [record for batch in many.batches(7) for record in batch]
         assert [record.offset for record in found] == list(range(1, 41))
         assert [record.value for record in found] == [bytes([n % 4]) * 300 for n in range(1, 41)]
+
+
+def test_headers_take_memory_too() -> None:
+    records = RecordBatch.of(Record(0, n, 0, b"%d" % n, b"v", (("h", bytes(1000)), ("n", None))) for n in range(20))
+    with Latest("t", key_header=None, key_mismatch="record", memory=20 * RECORD + 1000, keyless=True) as latest:
+        latest.apply(records)
+        assert latest.spilled == len(records)
+        assert [record for batch in latest.batches(7) for record in batch] == list(records)
+
+
+@pytest.mark.parametrize(("size", "most"), [(1000, 2), (100, 1)])
+def test_what_comes_back_from_the_file_is_no_more_at_once_than_an_arrow_batch_may_be(size: int, most: int) -> None:
+    with Latest("t", key_header=None, key_mismatch="record", memory=0, keyless=True) as latest:
+        latest.apply(RecordBatch.of(Record(0, n, 0, b"%d" % n, bytes(400)) for n in range(20)))
+        found = list(latest.batches(7, size))
+    assert [offset for batch in found for offset in batch.offsets] == list(range(20))
+    assert max(map(len, found)) == most
+
+
+def test_a_file_larger_than_the_memory_that_a_worker_may_have_is_read_back() -> None:
+    """``spark.executor.pyspark.memory`` limits addresses, of which a mapped file would take as many as it is long."""
+    code = """
+import resource
+from pathlib import Path
+from lvq_kafka.core.records import Record, RecordBatch
+from lvq_spark.scan.latest import Latest
+
+with Latest("t", key_header=None, key_mismatch="record", memory=0, keyless=True) as latest:
+    for n in range(128):
+        latest.apply(RecordBatch.of([Record(0, n, 0, b"%d" % n, bytes(1 << 20))]))
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (64 << 20),) * 2)
+    print(sum(len(batch) for batch in latest.batches(10_000)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "128\n", done.stderr
 
 
 @pytest.mark.parametrize(

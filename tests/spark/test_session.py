@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyspark
 import pytest
 
+from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, JavaNotFound
+from lvq_kafka.kafka import KafkaLog
+from lvq_spark import merge, merge_each, publish, refresh, register, snapshot, upsert
 from lvq_spark.connector.jars import check_spark
-from lvq_spark.session import _choose_java, local_session, require_spark
+from lvq_spark.session import _choose_java, local_session
 
 
 @pytest.fixture
@@ -78,9 +84,24 @@ def test_the_pyspark_that_the_tests_run_has_its_connector() -> None:
     check_spark(pyspark.__version__)
 
 
-def test_a_spark_that_is_too_old_is_refused_by_its_version() -> None:
-    class Session:
-        version = "3.5.8"
-
-    with pytest.raises(ConfigError, match=r"Spark 3\.5\.8 is not supported"):
-        require_spark(Session())  # type: ignore[arg-type]
+@pytest.mark.parametrize("version", ["3.5.8", "4.0.2", "4.0.0.dev1"])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda spark, queue: register(spark),
+        lambda spark, queue: snapshot(spark, queue),
+        lambda spark, queue: refresh(spark, queue, "/nowhere"),
+        lambda spark, queue: merge(spark, queue, "nothing"),
+        lambda spark, queue: upsert(queue, "/nowhere")(SimpleNamespace(sparkSession=spark), 0),
+        lambda spark, queue: merge_each(queue, "nothing")(SimpleNamespace(sparkSession=spark), 0),
+        lambda spark, queue: publish(SimpleNamespace(sparkSession=spark), queue),
+    ],
+    ids=["register", "snapshot", "refresh", "merge", "upsert", "merge_each", "publish"],
+)
+def test_a_spark_that_is_too_old_is_refused_by_its_version(begin: Callable[..., object], version: str) -> None:
+    """It is before anything is asked: nobody answers there."""
+    with (
+        closing(KafkaLog("localhost:1")) as log,
+        pytest.raises(ConfigError, match=rf"needs Spark 4\.1 or newer, and this is {re.escape(version)}\."),
+    ):
+        begin(SimpleNamespace(version=version), LastValueQueue("t", key_header=None, log=log))

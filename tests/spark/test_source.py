@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
+import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +19,7 @@ from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
+from lvq_spark import read_version, refresh, snapshot
 from lvq_spark.source.registering import register
 
 if TYPE_CHECKING:
@@ -66,6 +67,31 @@ def values(frame: DataFrame) -> dict[str, str | None]:
     return found
 
 
+def millis(frame: DataFrame) -> list[int]:
+    return [row[0] for row in frame.selectExpr("unix_millis(timestamp)").collect()]
+
+
+# -- types -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_timestamp_is_an_instant_whatever_the_session_takes_the_word_for(
+    spark: SparkSession, make_queue: MakeQueue, load: Load, tmp_path: Path
+) -> None:
+    queue = make_queue()
+    append(queue.log, queue.topic, ("a", "1"))
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        refresh(spark, queue, str(tmp_path))
+        frames = [
+            *(snapshot(spark, queue, engine=engine) for engine in ("python", "connector")),
+            *(load(), load("timestamp timestamp_ltz"), read_version(spark, str(tmp_path))),
+        ]
+        told = {(frame.schema["timestamp"].dataType.simpleString(), *millis(frame)) for frame in frames}
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+    assert told == {("timestamp", *millis(snapshot(spark, queue)))}
+
+
 # -- one row for each key ----------------------------------------------------------------------------------------------
 
 
@@ -96,6 +122,38 @@ def test_there_is_one_row_for_each_key_in_the_columns_of_the_connector(
         assert [(header.key, bytes(header.value)) for header in row.headers] == list(entry.headers)
     assert load().schema == spark.createDataFrame([], CONNECTOR).schema
     assert load(**{"lvq.extraColumns": "deleted"}).columns[-2:] == ["timestampType", "deleted"]
+
+
+def test_it_has_the_rows_and_columns_of_the_connector(
+    spark: SparkSession, make_queue: MakeQueue, load: Load, lvq_broker: ProvidedBroker, lvq_topic: str
+) -> None:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    queue, choose = make_queue(3), random.Random(11)
+    pairs: list[tuple[str, bytes | None]] = [("n", b"1"), ("n", None), ("empty", b"")]
+    writer = queue.log.writer()
+    for n in range(120):
+        value = choose.choice([None, b"", b"%d" % n])
+        headers = [choose.choice(pairs) for _ in range(choose.randrange(3))]
+        writer.append(lvq_topic, b"k%d" % choose.randrange(30), value, headers)
+    writer.append(lvq_topic, b"", b"the empty key").result(20)
+    writer.close()
+    for headers in ("false", "true"):
+        source = spark.read.format("kafka").option("kafka.bootstrap.servers", lvq_broker.bootstrap_servers)
+        records = source.option("subscribe", lvq_topic).option("includeHeaders", headers).load()
+        newest_first = Window.partitionBy("key").orderBy(F.desc("offset"))
+        newest = records.withColumn("place", F.row_number().over(newest_first)).where("place = 1").drop("place")
+        for theirs, options in (
+            (records, {"lvq.dedupe": "none"}),
+            (newest, {"lvq.tombstones": "keep"}),
+            (newest.where("value is not null"), {}),
+        ):
+            ours = load(includeHeaders=headers, **options)
+            assert ours.schema == theirs.schema
+            assert sorted(map(tuple, ours.collect()), key=repr) == sorted(map(tuple, theirs.collect()), key=repr), (
+                options
+            )
 
 
 def test_deletes_are_dropped_where_that_is_said_also_when_none_is_conflated(
@@ -388,6 +446,7 @@ def test_a_key_that_is_compacted_away_behind_the_cut_is_an_error_or_comes_with_a
     ending = json.dumps({lvq_topic: {"0": 2}})
     append(queue.log, lvq_topic, ("a", "2"))
     force_compaction(queue.log, lvq_topic)  # type: ignore[arg-type]
+    assert values(load(endingOffsets=ending, **{"lvq.dedupe": "none"})) == {"b": "1"}, "it is gone from the cut"
     with pytest.raises(PythonException, match=r"DataLoss: .* among them b'a'"):
         load(endingOffsets=ending).collect()
     assert values(load(endingOffsets=ending, **{"lvq.consistency": "atleast"}))["a"] == "2"
@@ -489,13 +548,6 @@ def test_registering_twice_does_no_harm(spark: SparkSession, make_queue: MakeQue
     assert load().count() == 0
 
 
-@pytest.mark.parametrize("version", ["3.5.6", "4.0.2", "4.0.0.dev1"])
-def test_a_spark_without_python_data_sources_or_that_plans_them_for_every_action_is_an_error(version: str) -> None:
-    old = SimpleNamespace(version=version)
-    with pytest.raises(ConfigError, match=rf"needs Spark 4\.1 or newer, and this is {re.escape(version)}\."):
-        register(old)  # type: ignore[arg-type]
-
-
 def test_a_spark_without_limits_for_streams_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql.types import StructType
 
@@ -530,6 +582,40 @@ def test_an_executor_without_the_package_says_what_to_install(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "lvq_kafka", None)
     with pytest.raises(ImportError, match="lacks a package"):
         pickle.loads(packed)
+
+
+def planned() -> bytes:
+    """The source as Spark sends it to be planned, in the executors' Python beside the driver."""
+    from pyspark import cloudpickle
+
+    classes: list[type] = []
+    session = SimpleNamespace(version="4.3.0", dataSource=SimpleNamespace(register=classes.append))
+    register(session)  # type: ignore[arg-type]
+    packed: bytes = cloudpickle.dumps(classes[0])  # type: ignore[no-untyped-call]
+    return packed
+
+
+OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
+
+
+@pytest.mark.parametrize("missing", ["lvq_kafka", "lvq_spark.source.batch"])
+def test_a_python_without_the_package_that_is_to_plan_the_source_says_what_to_install(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = planned()
+    assert pickle.loads(packed).name() == "lvq"
+    assert pickle.loads(packed)(OPTIONS).schema().startswith("key binary")
+    monkeypatch.setitem(sys.modules, missing, None)
+    source = pickle.loads(packed)
+    with pytest.raises(ImportError, match=rf"{sys.executable}, lacks a package: .*Install lvq-kafka\[spark\]=="):
+        source(options=OPTIONS)
+
+
+def test_a_python_with_another_version_that_is_to_plan_the_source_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = planned()
+    monkeypatch.setattr("lvq_kafka.__version__", "0.0.1")
+    with pytest.raises(RuntimeError, match=r"this executor 0\.0\.1"):
+        pickle.loads(packed)(OPTIONS)
 
 
 def test_an_executor_with_another_version_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

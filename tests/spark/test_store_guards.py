@@ -44,6 +44,7 @@ from lvq_kafka.testing import MemoryLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot, task_errors
+from lvq_spark.scan.scanning import Scan
 from lvq_spark.store import read_version, refresh, versions
 from lvq_spark.store.building import horizon
 from lvq_spark.store.guards import aged, epochs_of, look, overdue, pinned_at, quiet, unfit
@@ -317,7 +318,7 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
     refresh(spark, queue, path)
     overtaken = Overtaken(queue)
     overtaken.transaction("a")
-    monkeypatch.setattr("lvq_spark.store.refreshing.pin", overtaken)
+    monkeypatch.setattr("lvq_spark.store.upkeep.pin", overtaken)
     overtaken.overtakes = {1}
     version = refresh(spark, queue, path, on_stale="fail")
     assert (version.kind, version.end, len(overtaken.cuts)) == ("delta", overtaken.cuts[1].end, 2)
@@ -348,7 +349,7 @@ def test_partitions_that_are_added_between_the_look_and_the_cut_are_a_reason(
         append(queue, *[(f"k{n}", str(total)) for n in range(20)])
         return pin(*args, **options)
 
-    monkeypatch.setattr("lvq_spark.store.refreshing.pin", grown)
+    monkeypatch.setattr("lvq_spark.store.upkeep.pin", grown)
     assert refresh(spark, queue, path).partitions == 3
     with pytest.raises(TopicMismatch, match="has 4 partitions; when version 1 was made, 3"):
         refresh(spark, queue, path, on_stale="fail")
@@ -593,3 +594,46 @@ def test_a_store_is_rebuilt_when_its_log_was_cut_and_has_grown_again(
         rows = collect(read_version(spark, str(tmp_path / "store")))
         assert rows == collect(snapshot(spark, queue))
         assert b"k19" not in rows
+
+
+def test_an_unclean_leader_election_under_a_pinned_cut_is_data_loss(
+    spark: SparkSession, collect: Collect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is shorter is not waited for. Once it has grown again both engines tell, and a refresh, whose version
+    lies below what was lost, takes another cut.
+    """
+    path = str(tmp_path / "store")
+    with EmbeddedBroker() as broker, closing(KafkaLog(broker.bootstrap_servers)) as log:
+        log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        queue = LastValueQueue("prices", key_header=None, log=log)
+        for n in range(20):
+            append(queue, (f"k{n:02}", "1"))
+        refresh(spark, queue, path)
+        for n in range(20, 40):
+            append(queue, (f"k{n:02}", "1"))
+        spec = pin(queue)
+        frames = [snapshot(spark, queue, spec=spec, engine=engine) for engine in ("python", "connector")]  # type: ignore[arg-type]
+
+        def elected_once_pinned(*args: Any, **options: Any) -> Any:
+            monkeypatch.undo()
+            pinned = pin(*args, **options)
+            broker.kill()
+            cut(broker, "prices")
+            broker.restart()
+            eventually(lambda: log.stable_ends("prices")[0].offset == 20, timeout=30)
+            with pytest.raises(DataLoss, match="ends at offset 20, before offset 40"):
+                list(Scan(spec, log.config).read(0))
+            for n in range(30):
+                append(queue, (f"new{n}", "2"))
+            assert pinned.end[0] < log.end_offsets("prices")[0]
+            return pinned
+
+        monkeypatch.setattr("lvq_spark.store.upkeep.pin", elected_once_pinned)
+        version = refresh(spark, queue, path, on_stale="fail", timeout=30)
+        assert (version.kind, version.read_from, version.end) == ("delta", {0: 20}, {0: 50})
+        rows = collect(read_version(spark, path))
+        assert set(values(rows)) == {f"k{n:02}" for n in range(20)} | {f"new{n}" for n in range(30)}
+        assert rows == collect(snapshot(spark, queue))
+        for frame in frames:
+            with pytest.raises(DataLoss, match=r"partition 0.*truncation"), task_errors():
+                frame.collect()

@@ -95,6 +95,20 @@ def test_a_cut_can_be_given_and_a_store_only_goes_on(
     assert error.value.options == ("end",)
 
 
+def test_a_version_with_another_key_is_not_the_one_of_a_cut(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"))
+    refresh(spark, queue, path)
+    append(queue, ("b", "1"))
+    other = LastValueQueue(queue.topic, key_header="ticker", key_mismatch="header", log=queue.log)
+    assert refresh(spark, other, path).key_mismatch == "header"
+    with pytest.raises(ConfigError, match="lies before that of version 2"):
+        refresh(spark, other, path, end={0: 1})
+    assert [version.number for version in versions(spark, path)] == [1, 2]
+
+
 def test_offsets_without_records_move_the_cut_and_copy_no_files(
     spark: SparkSession,
     make_queue: MakeQueue,

@@ -14,10 +14,10 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.records import Record
-from lvq_kafka.errors import ConfigError, OutcomeUnknown, TopicMismatch
+from lvq_kafka.errors import ConfigError, KeyMismatch, OutcomeUnknown, TopicMismatch
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
-from lvq_spark import pin, snapshot
+from lvq_spark import pin, snapshot, task_errors
 from lvq_spark.schema import SCHEMA
 from lvq_spark.source.registering import register
 from lvq_spark.store import read_version, refresh, upsert, versions
@@ -196,6 +196,8 @@ def test_random_batches_of_keys_in_several_partitions_give_the_rows_of_a_snapsho
 def test_the_key_is_the_header_s_where_the_queue_says_so(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
 ) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
     plain = make_queue(key_header="ticker")
     writer = plain.log.writer()
     for key, header, value in ((b"x", b"a", b"1"), (b"y", b"a", b"2"), (b"z", None, b"3")):
@@ -208,8 +210,10 @@ def test_the_key_is_the_header_s_where_the_queue_says_so(
         path = str(tmp_path / policy)
         refresh(spark, queue, path, end={0: 0})
         if keys is None:
-            with pytest.raises(Exception, match="KeyMismatch"):
-                upsert(queue, path)(everything, 0)
+            without = everything.withColumn("key", F.lit(None).cast("binary"))
+            for some in (everything, without):
+                with pytest.raises(KeyMismatch, match="disagree"), task_errors():
+                    upsert(queue, path)(some, 0)
             continue
         upsert(queue, path)(everything, 0)
         assert values(collect(read_version(spark, path))) == keys

@@ -235,6 +235,15 @@ def test_r18_a_checkpoint_of_an_earlier_topic_is_refused(
         open_reader().latestOffset(start, everything())
 
 
+def test_a_checkpoint_of_the_connectors_is_refused_with_what_goes_on_from_it(
+    make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
+) -> None:
+    make_queue()
+    said = rf'of another source: {{"{lvq_topic}": {{"0": 2}}}}.* checkpoint of its own\. .*startingOffsets'
+    with pytest.raises(ConfigError, match=said):
+        open_reader().latestOffset({lvq_topic: {"0": 2}}, everything())
+
+
 def later(offset: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The same offset, as if it had been noted so long ago."""
     return {**offset, "caught up": offset["caught up"] - round(seconds * 1000)}

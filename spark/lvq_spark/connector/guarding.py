@@ -16,7 +16,7 @@ from lvq_kafka.ports import Log
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.claims import strays, to_claims
 from lvq_spark.scan.columns import ROWS, arrow_schema, to_arrow
-from lvq_spark.scan.reading import PATIENCE, Consistency, check_deletes, check_topic
+from lvq_spark.scan.reading import PATIENCE, Consistency, check_deletes, check_topic, check_uncut
 from lvq_spark.scan.scanning import Scan, vanished
 from lvq_spark.scan.tally import Tally
 from lvq_spark.scan.unbroken import unbroken
@@ -73,6 +73,7 @@ class Guard:
                     yield self._claims(behind, partition, watch.tally)
             check_topic(log, self.spec)
             for partition, watch in sorted(watches.items()):
+                check_uncut(log, self.spec, partition)
                 watch.tally.log(self.spec, partition)
 
     def _watch(self, log: Log, partition: int) -> _Watch:

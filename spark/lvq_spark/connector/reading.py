@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.connector.checking import check_plan, check_rights
 from lvq_spark.connector.java_properties import java_properties
+from lvq_spark.errors import raised
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.schema import SNAPSHOT_COLUMNS, ddl
@@ -212,7 +213,7 @@ def _key(spec: SnapshotSpec) -> Column:
         return F.coalesce(said, key)
     position = F.concat(F.lit(f"{spec.topic}/"), F.col("partition"), F.lit("/"), F.col("offset"))
     complaint = F.concat(
-        F.lit("KeyMismatch: The key of the record at "),
+        F.lit(raised(KeyMismatch, "The key of the record at ")),
         position,
         F.lit(f" and its header {name!r} disagree."),
     )

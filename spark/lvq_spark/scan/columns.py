@@ -10,7 +10,7 @@ import pyarrow as pa
 from lvq_kafka.core.records import RecordBatch
 from lvq_spark.schema import SNAPSHOT_COLUMNS
 
-__all__ = ["COLUMNS", "arrow_schema", "to_arrow"]
+__all__ = ["COLUMNS", "arrow_schema", "header_bytes", "to_arrow"]
 
 ROWS, BYTES = 10_000, 8 << 20
 """Of one Arrow batch, at most; a single value may be larger."""
@@ -60,8 +60,14 @@ def to_arrow(
     timestamp_type: int = -1,
     most: int = BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """Write records into Arrow batches with these columns, in their order, of at most so many bytes of values."""
-    if len(batch) > 1 and "value" in columns and sum(map(len, filter(None, batch.values))) > most:
+    """Write records into Arrow batches with these columns, in their order, of at most so many bytes.
+
+    They are those of values and headers, the latter by `header_bytes`.
+    """
+    size = batch.size if "value" in columns else 0
+    if "headers" in columns:
+        size += header_bytes(batch)
+    if len(batch) > 1 and size > most:
         half = len(batch) // 2
         for part in (batch.rows(0, half), batch.rows(half, len(batch))):
             yield from to_arrow(part, topic, columns=columns, timestamp_type=timestamp_type, most=most)
@@ -69,6 +75,12 @@ def to_arrow(
         yield pa.RecordBatch.from_arrays(
             [_CELLS[name](batch, topic, timestamp_type) for name in columns], schema=arrow_schema(columns)
         )
+
+
+def header_bytes(batch: RecordBatch) -> int:
+    """What headers take, roughly: those of the last record stand for all, since it takes long to read each."""
+    last = batch.rows(max(0, len(batch) - 1), len(batch)).headers
+    return len(batch) * sum(len(name) + len(value or b"") for cell in last for name, value in cell or ())
 
 
 def _headers(cells: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:

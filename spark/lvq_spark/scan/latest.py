@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import pickle
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import IO, Any
 
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
 from lvq_kafka.core.records import Record, RecordBatch
+from lvq_spark.scan.columns import BYTES, header_bytes
 
 __all__ = ["RECORD", "Latest"]
 
 RECORD = 300
-"""Bytes that a record takes in memory beside its value, as measured: the client's message, the key, the place here."""
+"""Bytes that a record takes in memory beside value and headers, as measured: the client's message, key, place here."""
 
 
 class Latest:
@@ -46,7 +46,7 @@ class Latest:
         self._keyless: list[Any] | None = [] if keyless else None
         self._gather = RecordBatch().gather
         self._memory, self._values = memory, values
-        self._held = 0  # an upper bound of the bytes in memory
+        self._held = 0  # bytes in memory, at most, as far as the headers of some tell those of others
         self._spilled: _Spilled | None = None
         self._applied = 0
         self.keyless = 0
@@ -98,15 +98,22 @@ class Latest:
         if self._held > self._memory:
             self._spill()
 
-    def batches(self, rows: int) -> Iterator[RecordBatch]:
+    def batches(self, rows: int, size: int = BYTES) -> Iterator[RecordBatch]:
         """The records in offset order, at most so many at a time; a delete's value is None.
 
-        What comes is let go, so it comes once.
+        What comes is let go, so it comes once. What comes from the file is of at most so many bytes, too; a single
+        record may be larger.
         """
         # What went to the file lies before what is in memory, and the file is in the order of offsets itself.
         places = sorted((item for item in self._items() if type(item[1]) is int), key=itemgetter(1))
-        for start in range(0, len(places), rows):
-            yield RecordBatch.of(map(self._read, places[start : start + rows]))
+        first = taken = 0
+        for at, (_, place) in enumerate(places):
+            if at - first == rows or (taken and taken + _Spilled.length(place) > size):
+                yield RecordBatch.of(map(self._read, places[first:at]))
+                first, taken = at, 0
+            taken += _Spilled.length(place)
+        if places:
+            yield RecordBatch.of(map(self._read, places[first:]))
         held = self._in_memory()
         self._newest.clear()
         for start in range(0, len(held), rows):
@@ -118,9 +125,7 @@ class Latest:
             )
 
     def _items(self) -> Iterator[tuple[bytes | None, Any]]:
-        yield from self._newest.items()
-        for stored in self._keyless or ():
-            yield None, stored
+        return chain(self._newest.items(), zip(repeat(None), self._keyless or ()))
 
     def _in_memory(self) -> list[tuple[bytes | None, Any]]:
         """Keys and entries in offset order."""
@@ -134,11 +139,11 @@ class Latest:
 
     def _spill(self) -> None:
         """Write the records in memory to the file, unless most of what was held is gone: replaced by newer ones."""
-        held = self._in_memory()
-        batch = self._gather([entry for _, entry in held])
-        self._held = _weight(batch)
+        self._held = _weight(self._gather([entry for _, entry in self._items() if type(entry) is not int]))
         if 2 * self._held <= self._memory:
             return
+        held = self._in_memory()
+        batch = self._gather([entry for _, entry in held])
         self._held = 0
         if self._spilled is None:
             self._spilled = _Spilled()
@@ -154,7 +159,7 @@ class Latest:
 
 
 def _weight(batch: RecordBatch) -> int:
-    return RECORD * len(batch) + sum(map(len, filter(None, batch.values)))
+    return RECORD * len(batch) + batch.size + header_bytes(batch)
 
 
 def _bare(record: Record) -> Record:
@@ -174,12 +179,10 @@ class _Spilled:
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="lvq-", dir=_local_dir(), buffering=1 << 20)  # noqa: SIM115
-        self._map: mmap.mmap | None = None
         self._size = 0
         self.values = 0  # bytes of them
 
     def write(self, record: Record) -> int:
-        self._unmap()
         packed = pickle.dumps(tuple(record), pickle.HIGHEST_PROTOCOL)
         self._file.write(packed)
         place = self._size << self._LENGTH | len(packed)
@@ -187,18 +190,15 @@ class _Spilled:
         self.values += len(record.value or b"")
         return place
 
+    @classmethod
+    def length(cls, place: int) -> int:
+        """The bytes that a record takes there."""
+        return place & (1 << cls._LENGTH) - 1
+
     def read(self, place: int) -> Record:
-        begin, length = place >> self._LENGTH, place & (1 << self._LENGTH) - 1
-        if self._map is None:
-            self._file.flush()
-            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        return Record(*pickle.loads(self._map[begin : begin + length]))
+        # Not mapped into memory: a file may be longer than the addresses that a Python worker is allowed.
+        self._file.flush()
+        return Record(*pickle.loads(os.pread(self._file.fileno(), self.length(place), place >> self._LENGTH)))
 
     def close(self) -> None:
-        self._unmap()
         self._file.close()
-
-    def _unmap(self) -> None:
-        if self._map is not None:
-            with closing(self._map):
-                self._map = None

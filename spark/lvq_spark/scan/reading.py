@@ -12,10 +12,19 @@ from typing import Literal
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TopicNotFound, TopicRecreated, TransportError
-from lvq_kafka.ports import Log
+from lvq_kafka.ports import Log, LogEnd
 from lvq_spark.pinning import SnapshotSpec
 
-__all__ = ["PATIENCE", "Consistency", "check_changes", "check_deletes", "check_topic", "read_on", "read_range"]
+__all__ = [
+    "PATIENCE",
+    "Consistency",
+    "check_changes",
+    "check_deletes",
+    "check_topic",
+    "check_uncut",
+    "read_on",
+    "read_range",
+]
 
 Consistency = Literal["pinned", "atleast"]
 """What to do about keys whose record of the cut may have been compacted away, because a newer one lies behind the cut.
@@ -116,18 +125,25 @@ def _polled(
         while position < end:
             try:
                 fetch = reader.poll(1.0)
+                stands = fetch.positions.get(partition, position) <= position
+                if stands and (ends := log.end_offsets(topic).get(partition, 0)) < end:
+                    raise DataLoss(
+                        f"The log of partition {partition} of {topic} ends at offset {ends}, before offset {end}, up "
+                        "to which it was to be read.",
+                        hint="It was truncated, or the topic is another one by now: take a new cut.",
+                    )
             except TransportError as error:
                 if not error.retriable or time.monotonic() - heard > patience:
                     raise
                 continue
-            if fetch.positions.get(partition, position) > position:
+            if not stands:
                 position, heard = fetch.positions[partition], time.monotonic()
             elif time.monotonic() - heard > patience:
                 stuck = [Shortfall(partition, position, end)]
                 raise CatchUpTimeout(
                     f"Reading {topic} has come to a halt: {describe(stuck)}.",
                     shortfalls=stuck,
-                    hint="Check that the partition's leader is there and that its log still reaches that far.",
+                    hint="Check that the partition's leader is there.",
                 )
             if len(fetch.batch):
                 yield fetch.batch
@@ -205,3 +221,14 @@ def check_topic(log: Log, spec: SnapshotSpec) -> None:
             topic=spec.topic,
             hint="Pin a new cut.",
         )
+
+
+def check_uncut(log: Log, spec: SnapshotSpec, partition: int) -> None:
+    """Asked after the reading: a leader that was elected although it lacked records writes others at their offsets.
+
+    Raises:
+        DataLoss: that has happened to records of the cut.
+    """
+    epoch = spec.epochs.get(partition, -1)
+    if epoch >= 0 and log.stable_ends(spec.topic)[partition].leader_epoch != epoch:
+        log.check_uncut(spec.topic, {partition: LogEnd(spec.end[partition], epoch)})

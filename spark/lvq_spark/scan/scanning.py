@@ -26,6 +26,7 @@ from lvq_spark.scan.reading import (
     check_changes,
     check_deletes,
     check_topic,
+    check_uncut,
     read_on,
     read_range,
 )
@@ -130,8 +131,9 @@ class Scan:
                 check_deletes(spec, partition, began, time.time())
                 overtaken = self._missing(log, partition, latest, patience)
             check_topic(log, spec)
+            check_uncut(log, spec, partition)
             behind = (overtaken.rows(at, at + self.rows) for at in range(0, len(overtaken), self.rows))
-            for batch in chain(latest.batches(self.rows), behind):
+            for batch in chain(latest.batches(self.rows, self.bytes), behind):
                 self._check_homes(batch, partition)
                 yield self._visible(batch, tally)
 
@@ -145,10 +147,12 @@ class Scan:
             if self.keyless == "drop":
                 keys, _ = choose_keys(wanted, spec.topic, spec.decisive_header, spec.key_mismatch)
                 wanted = wanted.pick([row for row, key in enumerate(keys) if key is not None])
-            yield self._visible(wanted, tally)
+            for at in range(0, len(wanted), self.rows):
+                yield self._visible(wanted.rows(at, at + self.rows), tally)
         if self.changes and tally.records < end - start:
             check_changes(log, spec, partition, time.time())
         check_topic(log, spec)
+        check_uncut(log, spec, partition)
 
     @property
     def _how(self) -> dict[str, bool]:

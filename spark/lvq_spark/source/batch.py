@@ -186,14 +186,16 @@ def _scan(
 
 
 def _still_there(options: SourceOptions, spec: SnapshotSpec, partition: int) -> SnapshotSpec:
-    """The cut without offsets that the log has lost since it was pinned."""
+    """The cut without offsets that the log has lost since it was pinned, at its start or at its end."""
     with closing(KafkaLog(options.config)) as log:
         lowest = log.start_offsets(spec.topic)[partition]
-    start, end = spec.start[partition], spec.end[partition]
-    reached = min(max(start, lowest), end)
-    if reached > start:
-        logger.warning("%s/%d: the log has lost offsets %d to %d.", spec.topic, partition, start, reached)
-    return replace(spec, start={**spec.start, partition: reached})
+        stable = log.end_offsets(spec.topic, stable=True)[partition]
+    end = min(spec.end[partition], stable)
+    start = min(max(spec.start[partition], lowest), end)
+    for first, after in ((spec.start[partition], start), (end, spec.end[partition])):
+        if first < after:
+            logger.warning("%s/%d: the log has lost offsets %d to %d.", spec.topic, partition, first, after)
+    return replace(spec, start={**spec.start, partition: start}, end={**spec.end, partition: end}, epochs={})
 
 
 def check_schema(schema: StructType) -> tuple[str, ...]:
@@ -205,7 +207,7 @@ def check_schema(schema: StructType) -> tuple[str, ...]:
     names = check_columns("schema", schema.fieldNames(), TYPES)
     for field in schema.fields:
         kind = field.dataType.simpleString()
-        if TYPES[field.name].replace(" ", "") != kind or not field.nullable:
+        if TYPES[field.name].replace(" ", "").removesuffix("_ltz") != kind or not field.nullable:
             what = f"{field.name} {kind}{'' if field.nullable else ' NOT NULL'}"
             raise ConfigError(
                 f"The format lvq has no column {what}.", options=["schema"], hint=f"It has {ddl([field.name])}."

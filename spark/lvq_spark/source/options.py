@@ -194,7 +194,8 @@ def _key_header(given: Given) -> str | None:
     if said == "record":
         return None
     kind, separator, name = said.partition(":")
-    if kind != "header" or not separator or not name.strip():
+    name = name.strip()
+    if kind != "header" or not separator or not name:
         raise ConfigError(
             f"lvq.key is {said!r}, neither record nor header:NAME.",
             options=["lvq.key"],

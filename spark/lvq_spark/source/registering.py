@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.errors import ConfigError
-from lvq_spark.scan.tally import listen, logger
+from lvq_spark.session import require_spark
+from lvq_spark.shipping import carried
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from lvq_spark.source.batch import LvqDataSource
+    from pyspark.sql.datasource import DataSource
 
 __all__ = ["register"]
 
@@ -23,15 +24,10 @@ def register(spark: SparkSession) -> None:
     The tasks log at the level that the logger ``lvq_spark.tasks`` has here and now: at INFO, what each has met.
 
     Raises:
-        ConfigError: this Spark has no Python data sources, or plans them anew for every action, which 4.0 does; or this
-            Python lacks a package that they need.
+        ConfigError: this Spark is too old (4.0 would plan a source anew for every action), or this Python lacks a
+            package that sources need.
     """
-    version = spark.version
-    if tuple(map(int, version.split(".")[:2])) < (4, 1):
-        raise ConfigError(
-            f"The format lvq needs Spark 4.1 or newer, and this is {version}.",
-            hint="Use a newer one, with PySpark of the same version. lvq_spark.snapshot works with 4.0, too.",
-        )
+    require_spark(spark)
     with warnings.catch_warnings():
         # A session of its own cannot act on it, and nothing here goes through pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -44,15 +40,24 @@ def register(spark: SparkSession) -> None:
             ) from missing
 
 
-def _source() -> type[LvqDataSource]:
-    """The source, with the level to log at: Spark makes it in another process, which knows nothing of this one."""
+def _source() -> type[DataSource]:
+    """What stands for the source until Spark makes one, in the executors' Python: that may lack this package.
+
+    A class of this package, or one that inherits from it, is looked up where Spark unpacks it, and could not say why
+    that fails.
+    """
+    from pyspark.sql.datasource import DataSource
+
     from lvq_spark.source.batch import LvqDataSource
 
-    level = logger.getEffectiveLevel()
+    arrive, packed = carried(partial, LvqDataSource)
 
-    class LvqSource(LvqDataSource):
-        def __init__(self, options: Mapping[str, str]) -> None:
-            listen(level)
-            super().__init__(options)
+    class LvqSource(DataSource):
+        def __new__(cls, options: Mapping[str, str]) -> Any:
+            return arrive(*packed)(options)
+
+        @classmethod
+        def name(cls) -> str:
+            return "lvq"
 
     return LvqSource

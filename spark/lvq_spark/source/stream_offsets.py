@@ -8,11 +8,12 @@ topic's id, and when the stream last had read all there was::
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lvq_kafka.errors import TopicRecreated
+from lvq_kafka.errors import ConfigError, TopicRecreated
 from lvq_spark.points import TOPIC_ID
 
 __all__ = ["StreamOffset", "limited"]
@@ -37,8 +38,20 @@ class StreamOffset:
 
     @classmethod
     def of_json(cls, said: Mapping[str, Any]) -> StreamOffset:
-        """Read what `to_json` has written."""
-        [topic] = said.keys() - {TOPIC_ID, _CAUGHT_UP}
+        """Read what `to_json` has written.
+
+        Raises:
+            ConfigError: it is of another source.
+        """
+        beside = {TOPIC_ID, _CAUGHT_UP}
+        if len(said) != 1 + len(beside) or not beside < said.keys():
+            raise ConfigError(
+                f"The checkpoint is of another source: {json.dumps(said)}.",
+                options=["checkpointLocation"],
+                hint="Give the query a checkpoint of its own. What Spark's Kafka connector has noted can be its "
+                "startingOffsets.",
+            )
+        [topic] = said.keys() - beside
         offsets = {int(partition): offset for partition, offset in said[topic].items()}
         return cls(topic, said[TOPIC_ID], offsets, said[_CAUGHT_UP])
 

@@ -97,7 +97,7 @@ class _Metered:
 
     def take(self, fetch: Fetch) -> Fetch:
         """Count what has come."""
-        self._room -= RECORD * len(fetch.batch) + sum(map(len, filter(None, fetch.batch.values)))
+        self._room -= RECORD * len(fetch.batch) + fetch.batch.size
         if self._room < 0:
             raise _TooMuch
         return fetch

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown, TopicRecreated
+from lvq_kafka.errors import ConfigError, LVQError, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.errors import task_errors
-from lvq_spark.pinning import SnapshotSpec, pin
 from lvq_spark.scan.reading import Consistency
+from lvq_spark.session import require_spark
 from lvq_spark.shipping import map_in_arrow
 from lvq_spark.snapshots import client_config
 from lvq_spark.store import tables
@@ -26,14 +26,12 @@ from lvq_spark.store.guards import (
     now,
     overdue,
     quiet,
-    rebuilding,
-    resized,
     unfit,
 )
 from lvq_spark.store.layers import STORED, count, hinted, reached
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.merged_table import MergedTable
-from lvq_spark.store.refreshing import ATTEMPTS
+from lvq_spark.store.upkeep import ATTEMPTS, Cut, Upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,15 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Merger"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """What to merge."""
-
-    spec: SnapshotSpec
-    log: LogState
-
-
-class Merger:
+class Merger(Upkeep):
     """Merges one queue into one table. Arguments as for `lvq_spark.store.merging.merge`."""
 
     def __init__(
@@ -61,10 +51,11 @@ class Merger:
         consistency: Consistency,
         timeout: float,
     ) -> None:
+        require_spark(spark)
         check_policies(on_stale, consistency)
-        self._spark, self._queue, self._config = spark, queue, client_config(queue)
+        self._spark, self._config, self._consistency = spark, client_config(queue), consistency
         self._table = MergedTable(spark, table)
-        self._on_stale, self._consistency, self._timeout = on_stale, consistency, timeout
+        super().__init__(queue, on_stale, timeout, f"{table} is merged with the whole log")
 
     def bring_up_to_date(self, end: Mapping[int, int] | None = None, *, at_least: bool = False) -> Version:
         """See `merge`; ``at_least``: the table may be beyond the end, and a full merge reads all there is."""
@@ -82,60 +73,27 @@ class Merger:
         """Merge what there is, if the table may soon be too old for a delta: an idle stream has missed nothing."""
         self._table.create()
         base = self._table.state()
-        if base is not None and aging(base, look(self._queue, self._timeout)):
+        if base is not None and aging(base, look(self.queue, self.timeout)):
             self.bring_up_to_date()
 
-    def _step(self, end: Mapping[int, int] | None, *, at_least: bool) -> Version | None:
-        """Up to where the table is, if it was brought there or is there; None if another was faster."""
-        base = self._table.state()
-        log = look(self._queue, self._timeout)
-        reasons = () if base is None else self._reasons(unfit(base, self._queue, log, self._timeout))
-        if at_least and end is not None:
-            end = None if base is None or reasons else {p: max(at, end.get(p, 0)) for p, at in base.end.items()}
-        cut = _Cut(pin(self._queue, end=end, timeout=self._timeout), log)
-        if base is not None and not reasons:
-            reasons = self._reasons(resized(base, cut.spec.partitions))
-        if base is not None and not reasons:
-            if base.cut == cut_id(cut.spec) and not quiet(base, log):
-                return base
-            self._check_later(base, cut.spec)
-            fixed = None if at_least else end
-            try:
-                return self._delta_or_later(cut, base, fixed)
-            except (DataLoss, TopicRecreated) as error:
-                reasons = self._reasons(error)
-            # It has aged meanwhile, or records of the cut may be gone: not of a later one.
-            log = look(self._queue, self._timeout)
-            cut = _Cut(pin(self._queue, end=fixed, timeout=self._timeout), log)
-        return self._full(cut, base, reasons)
+    def _newest(self) -> Version | None:
+        return self._table.state()
 
-    def _delta_or_later(self, cut: _Cut, base: Version, fixed: Mapping[int, int] | None) -> Version | None:
-        """As `_delta`. Where records of the cut may be gone, those of a later one may not be; see `refresh`."""
-        try:
-            return self._delta(cut, base)
-        except DataLoss:
-            log = look(self._queue, self._timeout)
-            if fixed is not None or unfit(base, self._queue, log, self._timeout) is not None:
-                raise
-            spec = pin(self._queue, timeout=self._timeout)
-            if resized(base, spec.partitions) is not None:
-                raise
-            return self._delta(_Cut(spec, log), base)
+    def problem(self, base: Version, log: LogState) -> LVQError | None:
+        """See `Upkeep`. The format sees to the table's files."""
+        return unfit(base, self.queue, log, self.timeout)
 
-    def _reasons(self, problem: LVQError | None) -> tuple[str, ...]:
-        if problem is None:
-            return ()
-        return rebuilding(problem, self._on_stale, f"{self._table.name} is merged with the whole log")
-
-    def _check_later(self, base: Version, spec: SnapshotSpec) -> None:
+    def _there(self, base: Version, cut: Cut) -> Version | None:
+        spec = cut.spec
         if any(spec.end[partition] < offset for partition, offset in base.end.items()):
             raise ConfigError(
                 f"The cut at {dict(spec.end)} lies before that of {self._table.name}, {dict(base.end)}.",
                 options=["end"],
                 hint="A table only goes on: leave end out, or read an earlier version of it.",
             )
+        return base if base.cut == cut_id(spec) and not quiet(base, cut.log) else None
 
-    def _full(self, cut: _Cut, base: Version | None, reasons: tuple[str, ...]) -> Version | None:
+    def _full(self, base: Version | None, cut: Cut, reasons: tuple[str, ...]) -> Version | None:
         spec, log = cut.spec, cut.log
         rows = tables.log_rows(self._spark, spec, self._config, self._consistency, deletes=spec.partitions > 1)
         with task_errors():
@@ -144,11 +102,11 @@ class Merger:
             if problem is not None:
                 raise problem
             current, kept = count(news.where("not lvq_forget"))
-            draft = draft_of(self._queue, 1 if base is None else base.number + 1, spec, log)
+            draft = draft_of(self.queue, 1 if base is None else base.number + 1, spec, log)
             draft = replace(draft, reasons=reasons, rows=current, kept=kept, upserts=current + kept)
             return self._table.commit(news, base, draft, whole=True)
 
-    def _delta(self, cut: _Cut, base: Version) -> Version | None:
+    def _delta(self, base: Version, cut: Cut) -> Version | None:
         beyond = replace(cut.spec, start=base.end)
         rows = tables.log_rows(self._spark, beyond, self._config, self._consistency, deletes=True)
         with task_errors(), tables.held(rows) as delta:
@@ -164,12 +122,12 @@ class Merger:
             if not whole:
                 seen, others = count(met)
                 current, kept = current + base.rows - seen, kept + base.kept - others
-            draft = draft_of(self._queue, base.number + 1, cut.spec, cut.log)
+            draft = draft_of(self.queue, base.number + 1, cut.spec, cut.log)
             draft = replace(draft, kind="delta", base=base.number, read_from=base.end)
             draft = replace(draft, rows=current, kept=kept, upserts=delta.upserts, deletes=delta.deletes)
             return self._table.commit(news, base, draft, whole=whole)
 
-    def _met(self, known: DataFrame, base: Version, delta: tables.Delta, cut: _Cut) -> DataFrame:
+    def _met(self, known: DataFrame, base: Version, delta: tables.Delta, cut: Cut) -> DataFrame:
         """What there is of the keys of a delta, and of those whose deletes have been kept for long enough."""
         keys = delta.rows.select("key")
         if base.kept:
@@ -177,7 +135,7 @@ class Merger:
             keys = keys.union(old.select("key"))
         return known.join(hinted(keys.distinct(), delta.upserts + base.kept), "key", "left_semi")
 
-    def _settled(self, rows: DataFrame, cut: _Cut) -> DataFrame:
+    def _settled(self, rows: DataFrame, cut: Cut) -> DataFrame:
         """What records of whole keys are (R14), and which deletes need not be kept. This is where they are read.
 
         They are held apart from where they come from: nothing of it is read again after its age was judged, and what

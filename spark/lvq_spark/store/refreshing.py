@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown, TopicRecreated
+from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.pinning import SnapshotSpec, pin
+from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import Consistency
+from lvq_spark.session import require_spark
 from lvq_spark.snapshots import client_config
 from lvq_spark.store.building import Builder
-from lvq_spark.store.guards import LogState, OnStale, check_policies, look, quiet, rebuilding, resized, unfit
+from lvq_spark.store.guards import LogState, OnStale, check_policies, quiet, unfit
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.storage import open_storage
+from lvq_spark.store.upkeep import ATTEMPTS, Cut, Upkeep
 from lvq_spark.store.versions import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ATTEMPTS", "Refresher", "refresh"]
+__all__ = ["Refresher", "refresh"]
 
 logger = logging.getLogger("lvq_spark.store")
-
-ATTEMPTS = 10  # to be the one that writes the next version
 
 
 def refresh(
@@ -85,22 +84,7 @@ def refresh(
     return refresher.bring_up_to_date(end)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What the next version is to be made of: the whole of a cut, or what it has beyond ``base``."""
-
-    spec: SnapshotSpec
-    log: LogState
-    base: Version | None
-    whole: bool
-    reasons: tuple[str, ...] = ()
-
-    @property
-    def number(self) -> int:
-        return 1 if self.base is None else self.base.number + 1
-
-
-class Refresher:
+class Refresher(Upkeep):
     """Writes versions of one store of one queue. Arguments as for `refresh`."""
 
     def __init__(
@@ -114,27 +98,23 @@ class Refresher:
         grace: float,
         timeout: float,
     ) -> None:
+        require_spark(spark)
         check_policies(on_stale, consistency)
         if keep < 1:
             raise ConfigError(f"keep={keep}: the newest version is always kept.", options=["keep"])
         if grace < 0:
             raise ConfigError(f"grace={grace} is negative.", options=["grace"])
-        self.queue = queue
         config = client_config(queue)
         self.store = Store(open_storage(spark, path))
         self.builder = Builder(spark, queue, config, self.store, consistency)
-        self.on_stale = on_stale
-        self.keep, self.grace, self.timeout = keep, grace, timeout
+        self.keep, self.grace = keep, grace
+        super().__init__(queue, on_stale, timeout, f"{self.store.storage.root} is read anew")
 
     def bring_up_to_date(self, end: Mapping[int, int] | None = None) -> Version:
         """See `refresh`."""
         for _ in range(ATTEMPTS):
-            plan = self._plan(end)
-            if isinstance(plan, Version):
-                self.clean()
-                return plan
-            version = self._made(plan, end)
-            if self.commit(version):
+            version = self._step(end)
+            if version is not None:
                 return version
         raise OutcomeUnknown(
             f"Others have written the next version of {self.store.storage.root} {ATTEMPTS} times in a row.",
@@ -164,51 +144,21 @@ class Refresher:
 
     # ---------------------------------------------------------------- the next version
 
-    def _plan(self, end: Mapping[int, int] | None) -> _Plan | Version:
-        """What to write, or the version that is there."""
+    def _newest(self) -> Version | None:
         base = self.store.latest()
         if base is None:
             self.store.check_vacant()
-        log = look(self.queue, self.timeout)
-        problem = None if base is None else self.problem(base, log)
-        reasons = () if problem is None else self.reasons(problem)
-        spec = pin(self.queue, end=end, timeout=self.timeout)
-        if base is not None and not reasons and (problem := resized(base, spec.partitions)) is not None:
-            reasons = self.reasons(problem)
-        if base is None or reasons:
-            return _Plan(spec, log, base, True, reasons)
-        if any(spec.end[partition] < offset for partition, offset in base.end.items()):
-            return self._earlier(base, spec)
-        there = base.cut == cut_id(spec) and not quiet(base, log)
-        return base if there else _Plan(spec, log, base, False)
+        return base
 
-    def _made(self, plan: _Plan, end: Mapping[int, int] | None) -> Version:
-        if plan.base is None or plan.whole:
-            return self.builder.full(plan.number, plan.spec, plan.log, plan.reasons)
-        try:
-            return self._delta(plan.base, plan, end)
-        except (DataLoss, TopicRecreated) as error:
-            reasons = self.reasons(error)
-        # The version has aged meanwhile, or a task has found that records of the cut may be gone: not of a later one.
-        log = look(self.queue, self.timeout)
-        return self.builder.full(plan.number, pin(self.queue, end=end, timeout=self.timeout), log, reasons)
+    def _full(self, base: Version | None, cut: Cut, reasons: tuple[str, ...]) -> Version | None:
+        number = 1 if base is None else base.number + 1
+        return self._committed(self.builder.full(number, cut.spec, cut.log, reasons))
 
-    def _delta(self, base: Version, plan: _Plan, end: Mapping[int, int] | None) -> Version:
-        """A version built upon another.
+    def _delta(self, base: Version, cut: Cut) -> Version | None:
+        return self._committed(self.builder.delta(base, cut.spec, cut.log))
 
-        Where records of the cut may be gone, those of a later one may not be, and a delta is read in a moment: less may
-        happen meanwhile than while all is read.
-        """
-        try:
-            return self.builder.delta(base, plan.spec, plan.log)
-        except DataLoss:
-            log = look(self.queue, self.timeout)
-            if end is not None or self.problem(base, log) is not None:
-                raise
-            spec = pin(self.queue, timeout=self.timeout)
-            if resized(base, spec.partitions) is not None:
-                raise
-            return self.builder.delta(base, spec, log)
+    def _committed(self, version: Version) -> Version | None:
+        return version if self.commit(version) else None
 
     def problem(self, base: Version, log: LogState) -> LVQError | None:
         """Why nothing can be built on a version."""
@@ -217,20 +167,24 @@ class Refresher:
             found = DataLoss(f"Files of version {base.number} are missing or damaged.", hint="Rebuild the store.")
         return found
 
-    def reasons(self, problem: LVQError) -> tuple[str, ...]:
-        """What to say of a version that is rebuilt.
+    def _there(self, base: Version, cut: Cut) -> Version | None:
+        spec, found = cut.spec, None
+        if any(spec.end[partition] < offset for partition, offset in base.end.items()):
+            found = next((one for one in self.store.all() if _has_cut(one, spec)), None)
+            if found is None:
+                raise ConfigError(
+                    f"The cut at {dict(spec.end)} lies before that of version {base.number}, {dict(base.end)}.",
+                    options=["end"],
+                    hint="A store only goes on. Leave end out to refresh up to now.",
+                )
+        elif base.cut == cut_id(spec) and not quiet(base, cut.log):
+            found = base
+        if found is not None:
+            self.clean()
+        return found
 
-        Raises:
-            LVQError: the problem, where it is to be an error.
-        """
-        return rebuilding(problem, self.on_stale, f"{self.store.storage.root} is read anew")
 
-    def _earlier(self, base: Version, spec: SnapshotSpec) -> Version:
-        for version in self.store.all():
-            if dict(version.end) == dict(spec.end) and version.topic_id == spec.topic_id:
-                return version
-        raise ConfigError(
-            f"The cut at {dict(spec.end)} lies before that of version {base.number}, {dict(base.end)}.",
-            options=["end"],
-            hint="A store only goes on. Leave end out to refresh up to now.",
-        )
+def _has_cut(version: Version, spec: SnapshotSpec) -> bool:
+    """Whether it holds the rows of a cut, but for what the log has dropped at its start since."""
+    kept = (version.topic_id, version.key_header, version.key_mismatch)
+    return kept == (spec.topic_id, spec.key_header, spec.key_mismatch) and dict(version.end) == dict(spec.end)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.errors import ConfigError, OutcomeUnknown
+from lvq_kafka.errors import ConfigError, KeyMismatch, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
+from lvq_spark.errors import raised
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store import tables
@@ -18,7 +19,8 @@ from lvq_spark.store.building import draft_of
 from lvq_spark.store.guards import LogState, OnStale, aging, look
 from lvq_spark.store.layers import reached
 from lvq_spark.store.manifest import Version
-from lvq_spark.store.refreshing import ATTEMPTS, Refresher
+from lvq_spark.store.refreshing import Refresher
+from lvq_spark.store.upkeep import ATTEMPTS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -96,8 +98,10 @@ def _keyed(batch: DataFrame, definition: QueueDefinition) -> DataFrame:
         )
     if definition.key_header is not None and definition.key_mismatch != "record":
         said, fails = _said(str(definition.key_header)), definition.key_mismatch == "fail"
-        differs = F.raise_error(F.lit("KeyMismatch: the key header of a record and its key disagree."))
-        batch = batch.withColumn("key", F.when(said != F.col("key"), differs).otherwise(said) if fails else said)
+        differs = F.raise_error(F.lit(raised(KeyMismatch, "The key header of a record and its key disagree.")))
+        batch = batch.withColumn(
+            "key", F.when(~said.eqNullSafe(F.col("key")), differs).otherwise(said) if fails else said
+        )
     columns = [field.split(" ", 1) for field in SCHEMA.split(", ", 6)]
     return batch.select(*(F.col(name).cast(kind).alias(name) for name, kind in columns))
 

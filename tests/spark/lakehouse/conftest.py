@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lvq_spark import local_session
+from tests.spark.cluster import JOBS
 from tests.spark.conftest import SMALL_JVM
 from tests.spark.lakehouse.jars import LAKEHOUSE
 
@@ -21,10 +25,10 @@ _EXTENSIONS = (
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """As the other tests have it, with a path for Delta and a catalog, ``ice``, for Iceberg."""
+def formats(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The properties of a session with a path for Delta and a catalog, ``ice``, for Iceberg."""
     place = tmp_path_factory.mktemp("lakehouse")
-    config = {
+    return {
         "spark.jars": ",".join(map(str, LAKEHOUSE.ensure())),
         "spark.sql.extensions": ",".join(_EXTENSIONS),
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -38,9 +42,48 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.driver.extraJavaOptions": SMALL_JVM,
     }
-    session = local_session("local[2,2]", config, connector=True)
+
+
+@pytest.fixture(scope="session")
+def spark(formats: dict[str, str]) -> Iterator[SparkSession]:
+    """As the other tests have it, with both formats."""
+    session = local_session("local[2,2]", formats, connector=True)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def submit(formats: dict[str, str], spark: SparkSession) -> Callable[..., str]:
+    """Runs a job with ``spark-submit``, with an executor that is a process of its own; gives what it has printed.
+
+    The session has chosen the Java and the Python for both.
+    """
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    properties = {
+        **formats,
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": SMALL_JVM,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    options = [word for name, value in properties.items() for word in ("--conf", f"{name}={value}")]
+
+    def submit(job: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [home / "bin" / "spark-submit", "--master", "local-cluster[1,1,512]", *options, JOBS / job, *arguments],
+            env={**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr[-6000:]
+        return done.stdout
+
+    return submit
 
 
 @pytest.fixture(params=["delta", "iceberg"])

@@ -5,6 +5,7 @@ Not named as a test: `tests/spark/test_lakehouse.py` runs it, in a Python with t
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -79,6 +80,29 @@ def history(spark: SparkSession, table: str) -> list[int]:
     found = [row[0] for row in spark.sql(query).collect()]
     assert len(found) >= 2
     return found
+
+
+@pytest.mark.parametrize("table", ["delta"], indirect=True)
+def test_the_job_goes_on_with_a_table_when_it_is_submitted(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    table: str,
+    submit: Callable[..., str],
+    lvq_broker: ProvidedBroker,
+) -> None:
+    queue = make_queue(partitions=2)
+    append(queue, *[(f"k{n}", "1") for n in range(20)])
+    merge(spark, queue, table)
+    append(queue, ("k7", "2"), ("k8", None), ("new", "1"))
+    printed = submit("merge.py", queue.topic, "--bare", "-b", lvq_broker.bootstrap_servers, "--table", table)
+    told = json.loads(printed.splitlines()[-1])
+    assert (told["table"], told["version"], told["kind"], told["rows"]) == (table, 2, "delta", 20)
+    assert (told["upserts"], told["deletes"]) == (3, 1)
+    assert {int(partition): end for partition, end in told["end"].items()} == queue.log.end_offsets(queue.topic)
+    rows = collect(read_merged(spark, table))
+    assert rows == collect(snapshot(spark, queue))
+    assert (values(rows)["k7"], "k8" in values(rows)) == ("2", False)
 
 
 def test_random_histories_of_keys_in_several_partitions_give_the_rows_of_a_snapshot(
@@ -278,7 +302,7 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
     append(queue, ("a", "1"), ("a", "2"))
     merge(spark, queue, table)
     overtaken = Overtaken(queue)
-    monkeypatch.setattr("lvq_spark.store.merger.pin", overtaken)
+    monkeypatch.setattr("lvq_spark.store.upkeep.pin", overtaken)
     overtaken.overtakes = {1}
     overtaken.transaction("a")
     version = merge(spark, queue, table, on_stale="fail")
