@@ -48,6 +48,7 @@ TOGETHER = (
     "tests/spark/",
     "test_bad_input.py",
     "test_docker.py",
+    "test_docker_spark.py",
     "test_expired_groups.py",
     "test_kafka_errors.py",
     "test_murmur2_parity.py",
@@ -56,10 +57,14 @@ TOGETHER = (
 
 
 LONGEST = (
-    *("tests/spark/test_store", "tests/spark/", "tests/spark/test_lakehouse.py"),
-    *("tests/spark/test_cluster.py", "tests/spark/test_example.py", "tests/spark/test_demo.py"),
+    *("tests/spark/", "tests/spark/test_store", "tests/spark/test_lakehouse.py"),
+    "tests/integration/test_torture.py",  # mostly waits: so it runs beside those that compute
+    *("tests/spark/test_cluster.py", "tests/integration/test_benchmarks_run.py"),
+    *("tests/spark/test_demo.py", "tests/spark/test_example.py"),
+    *("test_docker_spark.py", "test_docker.py"),
+    *("tests/integration/guarantees/test_g14_durable.py", "tests/integration/test_lost_brokers.py"),
 )
-"""Groups that take minutes. They come first: what begins last is what everybody waits for in the end."""
+"""Groups and files that take the longest. They come first: what begins last is what everybody waits for in the end."""
 
 
 def _group(nodeid: str) -> str:
@@ -68,8 +73,8 @@ def _group(nodeid: str) -> str:
 
 
 def _turn(item: pytest.Item) -> int:
-    group = _group(item.nodeid)
-    return LONGEST.index(group) if group in LONGEST else len(LONGEST)
+    places = (_group(item.nodeid), item.nodeid.partition("::")[0])
+    return next((turn for turn, longest in enumerate(LONGEST) if longest in places), len(LONGEST))
 
 
 @pytest.hookimpl(optionalhook=True)

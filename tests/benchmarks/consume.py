@@ -1,6 +1,8 @@
 """One consumer takes a queue's messages and acknowledges each: this library, a bare client loop, and other brokers.
 
 ``backlog``: all messages are there before the consumer starts; a last value queue hands out the newest of each key.
+``backlog, compacted``: the same when Kafka's cleaner has conflated them before, as other brokers do when they are sent;
+the messages that count are those which that leaves.
 ``backlog, all keys differ``: the same with a key for each message, so there is nothing to leave out.
 ``live``: a producer in another process sends them at full speed to a consumer that has been connected before.
 
@@ -31,7 +33,8 @@ from tests.benchmarks.workload import WARM_UP, Judge, Workload, outcome, value_o
 
 KAFKA = ("consumer", "consumer.acquire_many", "bare loop", "bare loop, waiting")
 """Both bare loops commit after each batch; the second one waits for it. Neither leaves anything out."""
-MODES = ("backlog", "backlog, all keys differ", "live")
+COMPACTED = "backlog, compacted"
+MODES = ("backlog", COMPACTED, "backlog, all keys differ", "live")
 _BATCH = 100  # of acquire_many
 _PATIENCE = 60.0  # seconds
 
@@ -108,7 +111,9 @@ def bare_loop(servers: str, topic: str, name: str, work: Workload, *, waiting: b
         for message in batch:
             if message.error():
                 raise RuntimeError(message.error())
-            judge.take(message.key().decode(), message.value())
+            value = message.value()
+            if value is not None:  # else a delete, which is no work
+                judge.take(message.key().decode(), value)
         if batch:
             client.commit(asynchronous=not waiting)
             if batch[0].key() == WARM_UP.encode():
@@ -163,12 +168,12 @@ class Kafka:
         if {partition: commit.offset for partition, commit in commits.items()} != ends:
             raise RuntimeError(f"{contestant} has not acknowledged all there is: {commits}, and the log ends at {ends}")
         queue.delete(delete_topic=mode == "live")
-        return outcome(work, began, measured)
+        return outcome(Workload(work.keys, work.keys) if mode == COMPACTED else work, began, measured)
 
     def _backlog(self, mode: str) -> str:
         if mode not in self._topics:
-            work = self._work[mode]
-            self._topics[mode] = topics.load(self._log, "backlog", work.messages, work.keys).name
+            work, compacted = self._work[mode], mode == COMPACTED
+            self._topics[mode] = topics.load(self._log, "backlog", work.messages, work.keys, compacted=compacted).name
         return self._topics[mode]
 
     def close(self) -> None:
@@ -179,12 +184,15 @@ class Kafka:
 def run(
     servers: str, *, rounds: int, work: Workload, peers: Mapping[str, Peer], peer_rounds: int, peer_work: Workload
 ) -> Iterator[dict[str, Any]]:
-    """One result for each contestant, mode and round; the other brokers take part in the first rounds only."""
+    """One result for each contestant, mode and round; the other brokers take part in the first rounds only.
+
+    Their backlog is conflated in any case, so there is nothing more to measure of a compacted one.
+    """
     with closing(KafkaLog(servers)) as log, closing(Kafka(servers, log, _modes(work))) as kafka:
         for number in range(rounds):
-            names = [*KAFKA, *(peers if number < peer_rounds else ())]
-            turn = number % len(names)
             for mode in MODES:
+                names = [*KAFKA, *(peers if number < peer_rounds and mode != COMPACTED else ())]
+                turn = number % len(names)
                 for name in names[turn:] + names[:turn]:
                     if name in peers:
                         measured = peers[name].measure(_modes(peer_work)[mode], live=mode == "live")
@@ -194,7 +202,7 @@ def run(
 
 
 def _modes(work: Workload) -> dict[str, Workload]:
-    return dict(zip(MODES, (work, Workload(work.messages, work.messages), work)))
+    return dict(zip(MODES, (work, work, Workload(work.messages, work.messages), work)))
 
 
 def main() -> None:

@@ -6,14 +6,18 @@ import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
 from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.testing.compaction import force_compaction
 from tests.benchmarks.workload import key_of, value_of
 
 PARTITIONS = 4
+TAIL = 64
+"""So many records follow behind what is compacted, to every partition some: what compacting leaves last is a delete."""
 
 
 class Content(NamedTuple):
@@ -51,8 +55,13 @@ def create(log: KafkaLog, label: str) -> str:
 Headers = Sequence[tuple[str, bytes]]
 
 
-def load(log: KafkaLog, label: str, records: int, keys: int, headers: Headers | None = None) -> Topic:
-    """A topic of so many records over so many keys. Nothing is compacted away: its segments are all still open."""
+def load(
+    log: KafkaLog, label: str, records: int, keys: int, headers: Headers | None = None, *, compacted: bool = False
+) -> Topic:
+    """A topic of so many records over so many keys.
+
+    Nothing is compacted away, since its segments are all still open; or all but the last `TAIL` records are compacted.
+    """
     name = create(log, label)
     newest: dict[bytes, bytes] = {}
 
@@ -62,7 +71,11 @@ def load(log: KafkaLog, label: str, records: int, keys: int, headers: Headers | 
             newest[key] = value = value_of(number)
             yield key, value
 
-    write(log, name, records_kept(), headers)
+    everything = records_kept()
+    if compacted:
+        write(log, name, islice(everything, records - TAIL), headers)
+        force_compaction(log, name)
+    write(log, name, everything, headers)
     return Topic(label, name, Content.of(newest.items()))
 
 

@@ -8,15 +8,17 @@ import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.benchmarks.bootstrap import CONTESTANTS, measure
-from tests.benchmarks.consume import KAFKA, MODES
+from tests.benchmarks.consume import COMPACTED, KAFKA, MODES
 from tests.benchmarks.rebalance import CHANGES, PROTOCOLS
-from tests.benchmarks.topics import Content, load
+from tests.benchmarks.report import consume_targets
+from tests.benchmarks.topics import TAIL, Content, load
 from tests.benchmarks.workload import Judge, Workload
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +41,8 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
     assert {result["what"] for result in results["latency"]} == {"propagation", "idle barrier"}
     assert "Producer.send" in {row["what"] for row in results["produce"]}
     assert {(result["contestant"], result["mode"]) for result in results["consume"]} == set(product(KAFKA, MODES))
+    left = [result["deliveries"] for result in results["consume"] if result["mode"] == COMPACTED]
+    assert 500 <= min(left) <= max(left) <= 500 + TAIL  # of 5,000
     assert {result["what"] for result in results["acks"]} == {"ack until durable", "commit text", "memory"}
     memory = [result for result in results["acks"] if result["what"] == "memory"]
     assert [result["state"] for result in memory] == ["they wait", "they are in work"]
@@ -60,6 +64,23 @@ def test_a_contestant_that_does_not_hold_the_right_values_is_found_out(
             measure(broker.bootstrap_servers, replace(topic, content=other), "view")
     finally:
         kafka_log.delete_topic(topic.name)
+
+
+def test_a_compacted_backlog_is_compared_with_what_other_brokers_conflated() -> None:
+    def result(mode: str, contestant: str, per_second: float) -> dict[str, Any]:
+        rates = {"messages_per_second": per_second, "deliveries_per_second": per_second}
+        return {"mode": mode, "contestant": contestant, "round": 0, **rates}
+
+    kafka = [
+        result(mode, name, rate)
+        for mode in ("backlog", COMPACTED)
+        for name, rate in (("consumer", 6.0), ("bare loop", 8.0))
+    ]
+    others = [result("backlog", "broker-j", 1.0), result("backlog", "artemis", 2.0)]
+    found = {target.what: target.measured for target in consume_targets([*kafka, *others])}
+    assert found[f"consumer, {COMPACTED}: speed in times bare loop"] == 0.75
+    assert found[f"consumer, {COMPACTED}: speed in times artemis, backlog"] == 3.0
+    assert found["consumer, backlog: speed in times artemis"] == 3.0
 
 
 def test_a_consumer_that_steps_back_or_delivers_twice_is_found_out() -> None:
