@@ -1,7 +1,8 @@
-"""Signals that end a run. Which one has come is noted, since the client may hide what a handler raises.
+"""Signals that end a run. Which one has come is noted, since what a handler raises may be hidden.
 
 A handler of Python's runs wherever the client looks at a Python object. It then makes a TypeError or a SystemError of
-the KeyboardInterrupt: ``expected header key to be unicode string``, ``returned a result with an exception set``.
+the KeyboardInterrupt: ``expected header key to be unicode string``, ``returned a result with an exception set``. A
+`threading.Condition` makes a RuntimeError of it at moments: ``cannot release un-acquired lock``.
 """
 
 from __future__ import annotations

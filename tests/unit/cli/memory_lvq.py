@@ -9,6 +9,7 @@ import threading
 from lvq_kafka import TEXT, LastValueQueue
 from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.session import Session
+from lvq_kafka.cli.signals import heed_signals
 from lvq_kafka.testing import MemoryLog
 
 
@@ -26,6 +27,7 @@ def main() -> None:
         producer.put("IBM", "118.50")
         producer.put("MSFT", "400.00")
     threading.Thread(target=change, daemon=True).start()
+    heed_signals()  # as the entry point does
     lvq(sys.argv[1:], prog_name="lvq", obj=Session(log=log))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from lvq_kafka import TEXT, LastValueQueue
 from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.session import Session
+from lvq_kafka.cli.signals import heed_signals
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.ports import LogReader
 from lvq_kafka.testing import MemoryLog
@@ -52,6 +53,7 @@ def main() -> None:
         log.go_on.set()
 
     threading.Thread(target=wait_for_a_line, daemon=True).start()
+    heed_signals()  # as the entry point does
     lvq(sys.argv[1:], prog_name="lvq", obj=Session(log=log))
 
 

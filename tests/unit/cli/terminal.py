@@ -29,6 +29,10 @@ class Terminal:
         self.raw = ""
         self._master = master
 
+    def __repr__(self) -> str:
+        """What pytest shows of it when an assertion fails."""
+        return f"<Terminal that shows:\n{self.text}>"
+
     @property
     def text(self) -> str:
         """What was written so far, without colours and movements."""
