@@ -138,7 +138,8 @@ class Custody(Holdings):
             self._epochs |= {p: max(epoch, self._epochs[p]) for p, epoch in fetch.epochs.items()}
             self._mismatched += mismatched
             self._trouble.pop("reading", None)
-            self._notify()
+            if self._ledger.opened:  # else it goes on catching up, and who waits would be woken for nothing
+                self._notify()
 
     def trouble(self, while_: Doing, error: Exception) -> None:
         """Something does not work just now. That messages come does not say that commits are stored."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from lvq_kafka.core.records import RecordBatch
@@ -10,6 +10,7 @@ from lvq_kafka.core.records import RecordBatch
 __all__ = ["Arrears"]
 
 _SAMPLE = 16  # keys of a batch
+_FEW = 8192  # keys of a partition; before there are as many, it is too early to tell whether they come again
 
 
 class Arrears:
@@ -31,19 +32,22 @@ class Arrears:
     def __bool__(self) -> bool:
         return bool(self._newest)
 
-    def keys_beside(self, others: Container[bytes | int]) -> int:
+    def keys_beside(self, others: Collection[bytes | int]) -> int:
         """How many keys are here that are not among the others, which stay the same until `settle`."""
         if self._counted != len(self._newest):  # as many keys as before are the same ones
             self._beside, self._counted = sum(key not in others for key in self._newest), len(self._newest)
         return self._beside
 
-    def suit(self, batch: RecordBatch, keys: Sequence[bytes | None], others: Container[bytes | int]) -> bool:
-        """Whether records can be noted here: each has a key and a value. And whether that saves work: most of the keys
-        are here or among the others, as a sample says.
+    def suit(self, batch: RecordBatch, keys: Sequence[bytes | None], others: Collection[bytes | int]) -> bool:
+        """Whether records can be noted here: each has a key and a value. And whether that may save work: there are few
+        keys as yet, or most of these are here or among the others, as a sample says.
         """
+        if (not all(keys) and None in keys) or batch.deletes:
+            return False
+        if len(self._newest) + len(others) < _FEW:
+            return True
         sample = keys[:: len(keys) // _SAMPLE + 1]
-        known = sum(key in self._newest or key in others for key in sample)
-        return 2 * known >= len(sample) and None not in keys and not batch.deletes
+        return 2 * sum(key in self._newest or key in others for key in sample) >= len(sample)
 
     def add(self, batch: RecordBatch, keys: Sequence[bytes]) -> int:
         """Take note of records beyond all that are here; returns how many records have been replaced."""

@@ -250,13 +250,13 @@ class Partition:
 
     def has_room(self, item: Item, room: Room) -> bool:
         """Whether the commit map has room for the acks of all that is in work, and of this one."""
-        outstanding = self.outstanding
+        outstanding, counts = self.outstanding, self._count_deliveries
+        pairs = outstanding.splits + len(self.held) + 1
+        if pairs <= room.always and not counts:
+            return True
         # Every run but the last ends at or before the highest message that was ever handed out.
-        return room.fits(
-            outstanding.splits + len(self.held) + 1,
-            max(self._reach, item.offset + 1) - outstanding.base,
-            len(self._attempted) + 1 if self._count_deliveries else 0,
-        )
+        span = max(self._reach, item.offset + 1) - outstanding.base
+        return room.fits(pairs, span, len(self._attempted) + 1 if counts else 0)
 
     def hold(self, item: Item) -> None:
         """A waiting message is handed out."""
@@ -267,9 +267,11 @@ class Partition:
         if item.deliveries:
             item.redelivered = True
         item.deliveries += 1
-        if item.offset >= self._delivered:
-            self._delivered = item.offset + 1
-            self._reach = max(self._reach, self._delivered)
+        offset = item.offset
+        if offset >= self._delivered:
+            self._delivered = offset + 1
+            if offset >= self._reach:
+                self._reach = offset + 1
         if self._count_deliveries:
             self._attempted[item.offset] = item
 

@@ -22,6 +22,8 @@ class Room:
         self._usable = limit - _SLACK
         # By the bit length of the span: asked for every message, a look into a table is what it may cost.
         self._pairs = [pairs_that_fit(self._usable, (1 << bits) - 1) for bits in range(64)]
+        self.always = self._pairs[-1]
+        """So many pairs of runs fit over any number of offsets."""
 
     def fits(self, pairs: int, span: int, counted: int = 0) -> bool:
         """Whether so many pairs of runs over so many offsets fit, however long each is; and so many delivery counts.

@@ -7,6 +7,7 @@ from unittest.mock import patch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lvq_kafka.core import arrears
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.ledger import Ledger
@@ -29,6 +30,7 @@ RECORDS = st.lists(
     runs=RUNS,
     order=st.sampled_from(["tail", "in-place"]),
     marker=st.booleans(),
+    few=st.sampled_from([0, 2, 8192]),
 )
 @example(  # two keys are new among the others, and change places
     records=[(key, True, 1) for key in (b"a", b"a", b"a", b"a", b"b", b"c", b"b", b"a")],
@@ -37,6 +39,7 @@ RECORDS = st.lists(
     runs=(),
     order="in-place",
     marker=False,
+    few=0,
 )
 @settings(max_examples=400, deadline=None)
 def test_what_falls_behind_makes_no_difference_in_the_end(
@@ -46,6 +49,7 @@ def test_what_falls_behind_makes_no_difference_in_the_end(
     runs: tuple[int, ...],
     order: Order,
     marker: bool,
+    few: int,
 ) -> None:
     log, offset = [], -1
     for number, (key, is_value, step) in enumerate(records):
@@ -61,7 +65,8 @@ def test_what_falls_behind_makes_no_difference_in_the_end(
         size = sizes.pop()
         part, log = RecordBatch.of(log[:size]), log[size:]
         positions = {0: part.offsets[-1] + 1 if log else end}
-        _read(lazy, part, positions)
+        with patch.object(arrears, "_FEW", few):
+            _read(lazy, part, positions)
         with patch.object(Partition, "_may_fall_behind", lambda *_: False):
             _read(eager, part, positions)
         for both in ("available", "outstanding", "positions", "catching_up", "gated"):

@@ -10,6 +10,7 @@ import pytest
 
 from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.holdings import LEASE, Limits
+from lvq_kafka.consuming.takers import Taker
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.definition import QueueDefinition
@@ -47,6 +48,17 @@ class Hands:
         self.custody.open_transaction()
         self.custody.settle(Ledger.leave, item)
         return self._thread.submit(self.custody.begin_commit, [item], 20.0)
+
+
+def test_nobody_is_woken_while_reading_has_not_come_to_what_may_be_handed_out() -> None:
+    custody, woken = Custody(QueueDefinition(name="q", topic="t", key_header=None), Limits()), []
+    custody.assign({0: CommitMap(0)}, {0: 0}, {0: 2}, epochs={0: 0}, tag=bytes(8))
+    taker = Taker(1, lambda: woken.append(taker))
+    assert custody.take(1, taker) == ([], [])
+    for offset in range(2):
+        assert not woken
+        custody.read(Fetch(RecordBatch.of([Record(0, offset, 0, b"k", b"v")]), {0: offset + 1}))
+    assert woken == [taker]
 
 
 @pytest.fixture

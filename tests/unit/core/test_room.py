@@ -25,6 +25,13 @@ def test_no_pair_fewer_fits_than_the_text_has_room_for(limit: int, bits: int) ->
     assert not room.fits(len(fitting) + 1, span) or len(fitting) >= span // 2
 
 
+@pytest.mark.parametrize("limit", [64, 256, 4095])
+def test_what_always_fits_fits_over_any_span(limit: int) -> None:
+    room = Room(limit)
+    assert all(room.fits(room.always, (1 << bits) - 1) for bits in range(64))
+    assert not room.fits(room.always + 1, (1 << 63) - 1)
+
+
 def test_counts_take_room_from_runs() -> None:
     room = Room(256)
     most = max(pairs for pairs in range(256) if room.fits(pairs, 10_000))
