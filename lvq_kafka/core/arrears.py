@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from lvq_kafka.core.records import RecordBatch
@@ -10,6 +10,7 @@ from lvq_kafka.core.records import RecordBatch
 __all__ = ["Arrears"]
 
 _SAMPLE = 16  # keys of a batch
+_AT_A_TIME = 250  # records
 _FEW = 8192  # keys of a partition; before there are as many, it is too early to tell whether they come again
 
 
@@ -57,10 +58,19 @@ class Arrears:
         self.position = batch.ends[1] + 1
         return before + len(keys) - len(self._newest)
 
-    def settle(self) -> tuple[RecordBatch, list[bytes]]:
-        """The records in offset order, and the keys they were noted by. They are here no more."""
+    def settle(self) -> Iterator[tuple[RecordBatch, list[bytes]]]:
+        """The records in offset order, and the keys they were noted by, some at a time. They are here no more.
+
+        They are let go of as they are taken in: else Python's cyclic collector would walk through both.
+        """
         newest, self._newest = self._newest, {}
         self._beside = self._counted = 0
-        found, keys = self._gather(list(newest.values())), list(newest)
-        rows = sorted(range(len(keys)), key=found.offsets.__getitem__)
-        return found.pick(rows), [keys[row] for row in rows]
+        keys, entries = list(newest), list(newest.values())
+        newest.clear()
+        rows = sorted(range(len(keys)), key=self._gather(entries).offsets.__getitem__)
+        for at in range(0, len(rows), _AT_A_TIME):
+            some = rows[at : at + _AT_A_TIME]
+            batch = self._gather([entries[row] for row in some])
+            for row in some:
+                entries[row] = None
+            yield batch, [keys[row] for row in some]

@@ -123,7 +123,8 @@ class Partition:
     def _settle_arrears(self) -> None:
         if self._arrears:
             position = self._arrears.position
-            self._take_in(*self._arrears.settle())
+            for batch, keys in self._arrears.settle():
+                self._take_in(batch, keys)
             self.outstanding.position = position
 
     def _take_in(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
