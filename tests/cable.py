@@ -25,9 +25,10 @@ class Cable:
         self._own_port = int(self._listener.getsockname()[1])
         self._whole = Event()
         self._whole.set()
-        self._sockets = [self._listener]
-        self._threads = [Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
+        self._sockets: list[socket.socket] = []
+        self._threads: list[Thread] = []
+        self._accepting = Thread(target=self._accept, daemon=True)
+        self._accepting.start()
         self.bootstrap_servers = f"{self._host}:{self._own_port}"
 
     def cut(self) -> None:
@@ -43,10 +44,10 @@ class Cable:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._whole.set()
+        _close(self._listener)
+        self._accepting.join(10)  # until then there can be one more client
         for one in self._sockets:
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+            _close(one)
         for thread in self._threads:
             thread.join(10)
 
@@ -76,6 +77,12 @@ class Cable:
         for one in (source, target):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+
+
+def _close(one: socket.socket) -> None:
+    with suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
 
 
 def _receive(source: socket.socket, size: int) -> bytes:
