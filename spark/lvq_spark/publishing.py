@@ -143,6 +143,8 @@ class Write:
         """One row of counts for each partition written to, when all is acknowledged."""
         import pyarrow as pa
 
+        from lvq_spark.scan.arrays import integers
+
         lasts: dict[int, int] = {}
         written = deleted = vanished = 0
         with (
@@ -168,9 +170,9 @@ class Write:
             nothing = [0] * (len(lasts) - 1)
             yield pa.RecordBatch.from_arrays(
                 [
-                    pa.array(lasts.keys(), pa.int32()),
-                    pa.array(lasts.values(), pa.int64()),
-                    *(pa.array([count, *nothing], pa.int64()) for count in (written, deleted, vanished)),
+                    integers(pa.int32(), list(lasts)),
+                    integers(pa.int64(), list(lasts.values())),
+                    *(integers(pa.int64(), [count, *nothing]) for count in (written, deleted, vanished)),
                 ],
                 ["partition", "last", "written", "deleted", "vanished"],
             )

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lvq_kafka.core.records import Headers, Record, RecordBatch
-from lvq_spark.scan.columns import to_arrow
+from lvq_spark.scan.columns import COLUMNS, arrow_schema, to_arrow
 
 
 def test_a_record_is_written_as_it_is() -> None:
@@ -29,9 +29,30 @@ def test_a_record_is_written_as_it_is() -> None:
     assert batch.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
 
 
-@pytest.mark.parametrize(("value", "headers"), [(bytes(3 << 20), ()), (b"", (("h", bytes(3 << 20)), ("n", None)))])
-def test_batches_are_bounded_by_bytes(value: bytes, headers: Headers) -> None:
-    large = RecordBatch.of(Record(0, offset, 0, b"k", value, headers) for offset in range(7))
+def test_every_column_is_a_valid_array_of_its_type() -> None:
+    cells = [(b"k", b"v", (("h", b"1"),)), (None, None, ()), (b"", b"", (("h", None), ("\N{PILE OF POO}", b"")))]
+    records = [Record(5, offset, 1000 + offset, *cells[offset % 3]) for offset in range(100)]
+    (batch,) = to_arrow(RecordBatch.of(records), "\N{EURO SIGN}", columns=list(COLUMNS), timestamp_type=1)
+    batch.validate(full=True)
+    assert batch.schema == arrow_schema(COLUMNS)
+    assert [column.null_count for column in batch.columns] == [33, 33, 0, 0, 0, 0, 0, 33, 0]
+    assert batch["topic"].to_pylist() == ["\N{EURO SIGN}"] * 100
+    assert batch["timestampType"].to_pylist() == [1] * 100
+    assert batch["deleted"].to_pylist() == [offset % 3 == 1 for offset in range(100)]
+    headers = [[{"key": name, "value": value} for name, value in record.headers] or None for record in records]
+    assert batch["headers"].to_pylist() == headers
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "headers"),
+    [
+        (b"k", bytes(3 << 20), ()),
+        (bytes(3 << 20), b"", ()),
+        (b"k", b"", (("h", bytes(3 << 20)), ("n", None))),
+    ],
+)
+def test_batches_are_bounded_by_bytes(key: bytes, value: bytes, headers: Headers) -> None:
+    large = RecordBatch.of(Record(0, offset, 0, key, value, headers) for offset in range(7))
     sizes = [len(batch) for batch in to_arrow(large, "t")]
     assert sum(sizes) == 7
     assert max(sizes) <= 2

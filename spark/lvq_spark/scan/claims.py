@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.scan.arrays import booleans
 from lvq_spark.scan.homes import home_partitions
 
 __all__ = ["strays", "to_claims"]
@@ -17,13 +18,12 @@ def to_claims(rows: pa.RecordBatch, partition: int, spec: SnapshotSpec) -> pa.Re
     What a group has done counts as deleted: it hides what is older in another partition (R7).
     """
     if spec.done is not None:
-        done = pa.array(map(spec.done[partition].done, rows["offset"].to_pylist()), pa.bool_())
+        done = booleans(map(spec.done[partition].done, rows["offset"].to_pylist()))
         rows = _with(rows, "deleted", pc.or_(rows["deleted"], done))
         if "value" in rows.schema.names:  # nobody will see it
-            rows = _with(rows, "value", pc.if_else(done, pa.scalar(None, pa.binary()), rows["value"]))
-    keys = rows["key"]
-    homes = home_partitions(keys.fill_null(b"") if keys.null_count else keys, spec.partitions)
-    return rows.append_column("home", pa.array(homes == partition))
+            rows = _with(rows, "value", pc.if_else(done, pa.NULL, rows["value"]))
+    homes = home_partitions(rows["key"], spec.partitions)
+    return rows.append_column("home", booleans(homes == partition))
 
 
 def strays(claims: pa.RecordBatch) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 
 from lvq_kafka.core.records import RecordBatch
+from lvq_spark.scan.arrays import binary, booleans, integers, lists, repeated, strings
 from lvq_spark.schema import SNAPSHOT_COLUMNS
 
 __all__ = ["COLUMNS", "arrow_schema", "header_bytes", "to_arrow"]
@@ -35,15 +37,15 @@ _Cells = Callable[[RecordBatch, str, int], pa.Array]
 
 # Each column from a batch, the topic's name and its timestamp type.
 _CELLS: dict[str, _Cells] = {
-    "key": lambda batch, *_: pa.array(batch.keys, pa.binary()),
-    "value": lambda batch, *_: pa.array(batch.values, pa.binary()),
-    "topic": lambda batch, topic, _: pa.repeat(topic, len(batch)),
-    "partition": lambda batch, *_: pa.array(batch.partitions, pa.int32()),
-    "offset": lambda batch, *_: pa.array(batch.offsets, pa.int64()),
-    "timestamp": lambda batch, *_: pa.array(batch.timestamps, pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP),
-    "timestampType": lambda batch, _, kind: pa.repeat(pa.scalar(kind, pa.int32()), len(batch)),
+    "key": lambda batch, *_: binary(batch.keys),
+    "value": lambda batch, *_: binary(batch.values),
+    "topic": lambda batch, topic, _: repeated(topic, len(batch)),
+    "partition": lambda batch, *_: integers(pa.int32(), batch.partitions),
+    "offset": lambda batch, *_: integers(pa.int64(), batch.offsets),
+    "timestamp": lambda batch, *_: integers(_TIMESTAMP, np.array(batch.timestamps) * 1000),
+    "timestampType": lambda batch, _, kind: integers(pa.int32(), [kind] * len(batch)),
     "headers": lambda batch, *_: _headers(batch.headers),
-    "deleted": lambda batch, *_: pa.array([value is None for value in batch.values], pa.bool_()),
+    "deleted": lambda batch, *_: booleans(value is None for value in batch.values),
 }
 
 
@@ -62,9 +64,11 @@ def to_arrow(
 ) -> Iterator[pa.RecordBatch]:
     """Write records into Arrow batches with these columns, in their order, of at most so many bytes.
 
-    They are those of values and headers, the latter by `header_bytes`.
+    They are those of keys, values and headers, the last ones by `header_bytes`.
     """
-    size = batch.size if "value" in columns else 0
+    size = sum(map(len, filter(None, batch.keys))) if "key" in columns else 0
+    if "value" in columns:
+        size += batch.size
     if "headers" in columns:
         size += header_bytes(batch)
     if len(batch) > 1 and size > most:
@@ -85,11 +89,6 @@ def header_bytes(batch: RecordBatch) -> int:
 
 def _headers(cells: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:
     """A list of structs for each record; null for none, as the Kafka connector has it."""
-    if not any(cells):
-        return pa.nulls(len(cells), _HEADERS)
-    names, values = zip(*chain.from_iterable(filter(None, cells)))
-    structs = pa.StructArray.from_arrays(
-        [pa.array(names, pa.string()), pa.array(values, pa.binary())], ["key", "value"]
-    )
-    ends = pa.array(accumulate((len(cell or ()) for cell in cells), initial=0), pa.int32())
-    return pa.ListArray.from_arrays(ends, structs, type=_HEADERS, mask=pa.array([not cell for cell in cells]))
+    flat = list(chain.from_iterable(filter(None, cells)))
+    names, values = strings(name for name, _ in flat), binary([value for _, value in flat])
+    return lists(_HEADERS, cells, pa.StructArray.from_arrays([names, values], fields=list(_HEADERS.value_type)))

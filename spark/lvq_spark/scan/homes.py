@@ -15,7 +15,7 @@ def home_partitions(keys: pa.Array, partitions: int) -> npt.NDArray[np.int64]:
     """The home of each key, as `lvq_kafka.core.keys.home_partition` has it; keys of one length are hashed together.
 
     Args:
-        keys: a binary array without nulls.
+        keys: a binary array, as `lvq_spark.scan.arrays.binary` makes it: for a null the empty key's home is told.
         partitions: the topic's partition count.
     """
     _, offsets_buffer, data_buffer = keys.buffers()

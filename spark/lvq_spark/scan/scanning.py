@@ -17,6 +17,7 @@ from lvq_kafka.errors import ConfigError, DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.ports import Log
 from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.scan.arrays import binary
 from lvq_spark.scan.columns import BYTES, COLUMNS, ROWS, to_arrow
 from lvq_spark.scan.homes import home_partitions
 from lvq_spark.scan.latest import Latest
@@ -201,9 +202,7 @@ class Scan:
         partitions = self.spec.partitions
         if self.strays == "pass" or partitions == 1:
             return
-        import pyarrow as pa
-
-        keys = pa.array([key for key in batch.keys if key is not None], pa.binary())
+        keys = binary([key for key in batch.keys if key is not None])
         homes = home_partitions(keys, partitions)
         away = (homes != partition).nonzero()[0]
         if len(away):
