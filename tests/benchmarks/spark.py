@@ -1,4 +1,4 @@
-"""Latest value per key in Spark: both engines of ours, and the usual recipes over Spark's Kafka connector.
+"""Latest value per key in Spark: our format, our snapshots, and the usual recipes over Spark's Kafka connector.
 
 Each contestant has a process and a Spark session of its own, which first reads a topic of the same kind without a
 clock: the JVM has to load and compile what it needs. Then it writes all columns of the result to nowhere. What it costs
@@ -29,13 +29,21 @@ from tests.benchmarks.topics import Topic, load
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ENGINES = ("snapshot, python", "snapshot, connector")
+OURS = ("format lvq", "snapshot, python", "snapshot, connector")
 RECIPES = ("max_by", "max_by, 20 k polls", "row_number", "row_number, 20 k polls")
 REFRESHES = ("refresh, first 99 %", "refresh, last 1 %")
 STEPS = 20  # of the refreshes that come before the clock
 HEADERS = [("ticker", b"IBM"), ("source", b"bench")]
 
 Read = Callable[["SparkSession", str, str, bool], "DataFrame"]
+
+
+def _format(spark: SparkSession, servers: str, topic: str, headers: bool) -> DataFrame:
+    from lvq_spark import register
+
+    register(spark)
+    source = spark.read.format("lvq").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    return source.option("includeHeaders", str(headers).lower()).load().drop("timestampType")
 
 
 def _snapshot(engine: Any, spark: SparkSession, servers: str, topic: str, headers: bool) -> DataFrame:
@@ -73,6 +81,7 @@ def _row_number(spark: SparkSession, servers: str, topic: str, headers: bool, po
 
 
 READS: dict[str, Read] = {
+    "format lvq": _format,
     "snapshot, python": partial(_snapshot, "python"),
     "snapshot, connector": partial(_snapshot, "connector"),
     "max_by": _max_by,
@@ -193,11 +202,11 @@ def run(servers: str, topics: Sequence[tuple[Topic, bool, int]], rounds: int) ->
 
     Stores are refreshed from the first topic, once the third has shown the JVM how.
     """
-    contestants = (*ENGINES, *RECIPES)
+    contestants = (*OURS, *RECIPES)
     for number in range(rounds):
         turn = number % len(contestants)
         for contestant in contestants[turn:] + contestants[:turn]:
-            mine = topics if contestant in ENGINES else topics[:2]
+            mine = topics if contestant in OURS else topics[:2]
             names = json.dumps([(topic.name, headers) for topic, headers, _ in mine])
             measured = result(start("spark", contestant, servers, names), timeout=1800)["topics"]
             for (topic, headers, count), figures in zip(mine, measured, strict=True):

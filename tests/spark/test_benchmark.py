@@ -35,14 +35,14 @@ def test_every_contestant_gives_the_newest_value_of_every_key(
     servers = lvq_broker.bootstrap_servers
     with part.loaded(servers, 2000) as topics:
         results = list(part.run(servers, topics, 1))
-        assert len(results) == 2 * 5 + 4 * 2 + 2
+        assert len(results) == 3 * 5 + 4 * 2 + 2
         assert all(result["cpu"] > 0 < result["wall"] for result in results)
         table = spark_table(results)
-        assert all(contestant in table for contestant in (*part.ENGINES, *part.RECIPES, *part.REFRESHES))
+        assert all(contestant in table for contestant in (*part.OURS, *part.RECIPES, *part.REFRESHES))
         assert "4,000" in growth_table(results)
-        assert progress(results[0]).startswith("  round 1, plain, snapshot, python: ")
-        assert len(spark_targets(results)) == 5
+        assert progress(results[0]).startswith("  round 1, plain, format lvq: ")
+        assert len(spark_targets(results)) == 8
         topic, headers, count = topics[0]
         wrong = replace(topic, content=Content(200, topic.content.checksum + 1))
-        with pytest.raises(RuntimeError, match="snapshot, python does not give the newest value of every key of plain"):
+        with pytest.raises(RuntimeError, match="format lvq does not give the newest value of every key of plain"):
             next(part.run(servers, [(wrong, headers, count)], 1))
