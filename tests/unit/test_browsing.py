@@ -277,6 +277,25 @@ class TestConsumed:
             write(queue, ("1", "a2"))
             assert take(browser, 1) == ["1=a2"]
 
+    def test_there_is_a_look_at_every_interval(
+        self, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        intervals = []
+
+        class Noting(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                intervals.append(timeout)
+                return super().wait(0.01)
+
+        monkeypatch.setattr("lvq_kafka.reading.browser.Flag", Noting)
+        write(queue, ("1", "a"))
+        with queue.browser(refresh=0.25) as browser:
+            assert take(browser, 2) == ["1=a", "|"]
+            eventually(lambda: len(intervals) > 3)
+            self.consume(queue, 1)
+            assert browser.take(30) == Deleted("1", consumed=True)
+        assert set(intervals) == {0.25}
+
     def test_a_look_can_be_asked_for(self, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"))
         with queue.browser(refresh=1000) as browser:

@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.errors import (
     OutcomeUnknown,
     ReaderFailed,
     TransportError,
     Unauthorized,
 )
+from lvq_kafka.testing.memory_member import MemoryMember
 from tests.unit.consuming.world import (
     TOPIC,
     Clock,
     World,
     consuming,
     drain,
+    has_read,
     make_world,
+    nothing_comes,
     settled_up,
     take,
 )
 from tests.waiting import eventually
 
 
-def test_g12_nothing_is_handed_out_before_the_end_of_the_partition_is_known() -> None:
+def test_g12_nothing_is_handed_out_before_the_partition_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end is that of the moment when it was assigned, which whoever begins with it has to ask for."""
     world = make_world(fetch_limit=1)
     world.send(("a", "old"), *((f"k{number}", "x") for number in range(30)), ("a", "new"))
+    go_on, read = threading.Event(), 0
+    poll = MemoryMember.poll
+
+    def halfway(self: MemoryMember, timeout: float) -> Fetch:
+        nonlocal read
+        if read == 10 and not go_on.wait(min(timeout, 0.01)):
+            return Fetch(RecordBatch(), {})
+        fetch = poll(self, timeout)
+        read += len(fetch.batch)
+        return fetch
+
+    monkeypatch.setattr(MemoryMember, "poll", halfway)
     with consuming(world) as consumer:
+        eventually(lambda: read == 10)
+        has_read(consumer, {0: 10})
+        assert nothing_comes(consumer)
+        go_on.set()
         values = [delivery.value for delivery in (take(consumer) for _ in range(31))]
     assert "old" not in values
     assert values[-1] == "new"

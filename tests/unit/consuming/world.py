@@ -26,6 +26,7 @@ __all__ = [
     "answered_late",
     "consuming",
     "drain",
+    "has_read",
     "has_read_all",
     "in_thread",
     "make_world",
@@ -135,13 +136,17 @@ def values_of(deliveries: list[Delivery[Any]]) -> list[str]:
 
 def has_read_all(world: World, consumer: Consumer[Any]) -> None:
     """Wait until the consumer has read to the end of the log, and may hand out what it has."""
+    has_read(consumer, world.end_offsets(TOPIC, stable=True))
+
+
+def has_read(consumer: Consumer[Any], positions: Mapping[int, int]) -> None:
+    """Wait until the consumer has read up to there, and the group has said that it counts on it."""
     holdings = consumer._holdings
 
     def begun() -> bool:
         with holdings._changed:
-            return holdings._ledger.positions == ends and not holdings.suspended
+            return holdings._ledger.positions == positions and not holdings.suspended
 
-    ends = world.end_offsets(TOPIC, stable=True)
     eventually(begun)
 
 

@@ -119,6 +119,27 @@ def test_the_time_that_the_work_itself_takes_is_no_waiting(monkeypatch: pytest.M
     assert consumer.asked == [500, 500, 500]
 
 
+def test_what_is_at_hand_is_taken_without_a_wait_and_nothing_is_waited_for_but_the_first() -> None:
+    """``consume()`` sits out its timeout until it has all that it was asked for."""
+    waits: list[tuple[str, float]] = []
+
+    class Idle:
+        def consume(self, count: int, timeout: float) -> list[Message]:
+            waits.append(("consume", timeout))
+            return []
+
+        def poll(self, timeout: float) -> Message | None:
+            waits.append(("poll", timeout))
+            return first
+
+    pump = MessagePump(Idle(), "t", Health("nowhere:9092"))  # type: ignore[arg-type]
+    first = None
+    assert not len(pump.poll(0.7).batch)
+    first = record(0, 5)
+    assert pump.poll(0.7).batch.offsets == [5]
+    assert waits == [("consume", 0), ("poll", 0.7), ("consume", 0), ("poll", 0.7), ("consume", 0)]
+
+
 def test_portions_grow_to_an_end_and_only_while_there_is_that_much_to_take() -> None:
     portion = Portion()
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""Asking what groups have committed. No broker answers here."""
+"""What groups have committed: asking for it, and committing for a group that has no members."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from contextlib import closing
 
 import pytest
 
-from lvq_kafka.errors import BrokerUnavailable
+from lvq_kafka.errors import BrokerUnavailable, TransportError
 from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.ports import TopicDescription
+from lvq_kafka.ports import Commit, TopicDescription
+from tests.unit.kafka.mock_cluster import MockCluster
 
 
 def test_who_asks_behind_others_that_get_no_answer_waits_no_longer_than_asked_to() -> None:
@@ -17,3 +18,17 @@ def test_who_asks_behind_others_that_get_no_answer_waits_no_longer_than_asked_to
         with log._groups._lock, pytest.raises(BrokerUnavailable, match="others still wait") as caught:
             log.committed("g", "t", timeout=0.05)
         assert caught.value.retriable
+
+
+def test_a_commit_that_is_not_there_when_it_is_read_back_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator can take the commit of one partition and answer for all."""
+    with closing(MockCluster()) as cluster, closing(KafkaLog(cluster.bootstrap_servers)) as log:
+        cluster.create_topic("t", 3)
+        stored, commits = log._groups._committed, dict.fromkeys(range(3), Commit(7))
+        monkeypatch.setattr(log._groups, "_committed", lambda *asked: {**stored(*asked), 1: Commit(6)})
+        with pytest.raises(TransportError, match=r"does not hold what was committed for partitions \[1\]") as caught:
+            log.commit("g", "t", commits)
+        assert caught.value.retriable
+        monkeypatch.undo()
+        log.commit("g", "t", commits)
+        assert log.committed("g", "t") == commits

@@ -106,6 +106,36 @@ def test_partitions_that_were_never_begun_with_are_given_up_without_a_word(
     assert listener.gone == []
 
 
+def test_a_transaction_is_given_no_commit_for_partitions_that_are_not_the_members(
+    join: Callable[[Listener], KafkaMember],
+) -> None:
+    """The broker would take it: of a member that it does not know yet, and for any partition of one that it knows."""
+    member = join(Listener(0))
+    with pytest.raises(TransportError, match="partition 0 "):
+        member.transaction_offsets({0: Commit(1)})
+
+    def has_both() -> bool:
+        member.poll(0.05)
+        try:
+            member.transaction_offsets({0: Commit(1), 1: Commit(1)})
+        except TransportError:
+            return False
+        return True
+
+    eventually(has_both, 30)
+    with pytest.raises(TransportError, match="partition 7 "):
+        member.transaction_offsets({0: Commit(1), 7: Commit(1)})
+
+
+def test_an_assignment_of_nothing_is_not_told_as_one(join: Callable[[Listener], KafkaMember]) -> None:
+    """The client calls back for it in the new protocol; an assignment is added to what there is, so it says nothing."""
+    listener = Listener(0)
+    member = join(listener)
+    member._on_assign(member._open(), [])
+    member.poll(0)
+    assert listener.assignments == []
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_one_that_is_closed_in_a_rebalance_hears_of_it_before_the_client_closes(
     cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, protocol: str

@@ -496,6 +496,26 @@ def test_a_producer_that_can_do_no_more_is_to_be_closed_and_a_new_one_goes_on(
     successor.commit_transaction(10)
 
 
+def test_a_system_error_of_the_client_is_an_error_of_the_call(
+    open_writer: OpenWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client raises one where an error callback raised in the middle of a call."""
+    writer = open_writer(transactional_id="feed")
+    assert writer._transactions is not None
+
+    class Broken:
+        def begin_transaction(self) -> None:
+            raise SystemError("<built-in method> returned a result with an exception set")
+
+    monkeypatch.setattr(writer._transactions, "_client", Broken())
+    with pytest.raises(TransportError, match="Cannot begin a transaction: the client broke off") as caught:
+        writer.begin_transaction()
+    assert (caught.value.code, type(caught.value.__cause__)) == ("_FAIL", SystemError)
+    monkeypatch.undo()
+    writer.begin_transaction()
+    writer.abort_transaction(10)
+
+
 def test_a_close_in_a_transaction_aborts_it(open_writer: OpenWriter) -> None:
     writer = open_writer(transactional_id="feed")
     writer.begin_transaction()
