@@ -112,13 +112,14 @@ class Custody(Holdings):
 
     def turn(self) -> bool:
         """Do what is due by the clock. Returns whether it is long since the last turn: this process stood still."""
-        with self._lock:
-            now = self.clock()
-            silence, self._turned_at = now - self._turned_at, now
-            due = self._ledger.next_wake
-            if due is not None and due <= now:
-                self._ledger.wake(now)
-                self._notify()
+        now = self.clock()
+        silence, self._turned_at = now - self._turned_at, now
+        if self._ledger.alarmed:  # else whoever holds the lock need not be waited for
+            with self._lock:
+                due = self._ledger.next_wake
+                if due is not None and due <= now:
+                    self._ledger.wake(now)
+                    self._notify()
         stood_still = silence > LEASE and bool(self.partitions)
         if stood_still:
             logger.warning("the consumer of %s stood still for %.1f s", self._definition.name, silence)

@@ -298,6 +298,11 @@ class Ledger(Assignment):
                 self.counters.timed_out += not item.reserved
 
     @property
+    def alarmed(self) -> bool:
+        """Whether there is anything that `wake` may have to do, some time. No lock is needed to ask."""
+        return len(self._alarms) > 0
+
+    @property
     def next_wake(self) -> float | None:
         """When `wake` has something to do next."""
         return self._alarms.next

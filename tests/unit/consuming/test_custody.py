@@ -15,6 +15,7 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.records import Fetch, Record, RecordBatch
 from lvq_kafka.errors import LVQError, TransportError
 from tests.waiting import eventually
@@ -59,6 +60,28 @@ def test_nobody_is_woken_while_reading_has_not_come_to_what_may_be_handed_out() 
         assert not woken
         custody.read(Fetch(RecordBatch.of([Record(0, offset, 0, b"k", b"v")]), {0: offset + 1}))
     assert woken == [taker]
+
+
+def test_a_turn_waits_for_no_holder_while_no_time_runs_for_any_message() -> None:
+    """Else the I/O thread and a busy holder would take turns at the interpreter, each for a moment."""
+    now = 100.0
+    custody = Custody(QueueDefinition(name="q", topic="t", key_header=None), Limits(lock_timeout=1.0), lambda: now)
+    custody.assign({0: CommitMap(0)}, {0: 0}, {0: 0}, epochs={0: 0}, tag=bytes(8))
+    custody.read(Fetch(RecordBatch.of([Record(0, 0, 0, b"k", b"v")]), {0: 1}))
+    flight = custody.next_commit()
+    assert flight is not None
+    custody.answered(flight, Answer.STORED)
+    with ThreadPoolExecutor(1) as thread:
+        with custody._lock:
+            assert thread.submit(custody.turn).result(20) is False
+        ((item, _),), _ = custody.take(1)
+        now += 2.0
+        with custody._lock:
+            turn = thread.submit(custody.turn)
+            assert not wait([turn], 0.05).done
+            assert item.state is State.ACQUIRED
+        turn.result(20)
+    assert item.state is State.LOST
 
 
 @pytest.fixture
