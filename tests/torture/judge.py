@@ -130,11 +130,14 @@ class _Judge:
         """Whether the group had given up the first holder, who did not learn of it: it, or the broker, stood still."""
         if before.life is hold.life:
             return False
+        over = before.void
+        if before.offset < hold.offset:  # the ack of one that was replaced counts, late or not: it was done before
+            over = min(over, before.durable)
         return any(
             before.asked < end
             and begin + self.session - _HEARTBEAT <= hold.acquired
             and hold.asked < end + _NEWS
-            and before.void < end + _NEWS
+            and over < end + _NEWS
             for begin, end in (*before.life.stops, *self.outages)
         )
 

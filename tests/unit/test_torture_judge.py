@@ -209,6 +209,20 @@ def test_a_holder_that_was_not_heard_of_for_a_session_may_learn_late_that_it_is_
     assert (found.findings, found.overlaps, found.again) == ([], 1, {"its holder was not heard of": 1})
 
 
+@pytest.mark.parametrize(("newer", "promises"), [(2, set()), (1, {"G9"})])
+def test_of_a_holder_that_was_not_heard_of_only_the_ack_of_a_message_that_was_replaced_may_count(
+    newer: int, promises: set[str]
+) -> None:
+    """It was done when the newer one was read, and committed as that."""
+    one, two = Witness("one", (2.0, 11.0)), Witness("two")
+    one.ack(11.1, one.take(1, 1), durable=11.2)
+    two.ack(9.5, two.take(9, newer), durable=10)
+    one.lose(11.5, "lost")
+    found = verdict(one, two, lock_timeout=None, messages={1: ("k", "v1"), 2: ("k", "v2")} if newer == 2 else None)
+    assert {finding[:2] for finding in found.findings} == promises
+    assert found.overlaps == (newer == 2)
+
+
 @pytest.mark.parametrize("what", ["holder", "broker"])
 @pytest.mark.parametrize("still", [(2.0, 3.0), (20.0, 30.0)])
 def test_a_stop_that_was_too_short_or_too_late_excuses_nothing(still: tuple[float, float], what: str) -> None:
