@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql.datasource import InputPartition
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.errors import ConfigError, DataLoss
+from lvq_kafka.errors import CommitMapRefused, ConfigError, DataLoss
+from lvq_kafka.ports import Commit
 from lvq_kafka.testing import MemoryLog
 from lvq_spark.points import Offsets, Times
-from lvq_spark.source.batch import _scan, _still_there
+from lvq_spark.scan.scanning import Scan
+from lvq_spark.source.batch import _scan, _still_there, rows
 from lvq_spark.source.option_names import OPTIONS
 from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.planning import plan, ranges
@@ -346,6 +349,13 @@ def test_a_queues_definition_says_what_its_key_is(memory_log: MemoryLog) -> None
         plan(parse(queue="free", **{"lvq.hideConsumed": "true"}), memory_log)
 
 
+def test_commits_of_another_program_are_refused_unless_their_offsets_are_to_count(log: MemoryLog) -> None:
+    log.commit("g", "t", {0: Commit(1, "a note"), 1: Commit(2)})
+    with pytest.raises(CommitMapRefused):
+        plan(parse(**{"lvq.group": "g"}), log)
+    assert plan(parse(**{"lvq.group": "g", "lvq.onForeignCommits": "ignore"}), log).start == {0: 1, 1: 2}
+
+
 def test_each_partition_with_anything_to_read_is_a_task_of_its_own(log: MemoryLog) -> None:
     options = parse(endingOffsets=at(p0=0, p1=6))
     [(spec, partition)] = ranges(options, plan(options, log))
@@ -372,6 +382,55 @@ def test_what_is_lost_once_the_cut_was_pinned_is_passed_over_where_it_may_be(
     log.elect("t", 1, end=5)
     left = _still_there(options, spec, 1)
     assert (left.start[1], left.end[1], left.epochs) == (2, 5, {})
+
+
+@pytest.mark.parametrize("dedupe", ["partition", "none"])
+def test_what_is_lost_once_a_task_has_looked_is_passed_over_where_it_may_be(
+    log: MemoryLog, dedupe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("lvq_spark.source.batch", "lvq_spark.scan.scanning"):
+        monkeypatch.setattr(f"{module}.KafkaLog", lambda config: log)
+    monkeypatch.setattr(log, "close", lambda: None)
+    make, gone = log.reader, 0
+
+    def lose_some_and_read(*arguments: Any, **options: Any) -> Any:
+        nonlocal gone
+        gone = min(gone + 2, 4)  # again when it starts over, and then no more
+        log.delete_records("t", 1, gone)
+        return make(*arguments, **options)
+
+    monkeypatch.setattr(log, "reader", lose_some_and_read)
+    strict, lenient = (
+        parse(failOnDataLoss=fails, **{"lvq.dedupe": dedupe, "lvq.strays": "pass"}) for fails in ("true", "false")
+    )
+    [_, share] = ranges(lenient, plan(lenient, log))
+    found = [row for batch in rows(lenient, InputPartition(share), ("key",), deletes=True) for row in batch.to_pylist()]
+    assert [row["key"] for row in found] == [b"k4", b"k5"]
+    with pytest.raises(DataLoss):
+        list(rows(strict, InputPartition(share), ("key",), deletes=True))
+
+
+@pytest.mark.parametrize(("given", "gone"), [(0, 0), (1, 2)])
+def test_a_task_does_not_start_over_where_it_has_given_rows_out_or_no_offsets_are_gone(
+    log: MemoryLog, given: int, gone: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows would come twice, or it would read all of it again for the same error, such as keys that have vanished."""
+    reads = []
+
+    def lose(self: Scan, partition: int) -> Iterator[str]:
+        reads.append(partition)
+        yield from ["a batch"] * given
+        log.delete_records("t", partition, gone)
+        raise DataLoss("Something is gone.")
+
+    monkeypatch.setattr("lvq_spark.source.batch.KafkaLog", lambda config: log)
+    monkeypatch.setattr(log, "close", lambda: None)
+    monkeypatch.setattr(Scan, "read", lose)
+    options = parse(failOnDataLoss="false")
+    share = next(ranges(options, plan(options, log)))
+    with pytest.raises(DataLoss, match="Something is gone"):
+        list(rows(options, InputPartition(share), ("key",), deletes=False))
+    assert reads == [0]
 
 
 def test_the_limits_of_a_task_reach_what_reads_there(log: MemoryLog) -> None:

@@ -307,6 +307,21 @@ def test_a_group_of_another_program_has_done_what_lies_below_its_offsets(
     assert pin(queue, group="g", on_foreign_commits="ignore").start == {0: 3, 1: 2}
 
 
+def test_what_is_consumed_while_the_cut_is_pinned_does_not_lie_beyond_its_end(
+    queue: LastValueQueue[Any], memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = memory_log.committed
+
+    def consume_and_ask(*args: Any, **options: Any) -> Any:
+        memory_log.write("t", b"k", b"new", partition=0)
+        memory_log.commit("g", "t", {0: Commit(4), 1: Commit(0)})
+        return ask(*args, **options)
+
+    monkeypatch.setattr(memory_log, "committed", consume_and_ask)
+    spec = pin(queue, group="g")
+    assert (spec.start, spec.end) == ({0: 4, 1: 0}, {0: 4, 1: 5})
+
+
 @pytest.mark.parametrize("commits", [{}, {0: Commit(1)}])
 def test_r17_a_group_without_its_commits_is_an_error(
     queue: LastValueQueue[Any], memory_log: MemoryLog, commits: dict[int, Commit]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from lvq_spark.connector import guarding
 from lvq_spark.scan.columns import COLUMNS, to_arrow
 from lvq_spark.scan.homes import home_partitions
 from lvq_spark.scan.latest import RECORD, Latest
+from lvq_spark.scan.reading import read_range
 from lvq_spark.scan.scanning import Scan
 from lvq_spark.settling import claim_columns
 
@@ -146,6 +148,15 @@ def test_a_key_that_is_deleted_behind_the_cut_may_have_been_in_it(log: MemoryLog
     with pytest.raises(DataLoss):
         read(log, spec)
     assert read(log, spec, consistency="atleast") == [("b", "1"), ("a", None)]
+
+
+@pytest.mark.parametrize("consistency", ["pinned", "atleast"])
+def test_keys_that_nobody_asked_for_are_neither_missed_nor_brought_along(log: MemoryLog, consistency: str) -> None:
+    put(log, ("a", "1"), ("b", "1"), ("a", "2"))
+    spec = cut(log)
+    put(log, ("b", "2"))
+    log.compact("t")
+    assert read(log, spec, keys=frozenset([b"a"]), consistency=consistency) == [("a", "2")]
 
 
 def test_nothing_can_be_missing_from_a_cut_without_holes(log: MemoryLog) -> None:
@@ -434,14 +445,15 @@ def test_records_deleted_since_are_an_error(log: MemoryLog) -> None:
         read(log, spec)
 
 
-def test_a_topic_created_again_is_not_taken_for_the_one_that_was_pinned(log: MemoryLog) -> None:
+@pytest.mark.parametrize("conflate", [True, False])
+def test_a_topic_created_again_is_not_taken_for_the_one_that_was_pinned(log: MemoryLog, conflate: bool) -> None:
     put(log, ("a", "1"))
     spec = cut(log)
     log.delete_topic("t")
     log.create_topic("t", partitions=1, config={"cleanup.policy": "compact"})
     put(log, ("b", "1"))
     with pytest.raises(TopicRecreated, match="deleted and created again"):
-        read(log, spec)
+        read(log, spec, conflate=conflate)
 
 
 @pytest.mark.parametrize("conflate", [True, False])
@@ -511,6 +523,32 @@ def test_readers_are_closed(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> 
     assert [reader._closed for reader in readers] == [True]
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_task_waits_as_long_as_it_is_told_and_holds_the_garbage_collector_back_while_it_reads(
+    log: MemoryLog, enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(log, ("a", "1"))
+    scan = Scan(cut(log), ClientConfig("nowhere:1"), patience=1.5)
+    seen = []
+
+    def remember(*arguments: Any, patience: float, **options: Any) -> Any:
+        seen.append((patience, gc.isenabled()))
+        return read_range(*arguments, patience=patience, **options)
+
+    monkeypatch.setattr("lvq_spark.scan.scanning.KafkaLog", lambda config: log)
+    monkeypatch.setattr(log, "close", lambda: None)
+    monkeypatch.setattr("lvq_spark.scan.scanning.read_range", remember)
+    assert gc.isenabled()
+    try:
+        if not enabled:
+            gc.disable()
+        assert sum(map(len, scan.read(0))) == 1
+        assert gc.isenabled() == enabled, "it is as it was"
+    finally:
+        gc.enable()
+    assert seen == [(1.5, False)]
+
+
 # -- what comes, and as which columns ----------------------------------------------------------------------------------
 
 
@@ -559,14 +597,26 @@ def test_records_without_a_key_are_rows_of_their_own(log: MemoryLog) -> None:
     spec = cut(log)
     assert [(row["key"], row["offset"]) for row in rows(log, spec)] == [(None, 0), (None, 2), (b"a", 3), (None, 4)]
     assert read(log, spec, keyless="drop") == [("a", "2")]
+    assert read(log, spec, keyless="drop", conflate=False) == [("a", "1"), ("a", "2")]
     with pytest.raises(KeyMismatch, match="t/0/0 has no key"):
         rows(log, spec, keyless="fail")
     assert read(log, spec, keys=frozenset([b"a"])) == [("a", "2")]
 
 
+def test_records_without_a_key_are_at_home_in_every_partition() -> None:
+    log = MemoryLog()
+    log.create_topic("t", partitions=3, config={"cleanup.policy": "delete"})
+    for partition in range(3):
+        log.write("t", None, b"%d" % partition, partition=partition)
+    scan = Scan(pin(LastValueQueue("t", key_header=None, log=log)), ClientConfig("nowhere:1"), strays="fail")
+    found = [row for partition in range(3) for batch in scan.rows_of(log, partition) for row in batch.to_pylist()]
+    assert [(row["key"], row["value"]) for row in found] == [(None, b"0"), (None, b"1"), (None, b"2")]
+
+
 def test_only_some_keys_come_when_asked_for(log: MemoryLog) -> None:
     put(log, ("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"), ("c", None))
     assert read(log, cut(log), keys=frozenset([b"a", b"c", b"nobody"])) == [("a", "2"), ("c", None)]
+    assert read(log, cut(log), keys=frozenset([b"a"]), conflate=False) == [("a", "1"), ("a", "2")]
 
 
 def test_all_records_come_when_nothing_is_conflated(log: MemoryLog) -> None:
@@ -584,10 +634,20 @@ def test_arrow_batches_have_no_more_rows_than_are_asked_for(log: MemoryLog, conf
     assert [len(batch) for batch in scan.rows_of(log, 0)] == [2, 2, 1]
 
 
+@pytest.mark.parametrize("conflate", [True, False])
+def test_arrow_batches_have_no_more_bytes_than_are_asked_for(log: MemoryLog, conflate: bool) -> None:
+    for n in range(6):
+        log.write("t", b"k%d" % n, bytes(1000))
+    scan = Scan(cut(log), ClientConfig("nowhere:1"), conflate=conflate, bytes=2500)
+    found = [len(batch) for batch in scan.rows_of(log, 0)]
+    assert (max(found), sum(found)) == (2, 6)
+
+
 def test_a_key_is_hidden_when_its_newest_record_is_done_and_no_older_one_shows(log: MemoryLog) -> None:
     put(log, ("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"))
     spec = replace(cut(log), done={0: CommitMap(0, (2, 1))})
     assert read(log, spec) == [("b", "1"), ("c", "1")]
+    assert read(log, spec, conflate=False) == [("a", "1"), ("b", "1"), ("c", "1")], "where all come, what is not done"
 
 
 def test_keys_away_from_home_fail_when_they_are_to() -> None:
@@ -607,26 +667,37 @@ def test_keys_away_from_home_fail_when_they_are_to() -> None:
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
+KEYS = st.sampled_from([None, b"", b"a", b"b", b"c", b"d"])
 VALUES = st.one_of(st.none(), st.just(b""), st.binary(max_size=40), st.just(b"deleted"))
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    written=st.lists(st.tuples(st.sampled_from([None, b"", b"a", b"b", b"c", b"d"]), VALUES), max_size=40),
+    written=st.lists(st.tuples(KEYS, KEYS, VALUES), max_size=40),
+    policy=st.sampled_from([None, "record", "header"]),
     fetch=st.integers(1, 9),
     memory=st.integers(0, 6 * RECORD),
     size=st.integers(1, 5),
 )
 def test_what_comes_does_not_depend_on_what_fits_into_memory(
-    written: list[tuple[bytes | None, bytes | None]], fetch: int, memory: int, size: int
+    written: list[tuple[bytes | None, bytes | None, bytes | None]],
+    policy: str | None,
+    fetch: int,
+    memory: int,
+    size: int,
 ) -> None:
+    """Without a policy there is no key header, though records have one of that name."""
     log = MemoryLog(fetch_limit=fetch)
     log.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
-    for key, value in written:
-        log.write("t", key, value)
+    for key, said, value in written:
+        log.write("t", key, value, [] if said is None else [("ticker", said)])
+    chosen = [said if policy == "header" and said is not None else key for key, said, _ in written]
     # Of a key the last one; of what has no key all.
-    last = {offset if key is None else key: (offset, key, value) for offset, (key, value) in enumerate(written)}
-    spec = cut(log)
+    last = {
+        offset if key is None else key: (offset, key, value)
+        for offset, (key, (_, _, value)) in enumerate(zip(chosen, written))
+    }
+    spec = cut(log) if policy is None else cut(log, key_header="ticker", key_mismatch=policy)
     for options in ({"memory": memory, "rows": size, "bytes": 16}, {}):
         found = [(row["offset"], row["key"], row["value"]) for row in rows(log, spec, **options)]
         assert found == sorted(last.values(), key=itemgetter(0))

@@ -370,6 +370,7 @@ def test_a_narrow_schema_gives_its_columns_in_its_order(make_queue: MakeQueue, l
     ("schema", "message"),
     [
         ("key string", "has no column key string"),
+        ("key binary NOT NULL", "has no column key binary NOT NULL"),
         ("key binary, ofset bigint", r"no column ofset\. Is it offset\?"),
         ("key binary, key binary", "a column twice"),
     ],

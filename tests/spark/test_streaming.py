@@ -58,7 +58,8 @@ def open_reader(lvq_broker: ProvidedBroker, lvq_topic: str) -> Iterator[Callable
     opened = []
 
     def open_reader(**options: str) -> LvqStreamReader:
-        given = {"kafka.bootstrap.servers": lvq_broker.bootstrap_servers, "subscribe": lvq_topic, **options}
+        subject = {} if "assign" in options else {"subscribe": lvq_topic}
+        given = {"kafka.bootstrap.servers": lvq_broker.bootstrap_servers, **subject, **options}
         opened.append(LvqStreamReader(SourceOptions.parse(given), ("key", "value")))
         return opened[-1]
 
@@ -125,6 +126,30 @@ def test_a_batch_has_the_newest_record_of_each_key_among_its_offsets_and_deletes
     assert reader.getDefaultReadLimit() == everything()
 
 
+def test_the_key_of_a_stream_can_be_a_header(
+    make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
+) -> None:
+    writer = make_queue().log.writer()
+    for key in (b"x", b"y"):
+        writer.append(lvq_topic, key, key, [("ticker", b"same")]).result(20)
+    writer.close()
+    reader = open_reader(**{"lvq.key": "header:ticker"})
+    start = reader.initialOffset()
+    assert rows(reader, start, reader.latestOffset(start, everything())) == {b"same": b"y"}
+
+
+def test_some_partitions_can_be_streamed(
+    make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
+) -> None:
+    queue = make_queue(2)
+    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(20)])
+    reader = open_reader(assign=json.dumps({lvq_topic: [1]}))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, everything())
+    assert (offsets(start, lvq_topic).keys(), offsets(end, lvq_topic).keys()) == ({1}, {1})
+    assert rows(reader, start, end).keys() == {b"k%d" % n for n in range(20) if home(f"k{n}", 2) == 1}
+
+
 def test_an_offset_does_not_change_while_nothing_happens(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
@@ -140,6 +165,7 @@ def test_an_offset_does_not_change_while_nothing_happens(
 def test_a_limit_is_kept_and_shared_out_among_partitions(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
+    """In proportion to what each has, so that none waits until others have been read."""
     queue = make_queue(3)
     append(queue.log, lvq_topic, *[(f"k{n}", str(n)) for n in range(40)])
     reader = open_reader(maxOffsetsPerTrigger="7")
@@ -148,6 +174,8 @@ def test_a_limit_is_kept_and_shared_out_among_partitions(
     while (end := reader.latestOffset(start, at_most(7))) != start:
         step = sum(offsets(end, lvq_topic).values()) - sum(offsets(start, lvq_topic).values())
         assert 0 < step <= 7
+        if not batches:
+            assert all(offset > 0 for offset in offsets(end, lvq_topic).values()), "each has its share"
         seen.update(rows(reader, start, end))
         start, batches = end, batches + 1
     assert (len(seen), batches) == (40, 6)
@@ -389,6 +417,8 @@ def run(spark: SparkSession, lvq_broker: ProvidedBroker, lvq_topic: str, tmp_pat
         assert query.awaitTermination(240)
         query.explain(extended=True)
         print(query.recentProgress)
+        [source] = query.recentProgress[-1].sources
+        assert json.loads(source.latestOffset) == {lvq_topic: json.loads(source.endOffset)[lvq_topic]}, "all was read"
         return batches
 
     return run

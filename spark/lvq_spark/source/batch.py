@@ -11,7 +11,7 @@ import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_kafka.kafka import KafkaLog
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.tally import logger
@@ -157,9 +157,21 @@ def rows(
     if partition is None or partition.value is None:  # before Spark 4.2 the partition itself
         return
     spec, number = partition.value
-    if not options.fail_on_data_loss:
-        spec = _still_there(options, spec, number)
-    yield from _scan(options, spec, columns, deletes=deletes, changes=changes).read(number)
+    left = spec if options.fail_on_data_loss else _still_there(options, spec, number)
+    given = False
+    while True:
+        try:
+            for batch in _scan(options, left, columns, deletes=deletes, changes=changes).read(number):
+                given = True
+                yield batch
+            return
+        except DataLoss:
+            if given or options.fail_on_data_loss:
+                raise
+            # What was lost since the last look is passed over, too; each time there is less left to lose.
+            spec, left = left, _still_there(options, left, number)
+            if left == spec:
+                raise
 
 
 def _scan(
