@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.benchmarks import spark as part
+from tests.benchmarks.children import result, start
+from tests.benchmarks.report import Target
 from tests.benchmarks.spark_report import growth_table, progress, spark_table, spark_targets
-from tests.benchmarks.topics import Content
+from tests.benchmarks.topics import Content, load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,3 +51,89 @@ def test_every_contestant_gives_the_newest_value_of_every_key(
         wrong = replace(topic, content=Content(200, topic.content.checksum + 1))
         with pytest.raises(RuntimeError, match="format lvq does not give the newest value of every key of plain"):
             next(part.run(servers, [(wrong, headers, count)], 1))
+
+
+def test_a_contestant_s_own_process_says_what_it_has_read(lvq_broker: ProvidedBroker, lvq_log: KafkaLog) -> None:
+    topic = load(lvq_log, "small", 2000, 200)
+    try:
+        topics = json.dumps([(topic.name, False)])
+        [read] = result(start("spark", "format lvq", lvq_broker.bootstrap_servers, topics), timeout=250)["topics"]
+        assert (read.pop("keys"), read.pop("checksum")) == topic.content
+        assert set(read) == {"wall", "cpu", "peak_jvm", "peak_python"}
+        assert min(read.values()) > 0
+    finally:
+        lvq_log.delete_topic(topic.name)
+
+
+# -- what the results say ----------------------------------------------------------------------------------------------
+
+MILLIONS = {"quarter": 1, "half": 2, "plain": 4, "headers": 4, "double": 8}
+
+
+def measured(cpu: Callable[[str, str], float]) -> list[dict[str, Any]]:
+    """What each contestant takes for each topic, in three rounds, as the machine gets slower and slower."""
+    read = [(contestant, topic) for contestant in part.OURS for topic in MILLIONS]
+    read += [(recipe, topic) for recipe in part.RECIPES for topic in ("plain", "headers")]
+    read += [(refresh, "plain") for refresh in part.REFRESHES]
+    return [
+        {"round": number, "topic": topic, "contestant": contestant, "records": MILLIONS[topic] * 10**6}
+        | {"cpu": slower * cpu(contestant, topic)}
+        for number, slower in enumerate((1, 2, 10))
+        for contestant, topic in read
+    ]
+
+
+def growing(costs: Mapping[str, float]) -> list[dict[str, Any]]:
+    """What it takes all contestants as topics grow, beyond what a topic without a record takes them."""
+    return measured(lambda _, topic: 100 + costs.get(topic, costs["plain"]))
+
+
+def test_a_target_is_a_share_of_the_best_recipe_or_of_a_snapshot_and_met_where_that_is_low_enough() -> None:
+    plain = {"format lvq": 4.0, "snapshot, python": 6.0, "max_by": 10.0, "refresh, last 1 %": 0.3}
+    headers = {"format lvq": 4.0, "snapshot, python": 2.0, "row_number, 20 k polls": 8.0}
+    cpu = {"plain": plain, "headers": headers}
+    assert spark_targets(measured(lambda contestant, topic: cpu.get(topic, {}).get(contestant, 20.0)))[:5] == [
+        Target("Spark, plain, format lvq: CPU in times max_by", "at most 0.5", 0.4, True),
+        Target("Spark, plain, snapshot, python: CPU in times max_by", "at most 0.5", 0.6, False),
+        Target("Spark, headers, format lvq: CPU in times row_number, 20 k polls", "at most 0.5", 0.5, True),
+        Target("Spark, headers, snapshot, python: CPU in times row_number, 20 k polls", "at most 0.5", 0.25, True),
+        Target("Spark: CPU of a refresh from the last 1 %, in times a snapshot", "at most 0.1", 0.05, True),
+    ]
+    plain["refresh, last 1 %"] = 0.9
+    slow = spark_targets(measured(lambda contestant, topic: cpu.get(topic, {}).get(contestant, 20.0)))[4]
+    assert (slow.measured, slow.met) == (0.15, False)
+
+
+@pytest.mark.parametrize(
+    ("costs", "growth", "met"),
+    [
+        pytest.param({"quarter": 1, "half": 2, "plain": 4, "double": 8}, 1.0, True, id="linear"),
+        pytest.param({"quarter": 1, "half": 2, "plain": 4, "double": 8.5}, 1.125, True, id="a little more"),
+        pytest.param({"quarter": 1, "half": 2, "plain": 4, "double": 8.7}, 1.175, False, id="too much more"),
+        pytest.param({"quarter": 1, "half": 2.5, "plain": 6.25, "double": 15.625}, 1.339, False, id="25 % a doubling"),
+        pytest.param({"quarter": 1, "half": 1.8, "plain": 3.1, "double": 5.2}, 0.75, True, id="less and less"),
+        pytest.param({"quarter": 4, "half": 4, "plain": 4, "double": 4}, math.inf, False, id="nothing but noise"),
+    ],
+)
+def test_growth_is_judged_by_what_each_record_more_costs_however_dear_a_query_is(
+    costs: dict[str, float], growth: float, met: bool
+) -> None:
+    found = spark_targets(growing(costs))[5:]
+    what = "{}: CPU of each record more in the largest topic, in times that in smaller ones"
+    assert found == [Target(what.format(ours), "at most 1.15", growth, met) for ours in part.OURS]
+
+
+def test_growth_in_a_single_round_is_not_what_counts() -> None:
+    results = growing({"quarter": 1, "half": 2, "plain": 4, "double": 8})
+    for figures in results:
+        if (figures["round"], figures["topic"]) == (0, "double"):
+            figures["cpu"] *= 10
+    assert {target.measured for target in spark_targets(results)[5:]} == {1.0}
+
+
+def test_growth_is_shown_for_each_record_and_for_each_more() -> None:
+    table = growth_table(growing({"quarter": 1, "half": 2.5, "plain": 6.25, "double": 15.625}))
+    head, each, more, *_ = table.splitlines()
+    assert head.split()[-4:] == ["1,000,000", "2,000,000", "4,000,000", "8,000,000"]
+    assert each.split() == ["format", "lvq", "202.00", "102.50", "53.12", "28.91"]
+    assert more.split() == ["format", "lvq:", "each", "more", "3.00", "3.75", "4.69"]

@@ -7,18 +7,23 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY, MagicMock, call
 
 import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, DataLoss, MissingKey, QueueNotDeclared, TopicNotFound
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import submitting
+from lvq_spark.points import EARLIEST
+from lvq_spark.publishing import Published
+from lvq_spark.schema import SNAPSHOT_COLUMNS
 from lvq_spark.store import read_version
 from lvq_spark.submitting import EXIT_CODES, main
 from tests.spark.cluster import JOBS
@@ -188,6 +193,162 @@ def test_a_stream_goes_on_when_partitions_are_added(
         assert run("stream", spark, queue, *once)["rows"] == 20
         assert values(read_version(spark, str(tmp_path / "store"))) == dict.fromkeys(keys, value)
         put(b"4")
+
+
+# -- where their options go --------------------------------------------------------------------------------------------
+
+
+def chain() -> MagicMock:
+    """A reader or a writer of Spark's: whatever it is told, it goes on with itself."""
+    found = MagicMock()
+    for method in ("format", "foreachBatch", "mode", "option", "queryName", "trigger"):
+        getattr(found, method).return_value = found
+    return found
+
+
+def told(module: ModuleType, spark: MagicMock, *arguments: str, properties: Mapping[str, str] | None = None) -> None:
+    """Let a job work on a topic of two partitions, where there is neither Spark nor Kafka."""
+    log = MagicMock(spec=KafkaLog, config=ClientConfig("broker:9092", properties or {}))
+    log.describe_topic.return_value.partitions = 2
+    queue: LastValueQueue[Any] = LastValueQueue("prices", key_header=None, log=log)
+    module.work(spark, queue, module.parser().parse_args(["prices", "--bare", *arguments]))
+
+
+@pytest.mark.parametrize(
+    ("flags", "cut", "read", "mode"),
+    [
+        ("", {}, {}, "error"),
+        ("--group billing", {"group": "billing"}, {}, "error"),
+        ("--as-of 2026-11-22", {"as_of": datetime(2026, 11, 22)}, {}, "error"),
+        ("--as-of-policy warn", {"as_of_policy": "warn"}, {}, "error"),
+        ("--columns key,offset", {}, {"columns": ("key", "offset")}, "error"),
+        ("--consistency atleast", {}, {"consistency": "atleast"}, "error"),
+        ("--engine python", {}, {"engine": "python"}, "error"),
+        ("--engine connector", {}, {"engine": "connector"}, "error"),
+        ("--mode append", {}, {}, "append"),
+        ("--mode overwrite", {}, {}, "overwrite"),
+    ],
+)
+def test_what_a_snapshot_is_told_goes_to_its_cut_its_reader_or_its_writer(
+    monkeypatch: pytest.MonkeyPatch, flags: str, cut: dict[str, Any], read: dict[str, Any], mode: str
+) -> None:
+    module, spark, writer = job("snapshot"), MagicMock(), chain()
+    for name in ("Observation", "functions.count", "functions.lit"):
+        monkeypatch.setattr(f"pyspark.sql.{name}", MagicMock())  # what they make needs a session
+    monkeypatch.setattr(module, "pin", MagicMock())
+    monkeypatch.setattr(module, "snapshot", MagicMock())
+    module.snapshot.return_value.observe.return_value.write = writer
+    spark.catalog.tableExists.return_value = False
+    told(module, spark, "--table", "lake.prices", "--format", "orc", *flags.split())
+    assert module.pin.call_args.kwargs == {"as_of": None, "as_of_policy": "fail", "group": None, **cut}
+    spec = module.pin.return_value
+    expected = {"columns": SNAPSHOT_COLUMNS, "spec": spec, "consistency": "pinned", "engine": "auto", **read}
+    assert module.snapshot.call_args.kwargs == expected
+    assert writer.method_calls == [call.format("orc"), call.mode(mode), call.saveAsTable("lake.prices")]
+
+
+@pytest.mark.parametrize(
+    ("flags", "given"),
+    [
+        ("", {}),
+        ("--on-stale fail", {"on_stale": "fail"}),
+        ("--consistency atleast", {"consistency": "atleast"}),
+        ("--keep 7", {"keep": 7}),
+        ("--grace 1.5", {"grace": 1.5}),
+    ],
+)
+def test_what_a_refresh_is_told_goes_to_it(monkeypatch: pytest.MonkeyPatch, flags: str, given: dict[str, Any]) -> None:
+    module, spark = job("refresh"), MagicMock()
+    monkeypatch.setattr(module, "refresh", MagicMock())
+    told(module, spark, "--store", "/store", *flags.split())
+    expected = {"on_stale": "rebuild", "consistency": "pinned", "keep": 3, "grace": 3600.0, **given}
+    module.refresh.assert_called_once_with(spark, ANY, "/store", **expected)
+
+
+@pytest.mark.parametrize(
+    ("flags", "given"),
+    [("", {}), ("--on-stale fail", {"on_stale": "fail"}), ("--consistency atleast", {"consistency": "atleast"})],
+)
+def test_what_a_merge_is_told_goes_to_it(monkeypatch: pytest.MonkeyPatch, flags: str, given: dict[str, Any]) -> None:
+    module, spark = job("merge"), MagicMock()
+    monkeypatch.setattr(module, "merge", MagicMock())
+    told(module, spark, "--table", "lake.prices", *flags.split())
+    expected = {"on_stale": "rebuild", "consistency": "pinned", **given}
+    module.merge.assert_called_once_with(spark, ANY, "lake.prices", **expected)
+
+
+@pytest.mark.parametrize(
+    ("flags", "store", "most", "trigger"),
+    [
+        ("", {}, {}, {"processingTime": "5 minutes"}),
+        ("--every 30s", {}, {}, {"processingTime": "30s"}),
+        ("--once", {}, {}, {"availableNow": True}),
+        ("--once --every 30s", {}, {}, {"availableNow": True}),
+        ("--max-offsets 500", {}, {"maxOffsetsPerTrigger": 500}, {"processingTime": "5 minutes"}),
+        ("--on-stale fail", {"on_stale": "fail"}, {}, {"processingTime": "5 minutes"}),
+        ("--keep 7", {"keep": 7}, {}, {"processingTime": "5 minutes"}),
+        ("--grace 1.5", {"grace": 1.5}, {}, {"processingTime": "5 minutes"}),
+    ],
+)
+def test_what_a_stream_is_told_goes_to_its_store_its_source_or_its_trigger(
+    monkeypatch: pytest.MonkeyPatch,
+    flags: str,
+    store: dict[str, Any],
+    most: dict[str, int],
+    trigger: dict[str, Any],
+) -> None:
+    """There is no store yet, so it is told to the refresh that makes one, too."""
+    module, spark, reader, writer = job("stream"), MagicMock(), chain(), chain()
+    spark.readStream, reader.load.return_value.writeStream = reader, writer
+    newest = MagicMock(end={0: 4})
+    monkeypatch.setattr(module, "versions", MagicMock(side_effect=[[], [newest], [newest]]))
+    for name in ("refresh", "register", "upsert"):
+        monkeypatch.setattr(module, name, MagicMock())
+    login = {"security.protocol": "SASL_SSL"}
+    told(module, spark, "--store", "/store", "--checkpoint", "/checkpoint", *flags.split(), properties=login)
+    expected = {"keep": 3, "grace": 3600.0, "on_stale": "rebuild", **store}
+    module.refresh.assert_called_once_with(spark, ANY, "/store", **expected)
+    module.upsert.assert_called_once_with(ANY, "/store", **expected)
+    options = dict(option.args for option in reader.option.call_args_list)
+    assert json.loads(options.pop("startingOffsets")) == {"prices": {"0": 4, "1": EARLIEST}}
+    assert options == {
+        "subscribe": "prices",
+        "includeHeaders": "true",
+        "lvq.strays": "pass",
+        "kafka.bootstrap.servers": "broker:9092",
+        "kafka.security.protocol": "SASL_SSL",
+        **most,
+    }
+    assert writer.method_calls == [
+        call.foreachBatch(module.upsert.return_value),
+        call.option("checkpointLocation", "/checkpoint"),
+        call.queryName("lvq prices"),
+        call.trigger(**trigger),
+        call.start(),
+    ]
+    writer.start.return_value.awaitTermination.assert_called_once_with()
+
+
+@pytest.mark.parametrize(
+    ("flags", "given"),
+    [
+        ("", {}),
+        ("--key ticker", {"key": "ticker"}),
+        ("--value price", {"value": "price"}),
+        ("--headers extra", {"headers": "extra"}),
+        ("--newest at", {"newest": "at"}),
+        ("--vanished delete", {"vanished": "delete"}),
+    ],
+)
+def test_what_a_publication_is_told_goes_to_it(
+    monkeypatch: pytest.MonkeyPatch, flags: str, given: dict[str, Any]
+) -> None:
+    module, spark = job("publish"), MagicMock()
+    monkeypatch.setattr(module, "publish", MagicMock(return_value=Published()))
+    told(module, spark, "--table", "gold.prices", *flags.split())
+    spark.table.assert_called_once_with("gold.prices")
+    expected = {"key": "key", "value": "value", "headers": None, "newest": None, "vanished": "keep", **given}
+    module.publish.assert_called_once_with(spark.table.return_value, ANY, **expected)
 
 
 # -- how they end ------------------------------------------------------------------------------------------------------

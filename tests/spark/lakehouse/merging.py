@@ -382,3 +382,48 @@ def test_batches_of_a_stream_say_up_to_where_and_ones_that_come_again_change_not
     for wrong, said in (("'other' AS topic, 0 AS partition, 0 AS offset", "of the topic other"), ("1", "lacks")):
         with pytest.raises(ConfigError, match=said):
             run(spark.sql(f"SELECT {wrong}"), 8)
+
+
+def test_a_query_that_dies_after_any_batch_goes_on_with_a_table_that_equals_a_snapshot(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, table: str, tmp_path: Path
+) -> None:
+    """A real query: it fails after its merge and before Spark notes the batch as done, and starts again.
+
+    Its stream is of files that say up to where the log reaches: this Spark is too old for the format ``lvq`` as a
+    stream, and for the connector that is here, which it knows for batches only.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    queue, source, died = make_queue(2), tmp_path / "source", list[int]()
+    run = merge_each(queue, table)
+
+    def die_once(batch: DataFrame, batch_id: int) -> None:
+        run(batch, batch_id)
+        if batch_id not in died:
+            died.append(batch_id)
+            raise OSError("the driver goes down")
+
+    def stream() -> None:
+        rows = spark.readStream.schema("topic string, partition int, offset bigint").json(str(source))
+        writer = rows.writeStream.foreachBatch(die_once).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(200)
+
+    source.mkdir()
+    append(queue, ("a", "1"), ("b", "1"), ("c", "1"), ("c", None))
+    for number, expected in enumerate(({"a": "1", "b": "1"}, {"b": "3", "d": "1"})):
+        ends = queue.log.end_offsets(queue.topic)
+        reached = [{"topic": queue.topic, "partition": p, "offset": end - 1} for p, end in ends.items() if end]
+        (source / f"{number}.json").write_text("\n".join(map(json.dumps, reached)))
+        with pytest.raises(StreamingQueryException, match="the driver goes down"):
+            stream()
+        stream()
+        state = MergedTable(spark, table).state()  # first: it makes this session look at what the query's has done
+        assert state is not None
+        assert (state.number, state.kind) == (number + 1, ("full", "delta")[number]), "each batch was merged once"
+        assert state.end == ends
+        rows = collect(read_merged(spark, table))
+        assert rows == collect(snapshot(spark, queue))
+        assert values(rows) == expected
+        append(queue, ("a", None), ("b", "2"), ("d", "1"), ("b", "3"))
+    assert died == [0, 1]
