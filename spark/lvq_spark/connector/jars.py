@@ -33,7 +33,9 @@ CONNECTOR = JarSet(
 
 
 SPARKS = ("4.1", "4.2", "4.3")
-"""The versions of Spark that the locked jars are for. The connector calls what is internal to Spark, and may change."""
+"""The versions of Spark that the locked jars read batches with. The connector calls what is internal to Spark, and may
+change: streams do not run on 4.1.
+"""
 
 
 def check_spark(version: str) -> None:

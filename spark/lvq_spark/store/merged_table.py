@@ -102,9 +102,7 @@ class MergedTable:
         Raises:
             ConfigError: its rows are not a queue's, or a newer library's.
         """
-        if not self.name.lower().startswith("delta."):  # Spark cannot refresh a path of Delta's, which needs none
-            self._spark.catalog.refreshTable(self.name)  # Iceberg's catalogs show what was there half a minute ago
-        table = self._spark.table(self.name)
+        table = _as_it_is(self._spark, self.name)
         found = table.where(f"partition = {_STATE}").select("value").take(2)
         if len(found) == 1:
             return decode(bytes(found[0][0] or b""), f"The state of {self.name}")
@@ -177,12 +175,19 @@ def _statement(name: str, base: Version | None, *, whole: bool) -> str:
 
 
 def read_merged(spark: SparkSession, table: str) -> DataFrame:
-    """A queue's table as a DataFrame, one row for each key, with the columns of `lvq_spark.snapshot`.
+    """A queue's table as it is now, one row for each key, with the columns of `lvq_spark.snapshot`.
 
     Raises:
         AnalysisException: of Spark's: there is no such table.
     """
-    return spark.table(table).where("lvq_role = 'current'").drop("lvq_role")
+    return _as_it_is(spark, table).where("lvq_role = 'current'").drop("lvq_role")
+
+
+def _as_it_is(spark: SparkSession, table: str) -> DataFrame:
+    """A table with what others, such as the session of a stream, have committed by now."""
+    if not table.lower().startswith("delta."):  # Spark cannot refresh a path of Delta's, which needs none
+        spark.catalog.refreshTable(table)  # Iceberg's catalogs show what was there half a minute ago
+    return spark.table(table)
 
 
 def _first_line(error: Exception) -> str:

@@ -83,7 +83,8 @@ def merge_each(
 ) -> Callable[[DataFrame, int], None]:
     """A function for ``foreachBatch`` that merges a queue into a table as far as each batch reaches::
 
-        source = spark.readStream.format("lvq").option("queue", "prices").option("lvq.strays", "pass")...
+        source = spark.readStream.format("kafka").option("subscribe", "prices")...
+        source = source.option("kafka.isolation.level", "read_committed")
         stream = source.load().select("topic", "partition", "offset")
         stream.writeStream.foreachBatch(merge_each(queue, "lake.db.prices")).option("checkpointLocation", ...).start()
 
@@ -92,8 +93,8 @@ def merge_each(
 
     An idle stream has a batch without a record now and then: the table then notes that it has missed nothing, too.
 
-    Without ``lvq.strays`` set to ``pass`` the source fails for good once partitions are added; a merge settles what
-    several of them hold of a key (R14).
+    From Spark 4.2 on the stream may be one of the format ``lvq``, with ``lvq.strays`` set to ``pass``: else it fails
+    for good once partitions are added. A merge settles what several of them hold of a key (R14).
 
     Raises:
         ConfigError: the stream lacks a column, or has records of another topic or that no transaction has committed.

@@ -418,12 +418,12 @@ def test_a_query_that_dies_after_any_batch_goes_on_with_a_table_that_equals_a_sn
         with pytest.raises(StreamingQueryException, match="the driver goes down"):
             stream()
         stream()
-        state = MergedTable(spark, table).state()  # first: it makes this session look at what the query's has done
+        rows = collect(read_merged(spark, table))
+        assert values(rows) == expected, "though a session of the query's own has merged"
+        assert rows == collect(snapshot(spark, queue))
+        state = MergedTable(spark, table).state()
         assert state is not None
         assert (state.number, state.kind) == (number + 1, ("full", "delta")[number]), "each batch was merged once"
         assert state.end == ends
-        rows = collect(read_merged(spark, table))
-        assert rows == collect(snapshot(spark, queue))
-        assert values(rows) == expected
         append(queue, ("a", None), ("b", "2"), ("d", "1"), ("b", "3"))
     assert died == [0, 1]
