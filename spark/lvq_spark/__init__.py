@@ -11,7 +11,7 @@
 - `local_session` is a Spark session on this machine.
 """
 
-from lvq_spark.decoding import decode
+from lvq_spark.decoding import ProtobufMessage, decode
 from lvq_spark.errors import task_errors
 from lvq_spark.pinning import SnapshotSpec, pin
 from lvq_spark.publishing import Published, publish
@@ -24,6 +24,7 @@ from lvq_spark.store import Version, merge, merge_each, read_merged, read_versio
 
 __all__ = [
     "SCHEMA",
+    "ProtobufMessage",
     "Published",
     "SchemaRegistry",
     "SnapshotSpec",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-__all__ = ["Form", "OnError", "decode"]
+__all__ = ["Form", "OnError", "ProtobufMessage", "decode"]
 
-Form = Literal["json", "avro"]
+Form = Literal["json", "avro", "protobuf"]
 """How values are written."""
 
 OnError = Literal["fail", "null", "drop", "keep"]
@@ -33,6 +34,21 @@ OnError = Literal["fail", "null", "drop", "keep"]
   bytes. They are null in good rows.
 """
 
+
+@dataclass(frozen=True, slots=True)
+class ProtobufMessage:
+    """A message of Protobuf's.
+
+    Args:
+        name: with its package, such as ``prices.Price``.
+        descriptors: of its file and of all that this imports, as ``protoc --include_imports --descriptor_set_out``
+            writes them.
+    """
+
+    name: str
+    descriptors: bytes = field(repr=False)
+
+
 _END = secrets.token_hex(16)
 """Where the reading of a JSON value ends. One for all, so that equal frames have equal plans."""
 
@@ -43,7 +59,7 @@ _FRAME = 5  # bytes before a value that a registry's serializer wrote: a zero, a
 def decode(
     df: DataFrame,
     form: Form,
-    schema: str | DataType | SubjectSchemas | None = None,
+    schema: str | DataType | SubjectSchemas | ProtobufMessage | None = None,
     *,
     column: str = "value",
     on_error: OnError = "fail",
@@ -57,30 +73,40 @@ def decode(
 
         prices = decode(snapshot(spark, queue), "json", "price double, at timestamp")
         prices = decode(snapshot(spark, queue), "avro", registry.subject("prices-value"), on_error="keep")
-
-    Protobuf is not among the forms: ``from_protobuf`` of ``spark-protobuf`` decodes it.
+        prices = decode(snapshot(spark, queue), "protobuf", ProtobufMessage("prices.Price", descriptors))
 
     Args:
         df: a snapshot, or any frame with a column of bytes. Columns ``topic``, ``partition`` and ``offset`` name a row
             that cannot be decoded.
-        form: ``"json"`` by `from_json`, or ``"avro"`` by ``from_avro`` (which is in the package ``spark-avro``).
+        form: ``"json"`` by `from_json`, ``"avro"`` by ``from_avro`` (which is in the package ``spark-avro``), or
+            ``"protobuf"`` by ``from_protobuf`` (in ``spark-protobuf``).
         schema: for JSON a Spark type (``"price double, at timestamp"``, ``"array<int>"``), or None for ``VARIANT``. A
             field that is not there is null; what is null although the schema says ``NOT NULL``, however far in, makes
             the row a bad one. For Avro the schema of the values as text, or, where a registry's serializer wrote them,
-            `SchemaRegistry.subject`.
+            `SchemaRegistry.subject`. For Protobuf the message.
         column: the column; it is decoded in its place.
         on_error: what becomes of rows that cannot be decoded. ``fail`` names one of them; ``keep`` shows all.
-        options: more of `from_json` or ``from_avro``, such as ``timestampFormat``.
+        options: more of Spark's function, such as ``timestampFormat`` or ``emit.default.values``.
 
     Raises:
-        ConfigError: the column is missing or not binary, the schema cannot be used, or ``spark-avro`` is missing.
+        ConfigError: the column is missing or not binary, the schema cannot be used, or the session lacks the package.
     """
     _check(df, form, column, on_error)
     raw = df[quoted(column)]
     if form == "json":
-        if isinstance(schema, SubjectSchemas):
-            raise ConfigError("Schemas of a registry are for Avro.", options=["schema"], hint="Give a Spark type.")
+        if isinstance(schema, SubjectSchemas | ProtobufMessage):
+            raise ConfigError(
+                "Schemas of a registry are for Avro, and messages for Protobuf.",
+                options=["schema"],
+                hint="Give a Spark type.",
+            )
         read = _json(raw, schema, options or {})
+    elif form == "protobuf":
+        if not isinstance(schema, ProtobufMessage):
+            raise ConfigError(
+                "Protobuf needs the message of the values.", options=["schema"], hint="Give a ProtobufMessage."
+            )
+        read = _protobuf(raw, schema, options or {}, df)
     elif isinstance(schema, SubjectSchemas):
         read = _framed(raw, schema, options or {}, df)
     elif isinstance(schema, str):
@@ -165,30 +191,49 @@ def _type(schema: str | DataType) -> DataType:
 
 def _avro(raw: Column, writer: str, reader: str, options: Mapping[str, str], df: DataFrame) -> _Read:
     """A value and, behind it, a field of no bytes: where that was read the value is good, be it null."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
     from pyspark.sql.avro.functions import from_avro
 
     settings = {**options, "avroSchema": _followed(reader), "mode": "PERMISSIVE"}
+    parsed = _understood(df, lambda: from_avro(raw, _followed(writer), settings), "Avro")
+    return _Read(parsed["value"], F.when(parsed["read"].isNull(), F.lit("is not Avro of its schema")))
+
+
+def _protobuf(raw: Column, message: ProtobufMessage, options: Mapping[str, str], df: DataFrame) -> _Read:
+    """A message is never null, be it empty: where there is none it could not be read."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+    from pyspark.sql.protobuf.functions import from_protobuf
+
+    settings, described = {**options, "mode": "PERMISSIVE"}, message.descriptors
+    value = _understood(
+        df, lambda: from_protobuf(raw, message.name, options=settings, binaryDescriptorSet=described), "Protobuf"
+    )
+    return _Read(value, F.when(value.isNull(), F.lit("is not Protobuf of its message")))
+
+
+def _understood(df: DataFrame, make: Callable[[], Column], form: str) -> Column:
+    """A column by a function that is in a package of its own, with a schema that Spark can use."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
     try:
-        parsed = from_avro(raw, _followed(writer), settings)
-        df.select(parsed)  # the schema is looked at when the column meets its frame
-    except TypeError as error:
-        if "JavaPackage" not in str(error):
-            raise
-        version = df.sparkSession.version
-        raise ConfigError(
-            "The Spark session lacks spark-avro.",
-            hint=f"Start it with spark.jars.packages=org.apache.spark:spark-avro_2.13:{version}.",
-        ) from None
+        column = make()
+        df.select(column)  # the schema is looked at when the column meets its frame
     except (PySparkException, Py4JError) as error:  # an internal error of Spark's, which holds the reason
+        if f"{form.upper()}_NOT_LOADED" in str(error):
+            package, version = f"spark-{form.lower()}", df.sparkSession.version
+            raise ConfigError(
+                f"The Spark session lacks {package}.",
+                hint=f"Start it with spark.jars.packages=org.apache.spark:{package}_2.13:{version}.",
+            ) from None
         lines = [
-            line for line in str(error).splitlines() if "avro" in line.lower() and not line.lstrip().startswith("at ")
+            line
+            for line in str(error).splitlines()
+            if form.lower() in line.lower() and not line.lstrip().startswith("at ")
         ]
         reason = lines[-1].removeprefix("Caused by: ") if lines else type(error).__name__
-        raise ConfigError(f"Spark cannot use the Avro schema: {reason}", options=["schema"]) from None
-    return _Read(parsed["value"], F.when(parsed["read"].isNull(), F.lit("is not Avro of its schema")))
+        raise ConfigError(f"Spark cannot use the {form} schema: {reason}", options=["schema"]) from None
+    return column
 
 
 def _followed(schema: str) -> str:
@@ -244,8 +289,6 @@ def _check(df: DataFrame, form: str, column: str, on_error: str) -> None:
     if form not in get_args(Form):
         near = difflib.get_close_matches(str(form), get_args(Form), 1)
         hint = f"Did you mean {near[0]}?" if near else f"It is one of {', '.join(get_args(Form))}."
-        if form == "protobuf":
-            hint = "Use from_protobuf of pyspark.sql.protobuf.functions, with the package spark-protobuf."
         raise ConfigError(f"decode does not know the form {form!r}.", options=["form"], hint=hint)
     if on_error not in get_args(OnError):
         raise ConfigError(f"on_error={on_error!r} is none of {', '.join(get_args(OnError))}.", options=["on_error"])

@@ -7,20 +7,23 @@ import json
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.sql.types import ArrayType, DataType, IntegerType
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import AuthenticationFailed, ConfigError, TransportError
 from lvq_spark import snapshot
-from lvq_spark.decoding import decode
+from lvq_spark.decoding import Form, ProtobufMessage, decode
 from lvq_spark.registry import SchemaRegistry, SubjectSchemas
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which takes its time on a busy machine
 
@@ -243,6 +246,93 @@ def test_a_value_of_an_unknown_schema_or_without_its_number_is_a_bad_one(frame: 
     ]
 
 
+# -- Protobuf ----------------------------------------------------------------------------------------------------------
+
+
+def counted(number: int, data: bytes) -> bytes:
+    """A field of bytes as Protobuf writes it."""
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def described(name: bytes, number: int, kind: int) -> bytes:
+    """An optional field of a message's description."""
+    return counted(2, counted(1, name) + bytes([3 << 3, number, 4 << 3, 1, 5 << 3, kind]))
+
+
+DOUBLE, STRING = 1, 9
+FIELDS = described(b"price", 1, DOUBLE) + described(b"currency", 2, STRING)
+FILE = counted(1, b"prices.proto") + counted(2, b"prices") + counted(4, counted(1, b"Price") + FIELDS)
+MESSAGE = ProtobufMessage("prices.Price", counted(1, FILE + counted(12, b"proto3")))
+"""Of ``message Price { double price = 1; string currency = 2; }``."""
+
+PROTO_PRICE = b"\x09" + struct.pack("<d", 1.5)
+
+
+@pytest.fixture
+def protobuf(spark: SparkSession) -> bool:
+    """Whether the session has spark-protobuf, which cannot be had from everywhere.
+
+    To try it, set ``PYSPARK_SUBMIT_ARGS="--driver-class-path ITS-JAR:PROTOBUF-JAVA-JAR pyspark-shell"``.
+    """
+    try:
+        spark._jvm.java.lang.Class.forName("org.apache.spark.sql.protobuf.ProtobufDataToCatalyst")  # type: ignore[union-attr]
+    except Py4JJavaError:
+        return False
+    return True
+
+
+def test_protobuf_becomes_what_its_message_says_and_what_cannot_be_read_is_kept(protobuf: bool, frame: Frame) -> None:
+    if not protobuf:
+        pytest.skip("the session has no spark-protobuf")
+    bad = [PROTO_PRICE[:-1], PROTO_PRICE + b"\x12", b"\x00" + PROTO_PRICE, b"not a message", b"\x0a\x01x"]
+    good = [PROTO_PRICE + counted(2, b"EUR"), PROTO_PRICE, b"", counted(7, b"of a newer version"), None]
+    rows = kept(frame(*bad, *good), "protobuf", MESSAGE)
+    assert rows[: len(bad)] == [(None, "is not Protobuf of its message", raw) for raw in bad]
+    values = [
+        {"price": 1.5, "currency": "EUR"},
+        {"price": 1.5, "currency": None},
+        *[dict.fromkeys(("price", "currency"))] * 2,
+        None,
+    ]
+    assert rows[len(bad) :] == [(value, None, None) for value in values]
+
+
+def test_a_message_that_is_not_described_is_named(protobuf: bool, frame: Frame) -> None:
+    if not protobuf:
+        with pytest.raises(ConfigError, match=r"lacks spark-protobuf\. .*org\.apache\.spark:spark-protobuf_2\.13:\d"):
+            decode(frame(), "protobuf", MESSAGE)
+        pytest.skip("the session has no spark-protobuf, and that is said")
+    with pytest.raises(ConfigError, match=r"Spark cannot use the Protobuf schema: .*prices\.Quote"):
+        decode(frame(), "protobuf", replace(MESSAGE, name="prices.Quote"))
+    with pytest.raises(ConfigError, match="Spark cannot use the Protobuf schema: "):
+        decode(frame(), "protobuf", replace(MESSAGE, descriptors=b"price double"))
+
+
+def test_what_sparks_protobuf_cannot_read_is_a_bad_row_and_an_empty_message_is_none(
+    frame: Frame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of Spark's function, which is in a package of its own: null for what cannot be read, as that has it."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    asked: list[Any] = []
+
+    def from_protobuf(data: Column, name: str, **how: Any) -> Column:
+        asked.append((name, how))
+        amount = F.when(F.length(data) == len(PROTO_PRICE), 1.5)
+        return F.when(F.length(data).isin(0, len(PROTO_PRICE)), F.struct(amount.alias("price")))
+
+    monkeypatch.setattr("pyspark.sql.protobuf.functions.from_protobuf", from_protobuf)
+    df = frame(PROTO_PRICE, b"", b"no", None)
+    found = kept(df, "protobuf", MESSAGE, options={"emit.default.values": "true"})
+    wanted = "is not Protobuf of its message"
+    assert found == [({"price": 1.5}, None, None), ({"price": None}, None, None), (None, wanted, b"no"), (None,) * 3]
+    how = {"options": {"emit.default.values": "true", "mode": "PERMISSIVE"}, "binaryDescriptorSet": MESSAGE.descriptors}
+    assert asked == [("prices.Price", how)]
+    with pytest.raises(Exception, match="topic prices, partition 3, offset 102, value: is not Protobuf of its message"):
+        decode(df, "protobuf", MESSAGE).collect()
+    assert len(decode(df, "protobuf", MESSAGE, on_error="drop").collect()) == 3
+
+
 def test_streams_can_be_decoded(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     decoded = decode(stream.selectExpr("cast('1' as binary) as value"), "json", "int")
@@ -257,8 +347,11 @@ def test_wrong_options_are_named(frame: Frame) -> None:
     df = frame()
     with pytest.raises(ConfigError, match=r"the form 'jsno'\. Did you mean json\?"):
         decode(df, "jsno")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="from_protobuf"):
-        decode(df, "protobuf")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="Protobuf needs the message"):
+        decode(df, "protobuf", "prices.Price")
+    with pytest.raises(ConfigError, match="messages for Protobuf"):
+        decode(df, "json", MESSAGE)
+    assert repr(MESSAGE) == "ProtobufMessage(name='prices.Price')"
     with pytest.raises(ConfigError, match="on_error='skip' is none of fail, null, drop, keep"):
         decode(df, "json", on_error="skip")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"column='vlaue' names no column .* Did you mean value\?"):
@@ -284,15 +377,16 @@ def test_wrong_options_are_named(frame: Frame) -> None:
         )
 
 
-def test_a_session_without_the_avro_functions_is_told_what_to_bring(
-    frame: Frame, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("form", "schema"), [("avro", PRICE), ("protobuf", MESSAGE)])
+def test_a_session_without_sparks_functions_for_a_form_is_told_what_to_bring(
+    frame: Frame, monkeypatch: pytest.MonkeyPatch, form: Form, schema: str | ProtobufMessage
 ) -> None:
-    def missing(*_: object) -> None:
-        raise TypeError("'JavaPackage' object is not callable")
+    def missing(*_: object, **__: object) -> None:
+        raise AnalysisException(f"[{form.upper()}_NOT_LOADED_SQL_FUNCTIONS_UNUSABLE] Cannot call the function.")
 
-    monkeypatch.setattr("pyspark.sql.avro.functions.from_avro", missing)
-    with pytest.raises(ConfigError, match=r"lacks spark-avro\. .*org\.apache\.spark:spark-avro_2\.13:\d"):
-        decode(frame(), "avro", PRICE)
+    monkeypatch.setattr(f"pyspark.sql.{form}.functions.from_{form}", missing)
+    with pytest.raises(ConfigError, match=rf"lacks spark-{form}\. .*org\.apache\.spark:spark-{form}_2\.13:\d"):
+        decode(frame(), form, schema)
 
 
 # -- the registry ------------------------------------------------------------------------------------------------------
