@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from threading import Condition
 from typing import Any
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.errors import Closed, LVQError, TopicNotFound, TransportError
@@ -57,6 +57,7 @@ class KafkaMember:
         self._listener = listener
         self._owned: set[int] = set()
         self._waiting: set[int] = set()  # the group's, and not owned yet: they could not be begun with
+        self._paused: set[int] = set()  # those, and ones that went before they were begun with: the client reads none
         self._leaving = False
         self._told = 0  # how often the client has called back
         self._failure: Exception | None = None
@@ -206,9 +207,13 @@ class KafkaMember:
         try:
             starts = self._starts(partitions)
         except Exception:
-            # The client assigns them anyway, and by itself it would read from the commits.
+            # The client assigns them anyway, and by itself it would read from the commits. So it is given an offset,
+            # and told not to read. It must not be the end: the client would ask where that is and, with an answer that
+            # comes late, go on from there although they have been assigned anew (seen with librdkafka 2.16.0).
             self._waiting.update(partitions)
-            consumer.incremental_assign([TopicPartition(self._topic, p, OFFSET_END) for p in partitions])
+            self._paused.update(partitions)
+            consumer.incremental_assign([TopicPartition(self._topic, p, 0) for p in partitions])
+            consumer.pause(self._topic_partitions(partitions))
             raise
         self._begin(consumer, starts)
 
@@ -220,6 +225,9 @@ class KafkaMember:
 
     def _begin(self, consumer: Consumer, starts: Mapping[int, int]) -> None:
         consumer.incremental_assign([TopicPartition(self._topic, p, start) for p, start in starts.items()])
+        if paused := self._paused.intersection(starts):
+            consumer.resume(self._topic_partitions(paused))
+            self._paused -= paused
         self._owned.update(starts)
         self._pump.mend(starts)
 

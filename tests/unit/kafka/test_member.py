@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -12,7 +13,7 @@ from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.member import KafkaMember
 from lvq_kafka.kafka.writer import KafkaWriter
 from lvq_kafka.ports import Commit
-from tests.unit.kafka.mock_cluster import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, MockCluster
+from tests.unit.kafka.mock_cluster import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, LIST_OFFSETS, MockCluster
 from tests.waiting import eventually
 
 LEADERLESS = TransportError("no leader", code="LEADER_NOT_AVAILABLE", retriable=True)
@@ -85,6 +86,31 @@ def test_an_assignment_that_failed_is_made_good_by_the_next_poll(
     expected = sorted((position.partition, position.offset) for position in positions if position.offset)
     assert sorted((record.partition, record.offset) for record in records) == expected
     member.commit({0: Commit(2), 1: Commit(2)})
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_g10_nothing_is_passed_over_after_an_assignment_that_failed_while_leaders_are_slow(
+    cluster: MockCluster, protocol: str
+) -> None:
+    """The client must have nothing to ask them for: it would go on where they say, though it has begun elsewhere."""
+    writer = KafkaWriter(ClientConfig(cluster.bootstrap_servers))
+    for number in range(20):
+        writer.append("t", b"k%d" % number, b"v").result(10)
+    writer.close()
+    for _ in range(2):
+        cluster.delay_next(LIST_OFFSETS, 0.3)
+    config = ClientConfig(cluster.bootstrap_servers, {"group.protocol": protocol})
+    member = KafkaMember(config, "g", "t", Listener(1, failures=1))
+    records: list[Record] = []
+
+    def read_all() -> bool:
+        with suppress(TransportError):
+            records.extend(member.poll(0.1).batch)
+        return len(records) >= 18
+
+    eventually(read_all, 10)
+    member.close()
+    assert len({(record.partition, record.offset) for record in records}) == len(records) == 18
 
 
 def test_partitions_that_were_never_begun_with_are_given_up_without_a_word(
