@@ -51,7 +51,7 @@ class LvqDataSource(DataSource):
                                    have removed records of that time
     includeHeaders                 false, true
     failOnDataLoss                 true, false: offsets that the log has lost are passed over
-    kafkaConsumer.pollTimeoutMs    120000; without any progress for so long, reading fails
+    kafkaConsumer.pollTimeoutMs    120000; without any progress for so long, reading fails, whatever failOnDataLoss is
     maxOffsetsPerTrigger           how much a batch of a stream may take
     lvq.dedupe                     partition: one row for each key; none: for each record, and then ``minPartitions``
                                    and ``maxRecordsPerPartition`` may split partitions among tasks
