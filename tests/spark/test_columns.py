@@ -43,6 +43,11 @@ def test_every_column_is_a_valid_array_of_its_type() -> None:
     assert batch["headers"].to_pylist() == headers
 
 
+def test_a_timestamp_that_no_column_can_hold_is_no_other_time() -> None:
+    with pytest.raises(pa.ArrowInvalid, match=r"overflow|out of bounds"):
+        list(to_arrow(RecordBatch.of([Record(0, 0, 1 << 60, b"k", b"v")]), "t"))
+
+
 @pytest.mark.parametrize(
     ("key", "value", "headers"),
     [

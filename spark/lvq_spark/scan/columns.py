@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 
 from lvq_kafka.core.records import RecordBatch
@@ -18,6 +17,7 @@ ROWS, BYTES = 10_000, 8 << 20
 """Of one Arrow batch, at most; a single value may be larger."""
 
 _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+_MILLISECONDS = pa.timestamp("ms", tz="UTC")
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 COLUMNS = {
@@ -42,7 +42,7 @@ _CELLS: dict[str, _Cells] = {
     "topic": lambda batch, topic, _: repeated(topic, len(batch)),
     "partition": lambda batch, *_: integers(pa.int32(), batch.partitions),
     "offset": lambda batch, *_: integers(pa.int64(), batch.offsets),
-    "timestamp": lambda batch, *_: integers(_TIMESTAMP, np.array(batch.timestamps) * 1000),
+    "timestamp": lambda batch, *_: integers(_MILLISECONDS, batch.timestamps).cast(_TIMESTAMP),
     "timestampType": lambda batch, _, kind: integers(pa.int32(), [kind] * len(batch)),
     "headers": lambda batch, *_: _headers(batch.headers),
     "deleted": lambda batch, *_: booleans(value is None for value in batch.values),
