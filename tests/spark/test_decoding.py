@@ -268,40 +268,26 @@ MESSAGE = ProtobufMessage("prices.Price", counted(1, FILE + counted(12, b"proto3
 PROTO_PRICE = b"\x09" + struct.pack("<d", 1.5)
 
 
-@pytest.fixture
-def protobuf(spark: SparkSession) -> bool:
-    """Whether the session has spark-protobuf, which cannot be had from everywhere.
+def test_protobuf_becomes_what_its_message_says_where_the_session_can_read_it_and_else_it_is_told_so(
+    spark: SparkSession, frame: Frame
+) -> None:
+    """Spark's function is in a package that cannot be had from everywhere, and was not here when this was written.
 
-    To try it, set ``PYSPARK_SUBMIT_ARGS="--driver-class-path ITS-JAR:PROTOBUF-JAVA-JAR pyspark-shell"``.
+    To see it read, set ``PYSPARK_SUBMIT_ARGS="--driver-class-path ITS-JAR:PROTOBUF-JAVA-JAR pyspark-shell"``.
     """
     try:
         spark._jvm.java.lang.Class.forName("org.apache.spark.sql.protobuf.ProtobufDataToCatalyst")  # type: ignore[union-attr]
     except Py4JJavaError:
-        return False
-    return True
-
-
-def test_protobuf_becomes_what_its_message_says_and_what_cannot_be_read_is_kept(protobuf: bool, frame: Frame) -> None:
-    if not protobuf:
-        pytest.skip("the session has no spark-protobuf")
+        with pytest.raises(ConfigError, match=r"lacks spark-protobuf\. .*org\.apache\.spark:spark-protobuf_2\.13:\d"):
+            decode(frame(), "protobuf", MESSAGE)
+        return
     bad = [PROTO_PRICE[:-1], PROTO_PRICE + b"\x12", b"\x00" + PROTO_PRICE, b"not a message", b"\x0a\x01x"]
     good = [PROTO_PRICE + counted(2, b"EUR"), PROTO_PRICE, b"", counted(7, b"of a newer version"), None]
     rows = kept(frame(*bad, *good), "protobuf", MESSAGE)
     assert rows[: len(bad)] == [(None, "is not Protobuf of its message", raw) for raw in bad]
-    values = [
-        {"price": 1.5, "currency": "EUR"},
-        {"price": 1.5, "currency": None},
-        *[dict.fromkeys(("price", "currency"))] * 2,
-        None,
-    ]
+    nothing = dict.fromkeys(("price", "currency"))
+    values = [{"price": 1.5, "currency": "EUR"}, {"price": 1.5, "currency": None}, nothing, nothing, None]
     assert rows[len(bad) :] == [(value, None, None) for value in values]
-
-
-def test_a_message_that_is_not_described_is_named(protobuf: bool, frame: Frame) -> None:
-    if not protobuf:
-        with pytest.raises(ConfigError, match=r"lacks spark-protobuf\. .*org\.apache\.spark:spark-protobuf_2\.13:\d"):
-            decode(frame(), "protobuf", MESSAGE)
-        pytest.skip("the session has no spark-protobuf, and that is said")
     with pytest.raises(ConfigError, match=r"Spark cannot use the Protobuf schema: .*prices\.Quote"):
         decode(frame(), "protobuf", replace(MESSAGE, name="prices.Quote"))
     with pytest.raises(ConfigError, match="Spark cannot use the Protobuf schema: "):
