@@ -32,6 +32,7 @@ CONTROLLER_PORT = 9093
 _CONFIG = "/mnt/shared/config/server.properties"  # both images start with the file that lies here
 _DATA = Path("/var/lib/kafka/data")
 _PORT_ATTEMPTS = 3
+_FREEZE_ATTEMPTS = 5
 _STOP_SECONDS = 30
 _PORT_TAKEN = ("port is already allocated", "address already in use", "Ports are not available")
 
@@ -126,8 +127,19 @@ class KafkaContainer(DockerContainer):
         self.await_ready()
 
     def pause(self) -> None:
-        """Freeze the broker: connections stay open and nothing answers."""
-        self.get_wrapped_container().pause()
+        """Freeze the broker: connections stay open and nothing answers.
+
+        Raises:
+            APIError: the engine could not, several times over. Once in a while it cannot, while threads are started.
+        """
+        for left in reversed(range(_FREEZE_ATTEMPTS)):
+            try:
+                self.get_wrapped_container().pause()
+            except APIError as error:
+                if not left or "unable to freeze" not in str(error):
+                    raise
+            else:
+                return
 
     def resume(self) -> None:
         """Let a paused broker go on."""

@@ -19,6 +19,7 @@ import pytest
 import trustme
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from docker.errors import APIError
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec
 from lvq_kafka.embedded import Listener
@@ -86,6 +87,27 @@ def test_a_paused_broker_answers_nothing_until_it_is_resumed(kafka: KafkaContain
     assert kafka.running
     assert unsent_while_paused == 1
     assert producer.flush(30.0) == 0
+
+
+def test_a_broker_that_could_not_be_frozen_is_paused_by_another_attempt(
+    kafka: KafkaContainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container, reasons = kafka.get_wrapped_container(), ["OCI runtime pause failed: unable to freeze: unknown"] * 2
+    pause = container.pause
+
+    def reluctant() -> None:
+        if reasons:
+            raise APIError(reasons.pop())
+        pause()
+
+    monkeypatch.setattr(container, "pause", reluctant)
+    monkeypatch.setattr(kafka, "get_wrapped_container", lambda: container)
+    kafka.pause()
+    kafka.resume()
+    assert kafka.running
+    reasons.append("No such container")
+    with pytest.raises(APIError, match="No such container"):
+        kafka.pause()
 
 
 def test_a_listener_with_tls_and_sasl_can_be_added() -> None:
