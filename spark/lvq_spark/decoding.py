@@ -43,10 +43,22 @@ class ProtobufMessage:
         name: with its package, such as ``prices.Price``.
         descriptors: of its file and of all that this imports, as ``protoc --include_imports --descriptor_set_out``
             writes them.
+
+    Raises:
+        ConfigError: there are no descriptors, or something else in their place.
     """
 
     name: str
     descriptors: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        given: object = self.descriptors
+        if not (isinstance(given, bytes) and given):  # without, Spark looks for a Java class of that name
+            raise ConfigError(
+                f"The descriptors of {self.name} are no bytes, or none.",
+                options=["descriptors"],
+                hint="Give what protoc wrote: Path(...).read_bytes().",
+            )
 
 
 _END = secrets.token_hex(16)

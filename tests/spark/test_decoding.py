@@ -271,7 +271,7 @@ PROTO_PRICE = b"\x09" + struct.pack("<d", 1.5)
 def test_protobuf_becomes_what_its_message_says_where_the_session_can_read_it_and_else_it_is_told_so(
     spark: SparkSession, frame: Frame
 ) -> None:
-    """Spark's function is in a package that cannot be had from everywhere, and was not here when this was written.
+    """Spark's function is in a package that cannot be had from everywhere: where it is not, that is told.
 
     To see it read, set ``PYSPARK_SUBMIT_ARGS="--driver-class-path ITS-JAR:PROTOBUF-JAVA-JAR pyspark-shell"``.
     """
@@ -338,6 +338,9 @@ def test_wrong_options_are_named(frame: Frame) -> None:
     with pytest.raises(ConfigError, match="messages for Protobuf"):
         decode(df, "json", MESSAGE)
     assert repr(MESSAGE) == "ProtobufMessage(name='prices.Price')"
+    for descriptors in (b"", "prices.desc"):
+        with pytest.raises(ConfigError, match=r"descriptors of prices\.Price are no bytes.*\n?.*read_bytes"):
+            ProtobufMessage("prices.Price", descriptors)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="on_error='skip' is none of fail, null, drop, keep"):
         decode(df, "json", on_error="skip")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"column='vlaue' names no column .* Did you mean value\?"):
