@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_spark.scan.arrays import binary, booleans, integers, lists, repeated, strings
+from lvq_spark.scan.arrays import binary, booleans, integers, lists, nulls_for_empty_lists, repeated, strings
 
 CELLS = st.lists(st.none() | st.binary(max_size=9), max_size=40)
 
@@ -37,6 +37,17 @@ def test_an_empty_list_is_null(rows: list[list[bytes | None] | None]) -> None:
     assert found.equals(pa.array([row or None for row in rows], kind))
 
 
+@given(st.lists(st.none() | CELLS, max_size=20), st.integers(0, 20))
+def test_an_empty_list_becomes_null_and_a_full_one_stays(rows: list[list[bytes | None] | None], cut: int) -> None:
+    kind, numbers = pa.list_(pa.binary()), pa.array(range(len(rows)), pa.int32())
+    batch = pa.RecordBatch.from_arrays([pa.array(rows, kind), numbers], ["headers", "number"]).slice(cut)
+    found = nulls_for_empty_lists(batch)
+    found.validate(full=True)
+    assert found["headers"].equals(pa.array([row or None for row in rows[cut:]], kind))
+    assert found.schema == batch.schema
+    assert found["number"].equals(batch["number"])
+
+
 def test_integers_that_a_type_cannot_hold_are_refused() -> None:
     with pytest.raises(OverflowError):
         integers(pa.int32(), [1 << 31])
@@ -49,13 +60,14 @@ import sys
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_spark import SnapshotSpec
+from lvq_spark.scan.arrays import nulls_for_empty_lists
 from lvq_spark.scan.claims import strays, to_claims
 from lvq_spark.scan.columns import COLUMNS, to_arrow
 
 records = [Record(0, 1, 2, b"k", b"v", (("h", b"1"),)), Record(0, 2, 2, None, None)]
 (rows,) = to_arrow(RecordBatch.of(records), "t", columns=list(COLUMNS))
 spec = SnapshotSpec("t", "id", {0: 0, 1: 0}, {0: 9, 1: 9}, done={0: CommitMap(2, ()), 1: CommitMap(0, ())})
-claims = to_claims(rows, 0, spec)
+claims = to_claims(nulls_for_empty_lists(rows), 0, spec)
 assert strays(claims) in (0, 1)
 assert claims["value"].to_pylist() == [None, None]
 assert "pandas" not in sys.modules

@@ -26,6 +26,7 @@ from tests.readme import block
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from lvq_spark.snapshots import Engine
@@ -537,6 +538,22 @@ def test_an_executor_with_another_version_says_so(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("lvq_kafka.__version__", "0.0.1")
     with pytest.raises(RuntimeError, match=r"this executor 0\.0\.1"):
         list(run([]))
+
+
+def test_what_spark_hands_over_has_no_null_in_place_of_a_list(spark: SparkSession, tmp_path: Path) -> None:
+    """Arrow's writer in Spark goes over all nulls before a row, once more for each row."""
+
+    def met(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            (tmp_path / "met").write_text(str(batch["headers"].to_pylist()))
+            yield batch
+
+    rows = spark.createDataFrame([(1, None), (2, []), (3, ["a", None]), (4, None)], "n int, headers array<string>")
+    mapped = map_in_arrow(rows.coalesce(1), met, "n int, headers array<string>")
+    given = mapped.collect()
+    assert [row.headers for row in given] == [None, None, ["a", None], None]
+    assert (tmp_path / "met").read_text() == "[None, None, ['a', None], None]"
+    assert "coalesce(headers" in mapped._jdf.queryExecution().executedPlan().toString()
 
 
 def test_a_callback_that_cannot_be_sent_is_an_error_on_the_driver() -> None:

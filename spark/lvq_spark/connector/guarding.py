@@ -14,6 +14,7 @@ from lvq_kafka.core.records import Record, RecordBatch
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.ports import Log
 from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.scan.arrays import integers
 from lvq_spark.scan.claims import strays, to_claims
 from lvq_spark.scan.columns import ROWS, arrow_schema, to_arrow
 from lvq_spark.scan.reading import PATIENCE, Consistency, check_deletes, check_topic, check_uncut
@@ -60,7 +61,8 @@ class Guard:
                 for partition in pc.unique(batch["partition"]).to_pylist():
                     if partition not in watches:
                         watches[partition] = self._watch(log, partition)
-                    mine = batch.filter(pc.and_(pc.equal(batch["partition"], partition), pc.is_valid(batch["offset"])))
+                    here = pc.equal(batch["partition"], integers(pa.int32(), [partition])[0])
+                    mine = batch.filter(pc.and_(here, pc.is_valid(batch["offset"])))
                     watches[partition].see(mine)
                     yield self._claims(mine, partition, watches[partition].tally)
             for partition in self.partitions:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-__all__ = ["binary", "booleans", "integers", "lists", "repeated", "strings"]
+__all__ = ["binary", "booleans", "integers", "lists", "nulls_for_empty_lists", "repeated", "strings"]
 
 
 def binary(cells: Sequence[bytes | None]) -> pa.Array:
@@ -49,6 +50,17 @@ def lists(kind: pa.ListType, cells: Sequence[Sequence[Any] | None], values: pa.A
     """Lists as long as these cells, out of the values of all of them; null for none and for an empty one."""
     valid = _bits(np.fromiter(map(bool, cells), np.bool_))
     return pa.Array.from_buffers(kind, len(cells), [valid, _ends(len(cell or ()) for cell in cells)], children=[values])
+
+
+def nulls_for_empty_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """This batch, with null for each list that is empty."""
+    for place, field in enumerate(batch.schema):
+        if pa.types.is_list(field.type):
+            cells = batch.column(place)
+            full = pc.list_value_length(cells).cast(pa.bool_())
+            if full.true_count < len(cells):
+                batch = batch.set_column(place, field, pc.if_else(full, cells, pa.nulls(len(cells), field.type)))
+    return batch
 
 
 def _variable(kind: pa.DataType, cells: Sequence[bytes | None]) -> pa.Array:
