@@ -15,7 +15,7 @@ from lvq_spark.schema import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 __all__ = ["NEEDS", "Step", "carried", "map_in_arrow", "portable"]
 
@@ -50,8 +50,12 @@ def _without_null_lists(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
     from pyspark.sql.types import ArrayType
 
+    def filled(name: str, kind: ArrayType) -> Column:
+        nothing = F.slice(F.array(F.lit(None).cast(kind.elementType)), 1, 0)  # of the type, whatever array() makes
+        return F.coalesce(quoted(name), nothing)
+
     lists = {field.name: field.dataType for field in rows.schema if isinstance(field.dataType, ArrayType)}
-    return rows.withColumns({name: F.coalesce(quoted(name), F.array().cast(kind)) for name, kind in lists.items()})
+    return rows.withColumns({name: filled(name, kind) for name, kind in lists.items()})
 
 
 @dataclass(frozen=True, slots=True)

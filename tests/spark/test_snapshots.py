@@ -548,12 +548,18 @@ def test_what_spark_hands_over_has_no_null_in_place_of_a_list(spark: SparkSessio
             (tmp_path / "met").write_text(str(batch["headers"].to_pylist()))
             yield batch
 
-    rows = spark.createDataFrame([(1, None), (2, []), (3, ["a", None]), (4, None)], "n int, headers array<string>")
-    mapped = map_in_arrow(rows.coalesce(1), met, "n int, headers array<string>")
-    given = mapped.collect()
-    assert [row.headers for row in given] == [None, None, ["a", None], None]
-    assert (tmp_path / "met").read_text() == "[None, None, ['a', None], None]"
-    assert "coalesce(headers" in mapped._jdf.queryExecution().executedPlan().toString()
+    schema = "n int, headers array<struct<key: string, value: binary>>"
+    rows = spark.createDataFrame([(1, None), (2, []), (3, [("a", None)]), (4, None)], schema)
+    legacy = "spark.sql.legacy.createEmptyCollectionUsingStringType"  # some sessions have it
+    try:
+        for setting in ("true", "false"):
+            spark.conf.set(legacy, setting)
+            mapped = map_in_arrow(rows.coalesce(1), met, schema)
+            assert [row.headers for row in mapped.collect()] == [None, None, [("a", None)], None]
+            assert (tmp_path / "met").read_text() == "[None, None, [{'key': 'a', 'value': None}], None]"
+            assert "coalesce(headers" in mapped._jdf.queryExecution().executedPlan().toString()
+    finally:
+        spark.conf.unset(legacy)
 
 
 def test_a_callback_that_cannot_be_sent_is_an_error_on_the_driver() -> None:
