@@ -49,6 +49,7 @@ def kafka(docker_engine: None) -> Iterator[KafkaContainer]:
 
 
 def test_a_container_serves_clients_on_the_loopback_address(kafka: KafkaContainer) -> None:
+    create(kafka.bootstrap_servers, "hello")
     write(kafka.bootstrap_servers, "hello", [b"first"])
 
     assert read(kafka.bootstrap_servers, "hello") == [b"first"]
@@ -65,6 +66,7 @@ def test_the_broker_does_not_run_as_root(kafka: KafkaContainer) -> None:
 
 def test_a_killed_broker_comes_back_on_the_same_port_with_its_data(kafka: KafkaContainer) -> None:
     before = kafka.bootstrap_servers
+    create(before, "durable")
     write(before, "durable", [b"acknowledged"])
 
     kafka.kill()
@@ -309,6 +311,7 @@ def test_the_compose_file_starts_one_node_for_clients_outside_and_inside(compose
 
     assert len(compose("ps", "--quiet").split()) == 1
     outside = f"127.0.0.1:{compose.ports['KAFKA_PORT']}"
+    create(outside, "composed")
     write(outside, "composed", [b"from outside"])
     assert read(outside, "composed") == [b"from outside"]
     inside = ("run", "--rm", "-T", "lvq")
@@ -397,8 +400,6 @@ def create(servers: str, topic: str, *, replicas: int = 1) -> None:
 
 
 def write(servers: str, topic: str, values: list[bytes]) -> None:
-    if topic not in AdminClient(client(servers)).list_topics(timeout=20).topics:
-        create(servers, topic)
     producer = Producer(client(servers))
     for value in values:
         producer.produce(topic, value)
