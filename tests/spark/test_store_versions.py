@@ -17,7 +17,7 @@ import pytest
 from lvq_kafka.errors import ConfigError
 from lvq_spark.store.hadoop import HadoopStorage
 from lvq_spark.store.manifest import DataFile, Version, decode, encode
-from lvq_spark.store.storage import LocalStorage, Storage
+from lvq_spark.store.storage import LocalStorage, Storage, open_storage
 from lvq_spark.store.versions import Store, versions
 
 if TYPE_CHECKING:
@@ -246,6 +246,16 @@ def test_a_store_does_not_begin_where_something_else_lies(store: Store, name: st
     with pytest.raises(ConfigError, match=said) as error:
         store.check_vacant()
     assert error.value.options == ("path",)
+
+
+def test_a_path_is_text_or_a_path_but_no_url_that_a_path_has_spoilt(spark: SparkSession, tmp_path: Path) -> None:
+    open_storage(spark, str(tmp_path / "store")).create("here", b"1")
+    assert open_storage(spark, tmp_path / "store").read("here") == b"1"
+    assert versions(spark, tmp_path / "store") == []
+    for wrong, said in ((Path("s3a://bucket/store"), "s3a:/bucket/store has lost slashes"), (7, "7 is no path")):
+        with pytest.raises(ConfigError, match=said) as error:
+            open_storage(spark, wrong)  # type: ignore[arg-type]
+        assert error.value.options == ("path",)
 
 
 def test_a_store_of_a_newer_library_is_refused(spark: SparkSession, store: Store, tmp_path: Path) -> None:

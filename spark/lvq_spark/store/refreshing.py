@@ -20,6 +20,8 @@ from lvq_spark.store.upkeep import ATTEMPTS, Cut, Upkeep
 from lvq_spark.store.versions import Store
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from pyspark.sql import SparkSession
 
 __all__ = ["Refresher", "refresh"]
@@ -30,7 +32,7 @@ logger = logging.getLogger("lvq_spark.store")
 def refresh(
     spark: SparkSession,
     queue: LastValueQueue[Any],
-    path: str,
+    path: str | PathLike[str],
     *,
     end: Mapping[int, int] | None = None,
     on_stale: OnStale = "rebuild",
@@ -91,7 +93,7 @@ class Refresher(Upkeep):
         self,
         spark: SparkSession,
         queue: LastValueQueue[Any],
-        path: str,
+        path: str | PathLike[str],
         on_stale: OnStale,
         consistency: Consistency,
         keep: int,

@@ -64,12 +64,14 @@ class Storage(Protocol):
         """Delete a file, or a folder with all that is in it; nothing happens if it is not there."""
 
 
-def open_storage(spark: SparkSession, path: str) -> Storage:
+def open_storage(spark: SparkSession, path: str | os.PathLike[str]) -> Storage:
     """The directory that Spark means by a path. A path without a scheme is of Hadoop's default file system.
 
     Raises:
-        ConfigError: the session cannot tell, as one of Spark Connect cannot; or Hadoop does not know the scheme.
+        ConfigError: the session cannot tell, as one of Spark Connect cannot; or Hadoop does not know the scheme; or it
+            is no path.
     """
+    path = _text(path)
     globs = sorted(set("{}[]*?\\") & set(path))
     if globs:
         raise ConfigError(
@@ -193,3 +195,15 @@ def _sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _text(path: str | os.PathLike[str]) -> str:
+    given: object = path
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, os.PathLike):
+        raise ConfigError(f"{given!r} is no path.", options=["path"], hint="Give text, or a pathlib.Path.")
+    text: str = os.fspath(given)
+    if urlsplit(text).scheme:
+        raise ConfigError(f"The path {text} has lost slashes as a Path.", options=["path"], hint="Give a URL as text.")
+    return text

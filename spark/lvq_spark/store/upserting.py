@@ -23,6 +23,8 @@ from lvq_spark.store.refreshing import Refresher
 from lvq_spark.store.upkeep import ATTEMPTS
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from pyspark.sql import Column, DataFrame
 
 __all__ = ["upsert"]
@@ -34,7 +36,7 @@ _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "header
 
 def upsert(
     queue: LastValueQueue[Any],
-    path: str,
+    path: str | PathLike[str],
     *,
     on_stale: OnStale = "rebuild",
     keep: int = 3,

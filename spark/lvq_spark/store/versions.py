@@ -15,6 +15,8 @@ from lvq_spark.store.manifest import DataFile, Version, decode, encode
 from lvq_spark.store.storage import Storage, open_storage
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Store", "read_version", "versions"]
@@ -134,7 +136,7 @@ def _name(number: int) -> str:
     return f"{_MANIFESTS}/{number:010}.json"
 
 
-def versions(spark: SparkSession, path: str) -> list[Version]:
+def versions(spark: SparkSession, path: str | PathLike[str]) -> list[Version]:
     """The versions of a store, the oldest first; none where there is no store.
 
     Raises:
@@ -144,7 +146,7 @@ def versions(spark: SparkSession, path: str) -> list[Version]:
 
 
 def read_version(
-    spark: SparkSession, path: str, version: int | None = None, *, as_of: datetime | None = None
+    spark: SparkSession, path: str | PathLike[str], version: int | None = None, *, as_of: datetime | None = None
 ) -> DataFrame:
     """A version of a store as a DataFrame, one row for each key, with the columns of `lvq_spark.snapshot`.
 
