@@ -132,11 +132,11 @@ class KafkaContainer(DockerContainer):
         Raises:
             APIError: the engine could not, several times over. Once in a while it cannot, while threads are started.
         """
-        for left in reversed(range(_FREEZE_ATTEMPTS)):
+        for attempt in range(1, _FREEZE_ATTEMPTS + 1):
             try:
                 self.get_wrapped_container().pause()
             except APIError as error:
-                if not left or "unable to freeze" not in str(error):
+                if attempt == _FREEZE_ATTEMPTS or "unable to freeze" not in str(error):
                     raise
             else:
                 return
