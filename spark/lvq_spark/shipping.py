@@ -55,7 +55,7 @@ def _without_null_lists(rows: DataFrame) -> DataFrame:
         return F.coalesce(quoted(name), nothing)
 
     lists = {field.name: field.dataType for field in rows.schema if isinstance(field.dataType, ArrayType)}
-    return rows.withColumns({name: filled(name, kind) for name, kind in lists.items()})
+    return rows.withColumns({name: filled(name, kind) for name, kind in lists.items()}) if lists else rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ class Guard:
                 for partition in pc.unique(batch["partition"]).to_pylist():
                     if partition not in watches:
                         watches[partition] = self._watch(log, partition)
+                    # Not the plain number: pyarrow would import pandas to make a scalar of it.
                     here = pc.equal(batch["partition"], integers(pa.int32(), [partition])[0])
                     mine = batch.filter(pc.and_(here, pc.is_valid(batch["offset"])))
                     watches[partition].see(mine)
