@@ -57,7 +57,7 @@ class MessageBatch(RecordBatch):
     @property
     def deletes(self) -> bool:
         """See `RecordBatch.deletes`."""
-        return not all(map(len, self._messages)) and super().deletes
+        return not all(self._messages) and super().deletes  # a message is as long as its value
 
     @property
     def size(self) -> int:

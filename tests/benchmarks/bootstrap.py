@@ -28,7 +28,7 @@ TUNED = {
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
     "fetch.queue.backoff.ms": 1,  # what makes the difference: with the default a full queue waits for a second
-    "queued.max.messages.kbytes": 8192,  # a tenth faster than the default, 64 MiB
+    "queued.max.messages.kbytes": 4096,  # a seventh faster than the default, 64 MiB
 }
 """The best settings known for a loop of one's own."""
 
