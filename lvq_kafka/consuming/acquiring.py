@@ -16,9 +16,8 @@ from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, Holder
 from lvq_kafka.consuming.holdings import Holdings
-from lvq_kafka.consuming.lives import Taken
 from lvq_kafka.consuming.takers import Taker
-from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, Closed, ConfigError, DecodeError, LockLost
 
@@ -46,7 +45,7 @@ class Acquiring(Generic[V]):
         self._holdings = holdings
         self._dead_letters = dead_letters
         self._codec = codec
-        self._raw = undecodable == "raw"
+        self._raw_on_error = undecodable == "raw"
         self._skips = undecodable == "skip"
         self._prefetch = prefetch
 
@@ -69,12 +68,15 @@ class Acquiring(Generic[V]):
         """
         most = self._prefetch if most is None else most
         if most == 1 and stop is None:  # nothing is taken ahead: half the work
-            get = partial(self._get, 1, holder)
+            look, read, skips = partial(self._look, 1), self._read, self._skips
             with suppress(Closed):
                 while True:
-                    yield from get(None) or self._wait(1, None, get)
+                    for item in self._look(1, None) or self._wait(1, None, look):
+                        delivery = Delivery(holder, item, read)
+                        if not skips or self._is_readable(delivery):
+                            yield delivery
             return
-        ahead: deque[Taken] = deque()
+        ahead: deque[Item] = deque()
         look = partial(self._look, most, ahead=True)
         try:
             while stop is None or not stop.is_set():
@@ -90,7 +92,7 @@ class Acquiring(Generic[V]):
     async def iterate_async(self, holder: Holder) -> AsyncIterator[Delivery[V]]:
         """As `iterate`."""
         most = self._prefetch
-        ahead: deque[Taken] = deque()
+        ahead: deque[Item] = deque()
         try:
             while True:
                 ahead.extend(await self._wait_async(most, None, partial(self._look, most, ahead=True)))
@@ -143,7 +145,7 @@ class Acquiring(Generic[V]):
 
     # ---------------------------------------------------------------- looking
 
-    def _look(self, most: int, taker: Taker | None, *, ahead: bool = False) -> list[Taken]:
+    def _look(self, most: int, taker: Taker | None, *, ahead: bool = False) -> list[Item]:
         """What can be had now. Nothing means that the taker will be woken."""
         if most < 1:
             raise ConfigError(f"most={most!r} is out of range.", options=["most"], hint="At least 1.")
@@ -157,7 +159,7 @@ class Acquiring(Generic[V]):
     def _get(self, most: int, holder: Holder, taker: Taker | None) -> list[Delivery[V]]:
         """What can be had now and is not to be skipped."""
         while taken := self._look(most, taker):
-            deliveries = [Delivery(holder, item, life, self._codec, self._raw) for item, life in taken]
+            deliveries = [Delivery(holder, item, self._read) for item in taken]
             if self._skips:
                 try:
                     deliveries = [delivery for delivery in deliveries if self._is_readable(delivery)]
@@ -168,21 +170,26 @@ class Acquiring(Generic[V]):
                 return deliveries
         return []
 
-    def _turns(self, ahead: deque[Taken], holder: Holder) -> Iterator[Delivery[V]]:
+    def _turns(self, ahead: deque[Item], holder: Holder) -> Iterator[Delivery[V]]:
         """Those that are still newest of their keys when their turn comes; others make room for what replaced them.
 
         The first comes in any case, so that each taking brings one: else a key that never rests would never come.
         """
         may_be_stale = True
         while ahead:
-            one = item, life = ahead.popleft()
+            item = ahead.popleft()
             if (may_be_stale or item.state is not State.STALE) and self._holdings.hand_over(item):
-                delivery = Delivery(holder, item, life, self._codec, self._raw)
+                delivery = Delivery(holder, item, self._read)
                 if not self._skips or self._is_readable(delivery):
                     yield delivery
             else:
-                self._give_back([one])
+                self._give_back([item])
             may_be_stale = False
+
+    def _read(self, item: Item) -> V:
+        """See `Delivery.value`."""
+        at = (self._holdings.topic, item.partition, item.offset)
+        return self._codec.decode_at(item.value, at, headers=item.headers or (), raw_on_error=self._raw_on_error)
 
     def _is_readable(self, delivery: Delivery[V]) -> bool:
         try:
@@ -194,8 +201,8 @@ class Acquiring(Generic[V]):
             return False
         return True
 
-    def _give_back(self, ahead: Iterable[Taken]) -> None:
+    def _give_back(self, ahead: Iterable[Item]) -> None:
         """Let go of those that nobody has got."""
-        for item, _ in ahead:
+        for item in ahead:
             with suppress(LockLost, AlreadySettled):
                 self._holdings.settle(Ledger.release, item)

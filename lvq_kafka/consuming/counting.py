@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 
-from lvq_kafka.consuming.lives import Taken
 from lvq_kafka.core.commits import Commits
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.outstanding import Item
@@ -30,19 +29,19 @@ class Counting:
     def __init__(self, commits: Commits[Future[None]], counted: Callable[[Future[None]], object]) -> None:
         self._commits = commits
         self._counted = counted
-        self._line: list[tuple[Taken, Future[None]]] = []
+        self._line: list[tuple[Item, Future[None]]] = []
         self._passed_over: dict[tuple[int, bytes | int], None] = {}  # by partition and lane, since their last hand-out
 
     def __len__(self) -> int:
-        return sum(item.state in _HELD for (item, _), _ in self._line)
+        return sum(item.state in _HELD for item, _ in self._line)
 
-    def add(self, taken: Collection[Taken]) -> None:
+    def add(self, taken: Collection[Item]) -> None:
         """Have these counted: all that come at once by one commit."""
-        stored = {item.partition: Future[None]() for item, _ in taken}
+        stored = {item.partition: Future[None]() for item in taken}
         for partition, future in stored.items():
             future.add_done_callback(self._counted)
             self._commits.wait_stored(partition, future)
-        self._line += [(one, stored[one[0].partition]) for one in taken]
+        self._line += [(item, stored[item.partition]) for item in taken]
 
     def overtaken(self) -> list[Item]:
         """Those that were counted before somebody came for them, and are not the newest of their keys any more.
@@ -52,7 +51,7 @@ class Counting:
         """
         items = [
             item
-            for (item, _), future in self._line
+            for item, future in self._line
             if item.state is State.STALE and future.done() and (item.partition, item.lane) not in self._passed_over
         ]
         self._passed_over.update(dict.fromkeys((item.partition, item.lane) for item in items))
@@ -60,18 +59,18 @@ class Counting:
             del self._passed_over[next(iter(self._passed_over))]
         return items
 
-    def take(self, most: int) -> list[Taken]:
+    def take(self, most: int) -> list[Item]:
         """Those that are counted, and not lost meanwhile."""
-        taken: list[Taken] = []
-        left: list[tuple[Taken, Future[None]]] = []
-        for one, future in self._line:
-            if one[0].state not in _HELD:
+        taken: list[Item] = []
+        left: list[tuple[Item, Future[None]]] = []
+        for item, future in self._line:
+            if item.state not in _HELD:
                 continue
             if len(taken) < most and future.done():
-                taken.append(one)
+                taken.append(item)
             else:
-                left.append((one, future))
+                left.append((item, future))
         self._line = left
-        for item, _ in taken:
+        for item in taken:
             self._passed_over.pop((item.partition, item.lane), None)
         return taken

@@ -173,9 +173,9 @@ class Custody(Holdings):
         """
         with self._lock:
             for partition, commit_map in loaded.items():
-                self._ledger.assign(partition, commit_map, ends[partition], start=starts[partition])
+                life = self._ledger.assign(partition, commit_map, ends[partition], start=starts[partition])
                 self._commits.begin(partition, commit_map, tag=tag, partitions=commit_map.partitions)
-                self._lives.begin(partition)
+                self._lives.begin(partition, life)
                 self._epochs[partition] = epochs[partition]
             self._turned_at = self.clock()  # the cluster may have taken its time to say where they begin and end
             self._notify()

@@ -66,13 +66,13 @@ class _Letter:
         """See `Durability`."""
         self._holdings.check_may_wait()
 
-    def when_durable(self, item: Item, life: int) -> Durable:
+    def when_durable(self, item: Item) -> Durable:
         """See `Durability.when_durable`; it fails with `DeliveryFailed` when the letter could not be stored."""
         outcome = Decision()
 
         def decided(decision: Durable) -> None:
             if decision.exception() is None:
-                self._holdings.when_durable(item, life).add_done_callback(tell)
+                self._holdings.when_durable(item).add_done_callback(tell)
             else:
                 tell(decision)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self
 
-from lvq_kafka.codecs import Codec, V
+from lvq_kafka.codecs import V
 from lvq_kafka.consuming.settlement import Durability, Settlement
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.lifecycle import State
@@ -34,13 +35,13 @@ class Holder(Protocol):
     def holdings(self) -> Durability:
         """What knows all messages of the consumer."""
 
-    def ack(self, item: Item, life: int) -> Settlement:
+    def ack(self, item: Item) -> Settlement:
         """See `Delivery.ack`."""
 
     def release(self, item: Item, delay: float) -> None:
         """See `Delivery.release`."""
 
-    def reject(self, item: Item, life: int, reason: str) -> Settlement:
+    def reject(self, item: Item, reason: str) -> Settlement:
         """See `Delivery.reject`."""
 
     def extend(self, item: Item, seconds: float | None) -> None:
@@ -56,14 +57,12 @@ class Delivery(Generic[V]):
     Any thread may settle a delivery.
     """
 
-    __slots__ = ("_codec", "_holder", "_item", "_life", "_raw_on_error", "_value")
+    __slots__ = ("_holder", "_item", "_read", "_value")
 
-    def __init__(self, holder: Holder, item: Item, life: int, codec: Codec[V], raw_on_error: bool) -> None:
+    def __init__(self, holder: Holder, item: Item, read: Callable[[Item], V]) -> None:
         self._holder = holder
         self._item = item
-        self._life = life
-        self._codec = codec
-        self._raw_on_error = raw_on_error
+        self._read = read
         self._value: V = _UNREAD
 
     @property
@@ -74,11 +73,7 @@ class Delivery(Generic[V]):
             DecodeError: its codec cannot read it, and the policy is ``"raise"``.
         """
         if self._value is _UNREAD:
-            item = self._item
-            at = (self._holder.topic, item.partition, item.offset)
-            self._value = self._codec.decode_at(
-                item.value, at, headers=item.headers or (), raw_on_error=self._raw_on_error
-            )
+            self._value = self._read(self._item)
         return self._value
 
     @property
@@ -161,7 +156,7 @@ class Delivery(Generic[V]):
             raise StateError(
                 "An ack in a transaction is durable when the transaction has committed.", hint="Ack without wait=True."
             )
-        settlement = self._holder.ack(self._item, self._life)
+        settlement = self._holder.ack(self._item)
         if wait:
             settlement.result(timeout)
         return settlement
@@ -191,7 +186,7 @@ class Delivery(Generic[V]):
             AlreadySettled: it was acked, released or rejected before.
             LockLost: the partition went to another consumer, or ``lock_timeout`` was over.
         """
-        return self._holder.reject(self._item, self._life, reason)
+        return self._holder.reject(self._item, reason)
 
     def extend(self, seconds: float | None = None) -> None:
         """Ask for more time: the lock ends so many seconds from now, by default ``lock_timeout``.

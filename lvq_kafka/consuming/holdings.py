@@ -17,7 +17,7 @@ from threading import Condition, RLock, Thread, current_thread
 from typing import Literal
 
 from lvq_kafka.consuming.counting import Counting
-from lvq_kafka.consuming.lives import Lives, Taken
+from lvq_kafka.consuming.lives import Lives
 from lvq_kafka.consuming.stats import ConsumerStats
 from lvq_kafka.consuming.takers import Taker, Takers
 from lvq_kafka.core.commits import Commits
@@ -62,7 +62,7 @@ class Limits:
     durable_counts: bool = False
 
 
-Haul = tuple[list[Taken], list[Item]]
+Haul = tuple[list[Item], list[Item]]
 """What a look has brought: messages that were taken, and others that were delivered ``max_deliveries`` times. These
 have been left, for somebody to reject.
 """
@@ -112,14 +112,21 @@ class Holdings:
         with self._lock:
             if self._closed or self._failure is not None:
                 self._check()
-            taken: list[Taken] = []
+            taken: list[Item] = []
             exhausted: list[Item] = []
-            if not (self._paused or self.suspended):
+            if not (self._paused or self._is_in_doubt()):
                 if self._counting is None:
                     taken = self._reserve(most, exhausted)
                 else:
                     taken = self._count(most, exhausted, comes_now=taker is None)
-                self._deliver(taken, ahead)
+                # They are on their way no more: what that took is not part of the time to settle them.
+                locked_until = self._locked_until()
+                if not ahead:
+                    for item in taken:
+                        self._ledger.hand_over(item, locked_until)
+                elif locked_until is not None:
+                    for item in taken:
+                        self._ledger.extend(item, locked_until)
             if taken or exhausted:
                 if self._takers:
                     self._takers.serve(taker)
@@ -127,7 +134,7 @@ class Holdings:
                 self._takers.wait(taker)
             return taken, exhausted
 
-    def _count(self, most: int, exhausted: list[Item], *, comes_now: bool) -> list[Taken]:
+    def _count(self, most: int, exhausted: list[Item], *, comes_now: bool) -> list[Item]:
         """Those that are counted; and let others be, for whoever waits."""
         assert self._counting is not None
         if comes_now:
@@ -138,10 +145,10 @@ class Holdings:
         self._counting.add(self._reserve(wanted - len(self._counting), exhausted))
         return taken
 
-    def _reserve(self, most: int, exhausted: list[Item]) -> list[Taken]:
+    def _reserve(self, most: int, exhausted: list[Item]) -> list[Item]:
         ledger, limits = self._ledger, self.limits
         max_deliveries, most_in_work = limits.max_deliveries, limits.max_in_work
-        taken: list[Taken] = []
+        taken: list[Item] = []
         while len(taken) < most and ledger.in_work < most_in_work:
             item = ledger.reserve()
             if item is None:
@@ -150,23 +157,13 @@ class Holdings:
                 ledger.leave(item)
                 exhausted.append(item)
             else:
-                taken.append(self._lives.of(item))
+                taken.append(item)
         return taken
-
-    def _deliver(self, taken: Iterable[Taken], ahead: bool) -> None:
-        """They are on their way no more: what that took is not part of the time to settle them."""
-        locked_until = self._locked_until()
-        if not ahead:
-            for item, _ in taken:
-                self._ledger.hand_over(item, locked_until)
-        elif locked_until is not None:
-            for item, _ in taken:
-                self._ledger.extend(item, locked_until)
 
     def hand_over(self, item: Item) -> bool:
         """Somebody gets what was taken ahead; False when it is not held any more, or may be somebody else's by now."""
         with self._lock:
-            if self._in_doubt:
+            if self._is_in_doubt():
                 return False
             try:
                 self._ledger.hand_over(item, self._locked_until())
@@ -193,20 +190,21 @@ class Holdings:
         """Take a step of `Ledger` with a message that is held; raises what the step raises."""
         with self._lock:
             step(self._ledger, item)
-            self._notify()
+            if self._awaited or self._takers:
+                self._notify()
 
-    def when_durable(self, item: Item, life: int) -> Durable:
+    def when_durable(self, item: Item) -> Durable:
         """See `lvq_kafka.consuming.settlement.Durability`."""
         future = Durable()
         future.set_running_or_notify_cancel()  # so that nobody can cancel it, and it can always be resolved
         with self._lock:
-            assigned = self._lives.lasts(item.partition, life)
+            assigned = self._lives.lasts(item.partition, item.life)
             if assigned:
                 self._commits.wait_done(item.partition, item.offset, future)
             ready = self._commits.take_ready()
         resolve(ready)
         if not assigned:
-            if self._lives.committed(item.offset, life):
+            if self._lives.committed(item.offset, item.life):
                 future.set_result(None)
             else:
                 future.set_exception(self._in_vain())
@@ -231,10 +229,9 @@ class Holdings:
     @property
     def suspended(self) -> bool:
         """Whether messages wait for the group to accept a commit, since for all we know others may have them by now."""
-        return self._in_doubt and (self._ledger.available > 0 or bool(self._counting))
+        return self._is_in_doubt() and (self._ledger.available > 0 or bool(self._counting))
 
-    @property
-    def _in_doubt(self) -> bool:
+    def _is_in_doubt(self) -> bool:
         return self.clock() - self._counted_on > LEASE
 
     @property

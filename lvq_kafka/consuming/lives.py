@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.outstanding import Item
 
-__all__ = ["Lives", "Taken"]
-
-Taken = tuple[Item, int]
-"""A message, and the number of the assignment that it was handed out under."""
+__all__ = ["Lives"]
 
 _REMEMBERED = 256  # assignments that have ended and whose last commit is still known
 
 
 class Lives:
-    """Numbers the assignments of partitions. It has no lock of its own."""
+    """The assignments of partitions, by the numbers that the ledger gives them. It has no lock of its own."""
 
     def __init__(self) -> None:
-        self._numbers = itertools.count(1)
         self._present: dict[int, int] = {}  # by partition
         self._last: dict[int, CommitMap] = {}  # by number
 
-    def begin(self, partition: int) -> None:
+    def begin(self, partition: int, life: int) -> None:
         """A partition was assigned."""
-        self._present[partition] = next(self._numbers)
+        self._present[partition] = life
 
     def end(self, partition: int, last: CommitMap) -> None:
         """It is gone, and this is what the group is known to hold."""
         self._last[self._present.pop(partition)] = last
         while len(self._last) > _REMEMBERED:
             del self._last[next(iter(self._last))]
-
-    def of(self, item: Item) -> Taken:
-        """A message of a partition that is assigned, with the number of the assignment."""
-        return item, self._present[item.partition]
 
     def lasts(self, partition: int, life: int) -> bool:
         """Whether that assignment has not ended."""

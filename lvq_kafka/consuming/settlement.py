@@ -18,7 +18,7 @@ __all__ = ["Decision", "Durability", "Settlement"]
 class Durability(Protocol):
     """Who knows what is durable."""
 
-    def when_durable(self, item: Item, life: int) -> Future[None]:
+    def when_durable(self, item: Item) -> Future[None]:
         """A future that resolves when the group holds that this message is done.
 
         It fails with `LockLost` when the partition went away before, and with `ReaderFailed` when the consumer stopped.
@@ -61,16 +61,14 @@ class Settlement:
     Args:
         durability: knows what becomes of the message.
         item: the message.
-        life: of its partition.
         future: the outcome, where that is already on its way.
     """
 
-    __slots__ = ("_durability", "_future", "_item", "_life")
+    __slots__ = ("_durability", "_future", "_item")
 
-    def __init__(self, durability: Durability, item: Item, life: int, future: Future[None] | None = None) -> None:
+    def __init__(self, durability: Durability, item: Item, future: Future[None] | None = None) -> None:
         self._durability = durability
         self._item = item
-        self._life = life
         self._future = future  # None: nobody has asked yet
 
     def __repr__(self) -> str:
@@ -84,7 +82,7 @@ class Settlement:
         It cannot be cancelled: the ack stands.
         """
         if self._future is None:
-            self._future = self._durability.when_durable(self._item, self._life)
+            self._future = self._durability.when_durable(self._item)
         return self._future
 
     def done(self) -> bool:

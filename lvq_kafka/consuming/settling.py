@@ -30,10 +30,10 @@ class Settling:
         """What knows all messages of the consumer."""
         return self._holdings
 
-    def ack(self, item: Item, life: int) -> Settlement:
+    def ack(self, item: Item) -> Settlement:
         """See `Delivery.ack`."""
         self._holdings.settle(Ledger.ack, item)
-        return Settlement(self._holdings, item, life)
+        return Settlement(self._holdings, item)
 
     def release(self, item: Item, delay: float) -> None:
         """See `Delivery.release`."""
@@ -42,9 +42,9 @@ class Settling:
         due = self._holdings.clock() + delay if delay else None
         self._holdings.settle(partial(Ledger.release, due=due), item)
 
-    def reject(self, item: Item, life: int, reason: str) -> Settlement:
+    def reject(self, item: Item, reason: str) -> Settlement:
         """See `Delivery.reject`."""
-        return Settlement(self._dead_letters.take(item, reason), item, life)
+        return Settlement(self._dead_letters.take(item, reason), item)
 
     def extend(self, item: Item, seconds: float | None) -> None:
         """See `Delivery.extend`."""

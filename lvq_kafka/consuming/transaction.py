@@ -54,12 +54,12 @@ class _Leaving(Settling):
         self.open = True
         self.decision = Decision()
 
-    def ack(self, item: Item, life: int) -> Settlement:
+    def ack(self, item: Item) -> Settlement:
         """See `Delivery.ack`."""
         self._leave(item, Ledger.commit)
-        return Settlement(self._holdings, item, life, self.decision)
+        return Settlement(self._holdings, item, self.decision)
 
-    def reject(self, item: Item, life: int, reason: str) -> Settlement:
+    def reject(self, item: Item, reason: str) -> Settlement:
         """See `Delivery.reject`. The dead letter is part of the transaction."""
         self._leave(item, Ledger.bury)
         topic = self._dead_letters.topic
@@ -72,7 +72,7 @@ class _Leaving(Settling):
                 self._holdings.settle(Ledger.give_back, item)
                 raise
         self._dead_letters.tell(item, reason)
-        return Settlement(self._holdings, item, life, self.decision)
+        return Settlement(self._holdings, item, self.decision)
 
     def _leave(self, item: Item, step: Step) -> None:
         self.require_open()

@@ -68,6 +68,7 @@ class Ledger(Assignment):
         self._room = Room(limit)
         self._gated: set[int] = set()  # the partitions that have, or had, messages for which there is no room
         self._slots = count()
+        self._lives = count(1)
         self._alarms = Alarms()
 
     @property
@@ -81,12 +82,12 @@ class Ledger(Assignment):
 
     # ---------------------------------------------------------------- partitions
 
-    def assign(self, partition: int, loaded: CommitMap, target: int, *, start: int | None = None) -> None:
+    def assign(self, partition: int, loaded: CommitMap, target: int, *, start: int | None = None) -> int:
         """Begin with a partition at what the group has committed.
 
         Nothing of it is handed out before it has been read up to ``target``, the end of the partition when it was
         assigned, and to the end of the commit map: a value may be superseded by one that the group has consumed
-        already, and which lies further on (G12).
+        already, and which lies further on (G12). Returns the number of this assignment, which its handles carry.
 
         Args:
             start: where reading starts, when the log begins beyond the commit.
@@ -96,11 +97,13 @@ class Ledger(Assignment):
         """
         if partition in self._partitions:
             raise StateError(f"Partition {partition} is assigned already.")
+        life = next(self._lives)
         self._partitions[partition] = Partition(
             partition,
             loaded,
             loaded.base if start is None else max(start, loaded.base),
             max(target, loaded.end),
+            life=life,
             line=self._line,
             slots=self._slots,
             counters=self.counters,
@@ -108,6 +111,7 @@ class Ledger(Assignment):
             count_deliveries=self._count_deliveries,
         )
         self.dirty.add(partition)
+        return life
 
     def withhold(self, partitions: Collection[int]) -> None:
         """Hand out nothing more of these, because they are about to go. Holders can still settle.
@@ -224,20 +228,24 @@ class Ledger(Assignment):
 
     def _next(self) -> Item | None:
         """Take the next message out of the line for which the commit map has room."""
-        partitions, room = self._partitions, self._room
-        for partition in list(self._gated) if self._gated else ():
-            part = partitions[partition]
-            item = part.next_gated(room)
+        if self._gated and (item := self._next_gated()) is not None:
+            return item
+        while (item := self._line.take()) is not None:
+            part = self._partitions[item.partition]
+            if item is part.outstanding.first or (not part.gate and part.has_room(item, self._room)):
+                return item
+            part.gate.add(item)
+            self._gated.add(item.partition)
+        return None
+
+    def _next_gated(self) -> Item | None:
+        for partition in list(self._gated):
+            part = self._partitions[partition]
+            item = part.next_gated(self._room)
             if not part.gate:
                 self._gated.discard(partition)
             if item is not None:
                 return item
-        while (item := self._line.take()) is not None:
-            part = partitions[item.partition]
-            if item is part.outstanding.first or (not part.gate and part.has_room(item, room)):
-                return item
-            part.gate.add(item)
-            self._gated.add(item.partition)
         return None
 
     def ack(self, item: Item) -> None:

@@ -34,6 +34,7 @@ class Item:
         "headers",
         "key",
         "lane",
+        "life",
         "offset",
         "partition",
         "redelivered",
@@ -73,6 +74,8 @@ class Item:
         self.due: float | None = None
         """When its holder's time is over; when its delay is, while it is delayed."""
         self.state = _AVAILABLE
+        self.life: int
+        """The assignment of its partition that it was handed out under: `Ledger.assign` numbers them."""
         self.before: Item | None
         self.after: Item | None
 

@@ -34,6 +34,7 @@ class Partition:
     """A partition that is assigned.
 
     Args:
+        life: the number of this assignment.
         start: the offset that reading starts at.
         target: the offset up to which it has to be read before anything of it is handed out.
         line: where its messages stand that may be handed out, with those of all other partitions.
@@ -41,8 +42,8 @@ class Partition:
     """
 
     __slots__ = (
-        "_arrears", "_attempted", "_count_deliveries", "_counters", "_counts", "_delivered", "_in_place", "_line",
-        "_number", "_reach", "_slots", "_withheld", "gate", "held", "open", "outstanding", "target", "waiting",
+        "_arrears", "_attempted", "_count_deliveries", "_counters", "_counts", "_delivered", "_in_place", "_life",
+        "_line", "_number", "_reach", "_slots", "_withheld", "gate", "held", "open", "outstanding", "target", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +53,7 @@ class Partition:
         start: int,
         target: int,
         *,
+        life: int,
         line: HandOut[Item],
         slots: Iterator[int],
         counters: LedgerCounters,
@@ -59,6 +61,7 @@ class Partition:
         count_deliveries: bool,
     ) -> None:
         self._number = number
+        self._life = life
         self._line = line
         self._slots = slots
         self._counters = counters
@@ -265,6 +268,7 @@ class Partition:
         del self.waiting[lane]
         self.held[lane] = item
         item.state = _ON_ACQUIRE[item.state]
+        item.life = self._life
         if item.deliveries:
             item.redelivered = True
         item.deliveries += 1

@@ -105,7 +105,7 @@ class Process:
         self.lives: dict[int, Life] = {}
         self.working: dict[Item, Life] = {}
         """What was acquired and is not settled, by the model."""
-        self.held: dict[Item, int] = {}
+        self.held: dict[Item, None] = {}
         """What holders have, with the number of the assignment."""
         self.worked: set[Item] = set()
         """Those of the held ones whose side effect is done."""

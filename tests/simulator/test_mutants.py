@@ -285,9 +285,10 @@ def test_i1_a_log_that_is_read_beyond_an_open_transaction_is_caught(monkeypatch:
 def _assigning(patch: Patch, change: Callable[[CommitMap], CommitMap], after: Callable[[Partition, int], None]) -> None:
     assign = Ledger.assign
 
-    def mutant(self: Ledger, partition: int, loaded: CommitMap, target: int, *, start: int | None = None) -> None:
-        assign(self, partition, change(loaded), target, start=start)
+    def mutant(self: Ledger, partition: int, loaded: CommitMap, target: int, *, start: int | None = None) -> int:
+        life = assign(self, partition, change(loaded), target, start=start)
         after(self._partitions[partition], target)
+        return life
 
     patch.setattr(Ledger, "assign", mutant)
 
@@ -383,7 +384,7 @@ def test_i2_a_lock_that_outlives_its_assignment_is_caught(monkeypatch: Patch) ->
 
 
 def test_i15_a_consumer_that_goes_on_though_the_group_was_not_heard_of_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Custody, "suspended", property(lambda self: False))
+    monkeypatch.setattr(Custody, "_is_in_doubt", lambda self: False)
     assert caught("I15")
 
 
@@ -399,7 +400,8 @@ def test_i15_what_was_taken_ahead_and_comes_though_the_group_was_not_heard_of_is
 
 
 def test_i15_what_was_being_counted_and_comes_though_the_group_was_not_heard_of_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Custody, "suspended", property(lambda self: self._in_doubt and self._ledger.available > 0))
+    in_doubt = Custody._is_in_doubt
+    monkeypatch.setattr(Custody, "_is_in_doubt", lambda self: in_doubt(self) and self._ledger.available > 0)
     assert caught("I15", counting_each)
 
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from lvq_kafka.consuming.holdings import LEASE
-from lvq_kafka.consuming.lives import Taken
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.core.commits import Answer
 from lvq_kafka.core.ledger import Item, Ledger
@@ -26,7 +25,7 @@ class Working(Process):
 
     def __init__(self, *process: Any) -> None:
         super().__init__(*process)
-        self.ahead: deque[Taken] = deque()
+        self.ahead: deque[Item] = deque()
         """What an iteration has taken, and nobody has got yet."""
         self.rejected: deque[Item] = deque()
         """Messages whose dead letters are on their way."""
@@ -36,7 +35,7 @@ class Working(Process):
         if self.closing:
             return False
         if self.ahead:
-            self._next_turn(*self.ahead.popleft())
+            self._next_turn(self.ahead.popleft())
             return True
         before = len(self.working)
         taken, exhausted = self.custody.take(most, ahead=self._options.ahead)
@@ -44,27 +43,27 @@ class Working(Process):
         if self._options.ahead:
             self.ahead.extend(taken)
         else:
-            for item, life in taken:
-                self._deliver(item, life)
+            for item in taken:
+                self._deliver(item)
         for item in exhausted:
             if self.working[item].delivered(item.offset) < (self._options.limits.max_deliveries or 0):
                 raise Violation("I14", f"{item} is given up, and was handed out less often")
             self._reject(item, lambda item: self.dead_letters.take_exhausted([item]))
         return bool(taken or exhausted) or len(self.working) > before
 
-    def _next_turn(self, item: Item, life: int) -> None:
+    def _next_turn(self, item: Item) -> None:
         """The turn of one that was taken ahead has come: a holder gets it, or it is let go."""
         if self.custody.hand_over(item):
-            self._deliver(item, life)
+            self._deliver(item)
             return
         with suppress(LockLost, AlreadySettled):
             self.custody.settle(Ledger.release, item)
         self._observe()
 
-    def _deliver(self, item: Item, life: int) -> None:
+    def _deliver(self, item: Item) -> None:
         if self.in_doubt:  # it may have been set aside before
             raise Violation("I15", f"{item} comes to a holder {LEASE} s after the group was last heard of")
-        self.held[item] = life
+        self.held[item] = None
         self.working[item].given[item.offset] += 1
         counted = self._options.limits.durable_counts and self._owns(item.partition)
         self._proof.delivered(item, counted=counted)
@@ -75,8 +74,8 @@ class Working(Process):
 
     def ack(self, item: Item, *, wait: bool = False) -> None:
         """With ``wait`` somebody wants to know when it is durable; and when earlier ones are, wherever they went."""
-        life = self._drop(item)
-        settlement = self._settle(item, lambda: self.settling.ack(item, life))
+        self._drop(item)
+        settlement = self._settle(item, lambda: self.settling.ack(item))
         if settlement is None:
             return
         self.acks += 1
@@ -98,8 +97,8 @@ class Working(Process):
 
     def reject(self, item: Item) -> None:
         """Remove it; where there are dead letters, when its own is stored."""
-        life = self._drop(item)
-        self._reject(item, lambda item: self.settling.reject(item, life, "no good"))
+        self._drop(item)
+        self._reject(item, lambda item: self.settling.reject(item, "no good"))
 
     def _reject(self, item: Item, step: Callable[[Item], Settlement | None]) -> None:
         letters = len(self.letters)
@@ -127,9 +126,9 @@ class Working(Process):
         self._observe()
         return True
 
-    def _drop(self, item: Item) -> int:
+    def _drop(self, item: Item) -> None:
         self.worked.discard(item)
-        return self.held.pop(item)
+        del self.held[item]
 
     def _settle(self, item: Item, step: Callable[[], T]) -> T | None:
         """Settle, if the handle is good still; if it is not, that must be told (I2)."""

@@ -34,9 +34,7 @@ class Hands:
         flight = self.custody.next_commit()
         assert flight is not None
         self.custody.answered(flight, Answer.STORED)
-        self.items = sorted(
-            (item for item, _ in self.custody.take(6)[0]), key=lambda item: (item.partition, item.offset)
-        )
+        self.items = sorted(self.custody.take(6)[0], key=lambda item: (item.partition, item.offset))
         self._thread = thread
 
     def ack(self, item: Item) -> Flight[object]:
@@ -74,7 +72,7 @@ def test_a_turn_waits_for_no_holder_while_no_time_runs_for_any_message() -> None
     with ThreadPoolExecutor(1) as thread:
         with custody._lock:
             assert thread.submit(custody.turn).result(20) is False
-        ((item, _),), _ = custody.take(1)
+        (item,), _ = custody.take(1)
         now += 2.0
         with custody._lock:
             turn = thread.submit(custody.turn)
@@ -211,7 +209,7 @@ def test_a_commit_may_become_urgent_while_somebody_holds_a_message_or_can_take_o
     custody.pause(True)
     assert not custody.busy
     custody.pause(False)
-    (((again, _),), _) = custody.take(1)
+    ((again,), _) = custody.take(1)
     custody.pause(True)
     assert custody.busy
     custody.settle(Ledger.ack, again)

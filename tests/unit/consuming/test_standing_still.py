@@ -95,6 +95,18 @@ def test_one_who_waits_is_woken_when_it_is_proven(world: World) -> None:
     assert outcome == ["a"]
 
 
+def test_what_was_counted_for_somebody_who_has_left_waits_for_the_proof_and_has_it_made() -> None:
+    world = make_world()
+    world.send(("a", "a"))
+    with consuming(world, durable_counts=True) as consumer:
+        has_read_all(world, consumer)
+        assert consumer.acquire(0) is None
+        eventually(lambda: consumer.stats.available == 0)
+        settled_below_commits(world, consumer)
+        stand_still(consumer)
+        assert take(consumer).value == "a"
+
+
 def test_one_that_was_put_out_meanwhile_loses_its_locks_and_begins_anew() -> None:
     world = make_world()
     world.send(("a", "a1"))

@@ -74,9 +74,9 @@ def test_work_that_goes_on_and_messages_that_do_not_come_are_no_standstill(watch
     held, _ = watched.custody.take(2)
     for _ in range(20):
         assert watched.wait(20) == ""
-        watched.custody.settle(Ledger.ack, held.pop()[0])
+        watched.custody.settle(Ledger.ack, held.pop())
         held += watched.custody.take(1)[0]
-    watched.custody.settle(Ledger.ack, held.pop()[0])
+    watched.custody.settle(Ledger.ack, held.pop())
     assert watched.wait(100) == ""
 
 
