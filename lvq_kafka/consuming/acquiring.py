@@ -193,12 +193,17 @@ class Acquiring(Generic[V]):
 
     def _is_readable(self, delivery: Delivery[V]) -> bool:
         try:
-            delivery.value  # noqa: B018  # decodes
-        except DecodeError as error:
-            self.skipped += 1
-            with suppress(LockLost):  # then whoever has the partition now skips it
-                delivery.reject(str(error))
-            return False
+            try:
+                delivery.value  # noqa: B018  # decodes
+            except DecodeError as error:
+                self.skipped += 1
+                with suppress(LockLost):  # then whoever has the partition now skips it
+                    delivery.reject(str(error))
+                return False
+        except BaseException:  # an interrupt, or a dead letter that has no place in the transaction: nobody has got it
+            with suppress(LockLost, AlreadySettled):
+                delivery.release()
+            raise
         return True
 
     def _give_back(self, ahead: Iterable[Item]) -> None:

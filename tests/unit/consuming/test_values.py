@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,6 +56,28 @@ def test_an_unreadable_value_whose_partition_goes_meanwhile_is_left_to_who_has_i
     with consuming(world, Codec(str.encode, decode), undecodable="skip") as consumer:
         assert drain(consumer, 1) == ["1"]
         assert consumer.stats.rejected == 1
+
+
+@pytest.mark.parametrize(
+    ("taking", "prefetch"),
+    [(iter, 1), (iter, 2), (lambda consumer: consumer.acquire_many(2), 1)],
+    ids=["iterated", "taken ahead", "acquired"],
+)
+def test_an_interrupt_while_it_is_seen_whether_a_value_can_be_read_gives_the_message_back(
+    world: World, taking: Callable[[Any], Any], prefetch: int
+) -> None:
+    def decode(data: bytes) -> str:
+        if not interrupts:
+            return data.decode()
+        raise interrupts.pop()
+
+    interrupts = [KeyboardInterrupt()]
+    world.send(("a", "1"), ("b", "2"))
+    with consuming(world, Codec(str.encode, decode), undecodable="skip", prefetch=prefetch) as consumer:
+        with pytest.raises(KeyboardInterrupt):
+            list(taking(consumer))
+        assert consumer.stats.in_work == 0
+        assert sorted(drain(consumer, 2)) == ["1", "2"]
 
 
 def test_an_unreadable_value_can_be_given_as_bytes(world: World) -> None:
