@@ -27,8 +27,8 @@ _MOST_TURNS = 16
 FETCH_DEFAULTS: Mapping[str, PropertyValue] = {
     "fetch.queue.backoff.ms": 1,  # by default a full queue pauses a partition for a second
     # By default 64 MiB wait in the client, in memory that the system has to find and the processor has not seen before:
-    # a seventh of the time of a first read of 200,000 messages. These are work for some 15 ms, and still more than what
-    # comes with one answer of a leader of four partitions: so it is asked for more before that is used up.
+    # a seventh of the time of a first read of 200,000 messages. These are work for some 15 ms, and what an answer of
+    # a leader of four partitions holds at most: so the next one is asked for as soon as that is worked on.
     "queued.max.messages.kbytes": 4096,
     # How long a broker holds back an answer without data. The client learns that it stands at the end of a partition
     # from an empty answer only, and reads a partition that was just added with the next request only.
