@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self
 
@@ -15,7 +15,7 @@ from lvq_kafka.core.outstanding import Item
 from lvq_kafka.core.records import Headers, Position, header_value
 from lvq_kafka.errors import LockLost, StateError
 
-__all__ = ["Delivery", "Holder"]
+__all__ = ["Delivery", "Holder", "items_of"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
@@ -228,3 +228,18 @@ class Delivery(Generic[V]):
 
     def __repr__(self) -> str:
         return f"<Delivery {self.key!r} at {self.position}, {self._item.state}>"
+
+
+def items_of(deliveries: Iterable[Delivery[Any]], holder: Holder) -> list[Item]:
+    """Their messages.
+
+    Raises:
+        StateError: one of them is settled elsewhere.
+    """
+    deliveries = list(deliveries)
+    for delivery in deliveries:
+        if delivery._holder is not holder:
+            raise StateError(
+                f"{delivery} is settled elsewhere: by another consumer or transaction.", hint="Ack it by itself."
+            )
+    return [delivery._item for delivery in deliveries]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -192,6 +192,22 @@ class Holdings:
             step(self._ledger, item)
             if self._awaited or self._takers:
                 self._notify()
+
+    def settle_many(self, step: Step, items: Sequence[Item]) -> None:
+        """Take the step with each message that it can be taken with; then raise what the first of the others raised."""
+        refused: list[AlreadySettled | LockLost] = []
+        with self._lock:
+            for item in items:
+                try:
+                    step(self._ledger, item)
+                except (AlreadySettled, LockLost) as error:
+                    refused.append(error)
+            self._notify()
+        if refused:
+            refused[0].add_note(
+                f"This is the first of {len(refused)} of {len(items)} messages; the others are settled."
+            )
+            raise refused[0]
 
     def when_durable(self, item: Item) -> Durable:
         """See `lvq_kafka.consuming.settlement.Durability`."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Generator
+import threading
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from lvq_kafka.core.outstanding import Item
 from lvq_kafka.errors import LVQError, OutcomeUnknown
 from lvq_kafka.forking import left_behind, tell_of_forks
 
-__all__ = ["Decision", "Durability", "Settlement"]
+__all__ = ["Decision", "Durability", "JointSettlement", "Settlement"]
 
 
 class Durability(Protocol):
@@ -74,7 +75,7 @@ class Settlement:
     def __repr__(self) -> str:
         asked = self._future
         known = "not asked for" if asked is None else "decided" if asked.done() else "waited for"
-        return f"<Settlement of {self._item.partition}/{self._item.offset}, {known}>"
+        return f"<Settlement of {self._subject}, {known}>"
 
     def future(self) -> Future[None]:
         """The same as a future, for `concurrent.futures.wait` and the like. Asking for it makes the commit urgent.
@@ -82,7 +83,7 @@ class Settlement:
         It cannot be cancelled: the ack stands.
         """
         if self._future is None:
-            self._future = self._durability.when_durable(self._item)
+            self._future = self._ask()
         return self._future
 
     def done(self) -> bool:
@@ -109,9 +110,8 @@ class Settlement:
         except LVQError:
             raise
         except TimeoutError:
-            item = self._item
             raise OutcomeUnknown(
-                f"Not durable within {timeout:g} s: the ack of offset {item.offset} of partition {item.partition}.",
+                f"Not durable within {timeout:g} s: the settlement of {self._subject}.",
                 hint="It may become durable later. See whether the brokers can be reached.",
             ) from None
 
@@ -123,3 +123,54 @@ class Settlement:
 
     def __await__(self) -> Generator[object, None, None]:
         return asyncio.wrap_future(self.future()).__await__()
+
+    def _ask(self) -> Future[None]:
+        return self._durability.when_durable(self._item)
+
+    @property
+    def _subject(self) -> str:
+        return f"offset {self._item.offset} of partition {self._item.partition}"
+
+
+class JointSettlement(Settlement):
+    """What `Consumer.ack_many` returns: durable when all of the messages are, and in vain when one of them is.
+
+    Args:
+        durability: knows what becomes of the messages.
+        items: the messages.
+        future: the outcome, where that is already on its way.
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self, durability: Durability, items: Sequence[Item], future: Future[None] | None = None) -> None:
+        self._durability = durability
+        self._items = items
+        self._future = future
+
+    def _ask(self) -> Future[None]:
+        return _all_of([self._durability.when_durable(item) for item in self._items])
+
+    @property
+    def _subject(self) -> str:
+        return f"{len(self._items)} messages"
+
+
+def _all_of(outcomes: Sequence[Future[None]]) -> Future[None]:
+    """Succeeds with the last of them, and fails with the first that does."""
+    joint, lock, left = Decision(), threading.Lock(), len(outcomes)
+
+    def decided(outcome: Future[None]) -> None:
+        nonlocal left
+        failure = outcome.exception()
+        with lock:  # callbacks come from any thread
+            left = left - 1 if failure is None else 0
+            last = left == 0
+        if last:
+            joint.make(failure)
+
+    for outcome in outcomes:
+        outcome.add_done_callback(decided)
+    if not outcomes:
+        joint.make(None)
+    return joint

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.holdings import Holdings
-from lvq_kafka.consuming.settlement import Settlement
+from lvq_kafka.consuming.settlement import JointSettlement, Settlement
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.outstanding import Item
 from lvq_kafka.errors import ConfigError
@@ -34,6 +35,11 @@ class Settling:
         """See `Delivery.ack`."""
         self._holdings.settle(Ledger.ack, item)
         return Settlement(self._holdings, item)
+
+    def ack_many(self, items: Sequence[Item]) -> Settlement:
+        """See `lvq_kafka.consuming.consumer.Consumer.ack_many`."""
+        self._holdings.settle_many(Ledger.ack, items)
+        return JointSettlement(self._holdings, items)
 
     def release(self, item: Item, delay: float) -> None:
         """See `Delivery.release`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self
@@ -11,9 +11,9 @@ from lvq_kafka.codecs import V
 from lvq_kafka.consuming.acquiring import Acquiring
 from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.dead_letters import DeadLetters, dead_letter_headers
-from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.delivery import Delivery, items_of
 from lvq_kafka.consuming.holdings import Durable, Holdings, Step
-from lvq_kafka.consuming.settlement import Decision, Settlement
+from lvq_kafka.consuming.settlement import Decision, JointSettlement, Settlement
 from lvq_kafka.consuming.settling import Settling
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.ledger import Ledger
@@ -58,6 +58,17 @@ class _Leaving(Settling):
         """See `Delivery.ack`."""
         self._leave(item, Ledger.commit)
         return Settlement(self._holdings, item, self.decision)
+
+    def ack_many(self, items: Sequence[Item]) -> Settlement:
+        """See `Transaction.ack_many`."""
+
+        def leave(ledger: Ledger, item: Item) -> None:
+            ledger.leave(item)
+            self.left[item] = Ledger.commit
+
+        self.require_open()
+        self._holdings.settle_many(leave, items)
+        return JointSettlement(self._holdings, items, self.decision)
 
     def reject(self, item: Item, reason: str) -> Settlement:
         """See `Delivery.reject`. The dead letter is part of the transaction."""
@@ -126,6 +137,15 @@ class Transaction(Generic[V]):
         deliveries = self._acquiring.acquire(most, timeout, self._leaving)
         self._deliveries += deliveries
         return deliveries
+
+    def ack_many(self, deliveries: Iterable[Delivery[V]]) -> Settlement:
+        """As `Consumer.ack_many`, for deliveries of this transaction; they are durable when it has committed.
+
+        Raises:
+            StateError: the transaction is not open, or one of them is not in it.
+            AlreadySettled, LockLost: as `Consumer.ack_many`.
+        """
+        return self._leaving.ack_many(items_of(deliveries, self._leaving))
 
     def enlist(self, delivery: Delivery[V]) -> Delivery[V]:
         """Make a delivery part of the transaction that was acquired from the consumer before. Returns it.

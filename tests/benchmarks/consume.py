@@ -23,7 +23,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.queue import LastValueQueue
 from tests.benchmarks import topics
@@ -35,7 +34,7 @@ KAFKA = ("consumer", "consumer.acquire_many", "bare loop", "bare loop, waiting")
 """Both bare loops commit after each batch; the second one waits for it. Neither leaves anything out."""
 COMPACTED = "backlog, compacted"
 MODES = ("backlog", COMPACTED, "backlog, all keys differ", "live")
-_BATCH = 100  # of acquire_many
+_BATCH = 100  # of acquire_many and ack_many
 _PATIENCE = 60.0  # seconds
 
 
@@ -78,23 +77,31 @@ def consumer(servers: str, topic: str, name: str, work: Workload, *, batch: int 
     judge, clock = Judge(work), Clock()
     with LastValueQueue.open(name, log=ClockedLog(servers, clock)) as queue:
         with queue.consumer() as member:
-            for delivery in deliveries(member, batch):
-                judge.take(delivery.key, delivery.value)
-                delivery.ack()
-                if judge.complete:
-                    break
-                if delivery.key == WARM_UP:
-                    print("ready", flush=True)
+            if batch == 1:
+                one_by_one(member, judge)
+            else:
+                many_at_once(member, judge, batch)
         clock.report(judge)
 
 
-def deliveries(member: Consumer[bytes], batch: int) -> Iterator[Delivery[bytes]]:
-    """How a consumer takes its messages."""
-    if batch == 1:
-        yield from member
-    while taken := member.acquire_many(batch, _PATIENCE):
-        yield from taken
-    raise RuntimeError(f"nothing came for {_PATIENCE:g} seconds")
+def one_by_one(member: Consumer[bytes], judge: Judge) -> None:
+    for delivery in member:
+        if not judge.take(delivery.key, delivery.value):
+            print("ready", flush=True)
+        delivery.ack()
+        if judge.complete:
+            break
+
+
+def many_at_once(member: Consumer[bytes], judge: Judge, batch: int) -> None:
+    while not judge.complete:
+        taken = member.acquire_many(batch, _PATIENCE)
+        if not taken:
+            raise RuntimeError(f"nothing came for {_PATIENCE:g} seconds")
+        for delivery in taken:
+            if not judge.take(delivery.key, delivery.value):
+                print("ready", flush=True)
+        member.ack_many(taken)
 
 
 def bare_loop(servers: str, topic: str, name: str, work: Workload, *, waiting: bool = False) -> None:
@@ -112,12 +119,11 @@ def bare_loop(servers: str, topic: str, name: str, work: Workload, *, waiting: b
             if message.error():
                 raise RuntimeError(message.error())
             value = message.value()
-            if value is not None:  # else a delete, which is no work
-                judge.take(message.key().decode(), value)
+            # a delete is no work
+            if value is not None and not judge.take(message.key().decode(), value):
+                print("ready", flush=True)
         if batch:
             client.commit(asynchronous=not waiting)
-            if batch[0].key() == WARM_UP.encode():
-                print("ready", flush=True)
     if not waiting:
         client.commit(offsets=client.position(client.assignment()), asynchronous=False)
     client.close()

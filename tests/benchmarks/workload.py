@@ -54,16 +54,17 @@ class Judge:
     def __post_init__(self) -> None:
         self.missing = self.work.keys
 
-    def take(self, key: str, value: bytes) -> None:
-        """A delivery. The warm-up is none."""
+    def take(self, key: str, value: bytes) -> bool:
+        """A delivery; whether it is part of the work, as the warm-up is not."""
         if key == WARM_UP:
-            return
+            return False
         number = int(value[:16])
         if number <= self._newest.get(key, -1):
             raise RuntimeError(f"number {number} of {key} was delivered after number {self._newest[key]}")
         self._newest[key] = number
         self.deliveries += 1
         self.missing -= number >= self.work.messages - self.work.keys
+        return True
 
     @property
     def complete(self) -> bool:

@@ -127,6 +127,37 @@ def test_g11_a_durable_ack_survives_and_g10_the_rest_comes_again(one_partition: 
         assert consumer.acquire(0.2) is None
 
 
+def test_g11_many_that_are_acked_at_once_are_durable_at_once_and_leave_with_a_transaction(
+    four_partitions: World,
+) -> None:
+    log, out = four_partitions.log, f"{four_partitions.definition.topic}.out"
+    log.create_topic(out, partitions=1, config={})
+    four_partitions.send(*((f"k{number % 400}", str(number)) for number in range(2_000)))
+    kept: list[str] = []
+    moved: list[str] = []
+    with four_partitions.consuming() as consumer:
+        while len(kept) < 200:
+            batch = consumer.acquire_many(50, 30)
+            consumer.ack_many(batch, wait=True, timeout=30)
+            kept += [delivery.value for delivery in batch]
+    with (
+        four_partitions.consuming() as consumer,
+        Producer(log, out, key_header=None, value=TEXT, transactional_id=out) as producer,
+    ):
+        while len(kept) + len(moved) < 400:
+            with consumer.transaction(producer) as tx:
+                batch = tx.acquire_many(50, 30)
+                for delivery in batch:
+                    producer.put(delivery.key, delivery.value)
+                tx.ack_many(batch)
+            moved += [delivery.value for delivery in batch]
+    assert sorted(map(int, kept + moved)) == list(range(1_600, 2_000))
+    assert four_partitions.committed() == four_partitions.ends()
+    settled(log, out)
+    assert [value for _, value in pairs(read_all(log, out))] == moved
+    log.delete_topic(out)
+
+
 def test_aborted_transactions_and_markers_at_the_end_of_the_log_hold_nothing_up(one_partition: World) -> None:
     one_partition.send(("a", "a"))
     writer = one_partition.log.writer(transactional_id=f"tx-{one_partition.definition.topic}")

@@ -198,6 +198,14 @@ def test_g12_a_group_that_finds_a_text_too_large_counts_on_who_has_sent_it(hands
     assert custody.suspended is (answer is Answer.UNKNOWN)
 
 
+def test_whoever_waits_is_woken_when_many_are_settled(hands: Hands) -> None:
+    custody, woken = hands.custody, []
+    taker = Taker(1, lambda: woken.append(taker))
+    assert custody.take(1, taker) == ([], [])
+    custody.settle_many(Ledger.release, hands.items)
+    assert woken == [taker]
+
+
 def test_a_commit_may_become_urgent_while_somebody_holds_a_message_or_can_take_one(hands: Hands) -> None:
     """Then the I/O thread makes short polls: who takes, settles and waits, or closes, waits for the end of one."""
     custody = hands.custody
