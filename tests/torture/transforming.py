@@ -9,6 +9,7 @@ from contextlib import suppress
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.errors import DeliveryFailed, LockLost, LVQError, OutcomeUnknown, TransportError
 from lvq_kafka.producer import Producer
 from tests.torture.journal import Kind
@@ -45,7 +46,7 @@ class Transforming:
                 deliveries = transaction.acquire_many(self._worker.random.choice((1, 10, 40)), timeout=0.1)
                 numbers = self._worker.note_taken(deliveries, asked)
                 try:
-                    acked, rejected = self._work(numbers, deliveries)
+                    acked, rejected = self._work(transaction, numbers, deliveries)
                 except BaseException:
                     write(Kind.RELEASING, n=numbers)
                     raise
@@ -65,10 +66,13 @@ class Transforming:
         else:
             write(Kind.DURABLE, n=acked + rejected)
 
-    def _work(self, numbers: list[int], deliveries: list[Delivery[str]]) -> tuple[list[int], list[int]]:
+    def _work(
+        self, transaction: Transaction[str], numbers: list[int], deliveries: list[Delivery[str]]
+    ) -> tuple[list[int], list[int]]:
         """Returns what was acked, and what was rejected."""
         worker, random = self._worker, self._worker.random
         acked, rejected = list[int](), list[int]()
+        done: list[Delivery[str]] | None = [] if random.random() < 0.5 else None  # to be acked at once
         for number, delivery in zip(numbers, deliveries):
             chance = random.random()
             if chance < 0.03 or (is_poison(delivery) and worker.gives_up):
@@ -81,8 +85,13 @@ class Transforming:
                 continue
             made = [self._worker.orders.name, number, delivery.position.partition, delivery.position.offset]
             self._producer.put(delivery.key, json.dumps([*made, delivery.value]))
-            delivery.ack()
+            if done is None:
+                delivery.ack()
+            else:
+                done.append(delivery)
             acked.append(number)
+        if done is not None:
+            transaction.ack_many(done)
         worker.leaving.wait(random.choice((0.0, 0.02, 0.3)))
         if deliveries and random.random() < 0.05:
             raise _ChangedMindError

@@ -61,13 +61,13 @@ def test_a_settlement_asked_often_waits_once(world: World) -> None:
     world.send(("a", "a"))
     with consuming(world) as consumer:
         settlement = acked_in_an_outage(world, consumer)
-        assert repr(settlement) == "<Settlement of 0/0, not asked for>"
+        assert repr(settlement) == "<Settlement of offset 0 of partition 0, not asked for>"
         assert not any(settlement.done() for _ in range(100))
-        assert repr(settlement) == "<Settlement of 0/0, waited for>"
+        assert repr(settlement) == "<Settlement of offset 0 of partition 0, waited for>"
         assert sum(len(book.waiters) for book in consumer._holdings._commits._books.values()) == 1
         world.reconnect()
         settlement.result(10)
-        assert repr(settlement) == "<Settlement of 0/0, decided>"
+        assert repr(settlement) == "<Settlement of offset 0 of partition 0, decided>"
 
 
 def acked_in_an_outage(world: World, consumer: Consumer[str]) -> Settlement:
