@@ -164,6 +164,8 @@ def _all_of(outcomes: Sequence[Future[None]]) -> Future[None]:
         nonlocal left
         failure = outcome.exception()
         with lock:  # callbacks come from any thread
+            if not left:
+                return
             left = left - 1 if failure is None else 0
             last = left == 0
         if last:

@@ -12,7 +12,7 @@ import pytest
 
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.consuming.settlement import JointSettlement
+from lvq_kafka.consuming.settlement import Decision, JointSettlement
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.outstanding import Item
 from lvq_kafka.errors import AlreadySettled, LockLost, OutcomeUnknown, StateError, TransportError
@@ -164,6 +164,26 @@ def test_the_last_one_decides() -> None:
         assert not joint.done()
     outcomes.decide(1)
     assert joint.result(0) is None
+
+
+def test_two_in_vain_at_the_same_moment_are_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes = Outcomes(2)
+    joint = JointSettlement(outcomes, outcomes.items).future()
+    done = Decision.done
+
+    def done_before_the_other_came(decision: Decision) -> bool:
+        monkeypatch.undo()
+        before = done(decision)
+        outcomes.decide(1, LockLost("the other"))
+        return before
+
+    monkeypatch.setattr(Decision, "done", done_before_the_other_came)
+    outcomes.decide(0, LockLost("the first"))
+    with pytest.raises(LockLost, match="the first"):
+        joint.result(0)
+    assert not caplog.records
 
 
 def test_whoever_waits_for_room_goes_on(world: World) -> None:
