@@ -204,9 +204,7 @@ class Holdings:
                     refused.append(error)
             self._notify()
         if refused:
-            refused[0].add_note(
-                f"This is the first of {len(refused)} of {len(items)} messages; the others are settled."
-            )
+            refused[0].add_note(f"The first of {len(refused)} of {len(items)} messages that cannot be; all others are.")
             raise refused[0]
 
     def when_durable(self, item: Item) -> Durable:

@@ -97,7 +97,7 @@ def test_those_that_can_be_acked_are(world: World) -> None:
         batch[2].ack()
         with pytest.raises(AlreadySettled, match="offset 0 of partition 0") as caught:
             consumer.ack_many(batch)
-        assert caught.value.__notes__ == ["This is the first of 2 of 4 messages; the others are settled."]
+        assert caught.value.__notes__ == ["The first of 2 of 4 messages that cannot be; all others are."]
         assert values_of([delivery for delivery in batch if delivery.state is State.ACKED]) == ["b", "c", "d"]
         settled_up(world, consumer)
 
