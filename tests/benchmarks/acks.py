@@ -3,8 +3,8 @@
 ``latency``: one message at a time, each acknowledged and waited for, against a bare loop that commits each by itself.
 ``text``: how long the metadata of the group's commits gets while messages are done in some order, read as any client
 can read it, ten times a second. The broker takes 4,096 bytes.
-``memory``: the resident memory of a consumer in which messages wait, beyond that of one with an empty queue; and the
-same for messages in work, that somebody holds and has not acknowledged.
+``memory``: the resident memory of a consumer in which messages wait, beyond that of one with an empty queue; the same
+for messages in work, that somebody holds and has not acknowledged; and for those that wait when no more may be in work.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ LATENCY = ("consumer", "bare loop")
 ORDERS = ("in order", "at random", "with stragglers")
 """Of the messages that are held: the oldest first; any; or any but one in fifty, which are held as long as can be."""
 HELD = 1000
+IN_WORK = 4000
+"""Of the messages whose memory is measured in work: about half of what there is room for in a commit."""
 _SAMPLE = 0.1  # seconds
 _PATIENCE = 60.0
 
@@ -127,9 +129,10 @@ def _in_order(consumer: Any, count: int, order: str) -> Iterator[Any]:
 
 
 def memory(servers: str, topic: str, name: str, count: int) -> None:
-    """Say the resident memory of a consumer in which so many messages wait, and while as many as may are in work.
+    """Say the resident memory of a consumer in which so many messages wait, while some are in work, and as many as may.
 
-    Which are some thousand: acks of all of them, in any order, have to fit into one commit.
+    Which are some thousand: acks of all of them, in any order, have to fit into one commit. The others are set aside
+    when the first of them is refused, so the memory of what is in work is taken before.
     """
     with (
         LastValueQueue.open(name, bootstrap_servers=servers) as queue,
@@ -143,10 +146,11 @@ def memory(servers: str, topic: str, name: str, count: int) -> None:
 
         eventually(all_wait, _PATIENCE, every=0.05)
         waiting = memory_in_use()
-        held = []
+        held = [_next(consumer) for _ in range(min(count, IN_WORK))]
+        in_work = memory_in_use()
         while len(held) < count and (delivery := consumer.acquire(1.0)) is not None:
             held.append(delivery)
-        say({"waiting": waiting, "held": memory_in_use(), "in_work": len(held)})
+        say({"waiting": waiting, "in_work": in_work, "held": len(held), "full": memory_in_use()})
 
 
 # ------------------------------------------------------------------ the parent's part
@@ -173,14 +177,25 @@ def run(servers: str, *, rounds: int, acks: int, messages: int) -> Iterator[dict
             for order in ORDERS:
                 yield {"what": "commit text", "order": order, **ask(f"text {order}", full, messages)}
             resting, holding = ask("memory", empty, 0), ask("memory", full, messages)
-            waiting = (holding["waiting"] - resting["waiting"]) / messages
-            yield {"what": "memory", "state": "they wait", "messages": messages, "bytes_per_message": waiting}
-            held = holding["in_work"]
-            each = waiting + (holding["held"] - holding["waiting"]) / held
-            yield {"what": "memory", "state": "they are in work", "messages": held, "bytes_per_message": each}
+            yield from _memory_rows(resting["waiting"], holding, messages)
         finally:
             log.delete_topic(full)
             log.delete_topic(empty)
+
+
+def _memory_rows(resting: float, holding: dict[str, Any], messages: int) -> Iterator[dict[str, Any]]:
+    """Bytes each, beyond those of a consumer with an empty queue."""
+
+    def row(state: str, count: int, each: float) -> dict[str, Any]:
+        return {"what": "memory", "state": state, "messages": count, "bytes_per_message": each}
+
+    waiting = (holding["waiting"] - resting) / messages
+    in_work = waiting + (holding["in_work"] - holding["waiting"]) / min(messages, IN_WORK)
+    yield row("they wait", messages, waiting)
+    yield row("they are in work", min(messages, IN_WORK), in_work)
+    if refused := messages - holding["held"]:
+        set_aside = holding["full"] - holding["waiting"] - holding["held"] * (in_work - waiting)
+        yield row("they wait, and no more may be in work", refused, waiting + set_aside / refused)
 
 
 def main() -> None:
