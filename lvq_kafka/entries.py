@@ -25,7 +25,7 @@ class Entry(Generic[V]):
     timestamp: float
     """Seconds since the epoch: when the broker appended it, or the producer's time where the topic is set so."""
     headers: Headers = ()
-    """All headers in their order, names may repeat."""
+    """All headers in their order, names may repeat. Only ``lvq-unreadable`` where they cannot be read (R16)."""
 
     def header(self, name: str) -> str | None:
         """The text of the last header of that name, or None."""

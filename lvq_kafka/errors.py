@@ -141,7 +141,7 @@ class MissingKey(LVQError, ValueError):
 
 
 class KeyMismatch(LVQError, ValueError):
-    """A record's key header disagrees with its record key, and the policy is ``"fail"`` (R16)."""
+    """A record's key header disagrees with its record key, or cannot be read, and the policy is ``"fail"`` (R16)."""
 
     def __init__(self, message: str, *, position: Position, hint: str = "") -> None:
         super().__init__(message, hint=hint)

@@ -42,7 +42,7 @@ class ConsumerStats:
     lost: int = 0
     """Deliveries whose partition went away before they were settled."""
     mismatched: int = 0
-    """Records whose key header and record key disagree (R16)."""
+    """Records whose key header disagrees with their record key, or cannot be read (R16)."""
     commits: int = 0
     commit_text: int = 0
     """Characters of the longest commit text; 4095 is the most that fits."""

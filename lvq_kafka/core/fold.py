@@ -30,7 +30,7 @@ class Counters:
     unkeyed: int = 0
     """Records with a null key, which a last value cannot be told for: ignored."""
     mismatched: int = 0
-    """Records whose key header disagrees with their record key (R16)."""
+    """Records whose key header disagrees with their record key, or cannot be read (R16)."""
     split: int = 0
     """Keys that were found in more than one partition (R14)."""
 

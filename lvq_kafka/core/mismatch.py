@@ -1,4 +1,4 @@
-"""Which key counts where a record's key header and its record key disagree (R16)."""
+"""Which key counts where a record's key header and its record key disagree, or headers cannot be read (R16)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from itertools import repeat
 from operator import eq, itemgetter
 from typing import Literal
 
-from lvq_kafka.core.records import Position, RecordBatch, header_value
+from lvq_kafka.core.records import UNREADABLE, Position, RecordBatch, header_value
 from lvq_kafka.errors import KeyMismatch
 
 __all__ = ["KeyMismatchPolicy", "choose_keys", "only_key_headers"]
 
 KeyMismatchPolicy = Literal["record", "header", "fail"]
-"""The record key counts, as for compaction; or the header; or such a record is an error."""
+"""The record key counts, as for compaction; or the header; or such a record is an error.
+
+Of headers that cannot be read nobody knows what they say: then the record key counts instead of the header, too.
+"""
 
 
 def choose_keys(
     batch: RecordBatch, topic: str, key_header: str | None, policy: KeyMismatchPolicy
 ) -> tuple[list[bytes | None], int]:
-    """The key of each record of a batch, and how many disagree with their header.
+    """The key of each record of a batch, and how many disagree with their header, or have headers that cannot be read.
 
     Raises:
-        KeyMismatch: one disagrees, and the policy is ``"fail"``.
+        KeyMismatch: there is one, and the policy is ``"fail"``.
     """
     if key_header is None or not any(batch.headers):
         return batch.keys, 0
@@ -34,19 +37,32 @@ def choose_keys(
         name, said = headers[0]
         if len(headers) > 1 or name != key_header:
             said = header_value(headers, key_header)
-        if said is None or said == keys[at]:
+        if said is None:
+            if headers is not UNREADABLE:
+                continue
+        elif said == keys[at]:
             continue
         mismatched += 1
         if policy == "fail":
-            position = Position(topic, batch.partitions[at], batch.offsets[at])
-            raise KeyMismatch(
-                f"The record at {position} has the key {keys[at]!r}, but its header {key_header!r} says {said!r}.",
-                position=position,
-                hint="Compaction goes by the record key. Fix the writer, or declare key_mismatch='record'.",
-            )
-        if policy == "header":
+            raise _mismatch(Position(topic, batch.partitions[at], batch.offsets[at]), keys[at], key_header, said)
+        if policy == "header" and said is not None:
             keys[at] = said
     return keys, mismatched
+
+
+def _mismatch(position: Position, key: bytes | None, key_header: str, said: bytes | None) -> KeyMismatch:
+    if said is None:
+        return KeyMismatch(
+            f"The record at {position} has the key {key!r}, and what its header {key_header!r} says is not known: its "
+            "headers cannot be read, since a name among them is not UTF-8.",
+            position=position,
+            hint="Fix the writer, or declare key_mismatch='record'.",
+        )
+    return KeyMismatch(
+        f"The record at {position} has the key {key!r}, but its header {key_header!r} says {said!r}.",
+        position=position,
+        hint="Compaction goes by the record key. Fix the writer, or declare key_mismatch='record'.",
+    )
 
 
 def only_key_headers(

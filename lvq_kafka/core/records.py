@@ -8,10 +8,16 @@ from typing import Any, NamedTuple
 
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["Fetch", "Headers", "Position", "Record", "RecordBatch", "header_value"]
+__all__ = ["UNREADABLE", "UNREADABLE_HEADER", "Fetch", "Headers", "Position", "Record", "RecordBatch", "header_value"]
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """A record's headers in their order; names may repeat, and the last one counts (`header_value`)."""
+
+UNREADABLE_HEADER = "lvq-unreadable"
+"""Marks a record whose headers cannot be read (R16), and copies of it."""
+
+UNREADABLE: Headers = ((UNREADABLE_HEADER, b"1"),)
+"""What stands for headers that cannot be read. Copies have equal headers, and these can be: compare by identity."""
 
 
 class Position(NamedTuple):

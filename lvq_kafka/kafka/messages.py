@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import length_hint
 from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
-from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.core.records import UNREADABLE, UNREADABLE_HEADER, Fetch, RecordBatch
 
-__all__ = ["MessageBatch", "to_fetch"]
+__all__ = ["HeaderReader", "MessageBatch", "to_fetch"]
+
+logger = logging.getLogger("lvq_kafka.reader")
+
+_Headers = Sequence[tuple[str, bytes | None]] | None
+_HeaderColumn = list[_Headers]
+_UNDECODED = (SystemError, UnicodeError)  # the first is what comes; the second what should
 
 _LATE: Mapping[str, Callable[[Message], Any]] = {
     "partitions": Message.partition,
@@ -17,8 +25,47 @@ _LATE: Mapping[str, Callable[[Message], Any]] = {
     "timestamps": lambda message: message.timestamp()[1],
     "keys": Message.key,
     "values": Message.value,
-    "headers": Message.headers,
 }
+
+
+class HeaderReader:
+    """Reads the headers of messages, and says in the log once that those of one cannot be read.
+
+    The client (2.16.1) cannot read a name that is not UTF-8. It sets an error, and returns what it has made all the
+    same: tuples, one of them with a null pointer in it. `map` looks for the error; the interpreter's own calls do not.
+    The message keeps those tuples, and returns them when asked again, without an error: so `UNREADABLE` replaces them.
+    """
+
+    def __init__(self) -> None:
+        self._silent = False
+
+    def __call__(self, messages: Sequence[Message]) -> _HeaderColumn:
+        """The headers of each message."""
+        left = iter(messages)
+        try:
+            return list(map(Message.headers, left))  # type: ignore[arg-type]
+        except _UNDECODED:
+            self._give_up(messages[len(messages) - length_hint(left) - 1])
+        return list(self._one_by_one(messages))
+
+    def _one_by_one(self, messages: Sequence[Message]) -> Iterator[_Headers]:
+        found = map(Message.headers, messages)
+        for message in messages:
+            try:
+                yield next(found)  # type: ignore[misc]
+            except _UNDECODED:
+                self._give_up(message)
+                yield UNREADABLE
+
+    def _give_up(self, message: Message) -> None:
+        message.set_headers(UNREADABLE)  # type: ignore[arg-type]
+        if not self._silent:
+            self._silent = True
+            logger.warning(
+                "the headers of the record at %s/%s/%s cannot be read, since a name among them is not UTF-8; it is "
+                "taken with the header %s in their place, and so are others that follow",
+                *(message.topic(), message.partition(), message.offset(), UNREADABLE_HEADER),
+            )
 
 
 class MessageBatch(RecordBatch):
@@ -28,21 +75,25 @@ class MessageBatch(RecordBatch):
     keeps the newest message of each key has to pay for the headers of these only.
     """
 
-    __slots__ = ("_messages", "_with_headers")
+    __slots__ = ("_messages", "_read_headers")
 
-    def __init__(self, messages: Sequence[Message], *, with_headers: bool = True, **known: list[Any]) -> None:
+    def __init__(
+        self, messages: Sequence[Message], *, read_headers: HeaderReader | None = None, **known: list[Any]
+    ) -> None:
         self._messages = messages
-        self._with_headers = with_headers
+        self._read_headers = read_headers
         for name, column in known.items():
             setattr(self, name, column)
 
     def __getattr__(self, name: str) -> Any:
         """A column that nobody has looked at before."""
-        read = _LATE.get(name)
-        if read is None:
+        column: list[Any]
+        if name == "headers":
+            column = _headers_of(self._messages, self._read_headers)
+        elif (read := _LATE.get(name)) is not None:
+            column = list(map(read, self._messages))
+        else:
             raise AttributeError(name)
-        without = name == "headers" and not self._with_headers
-        column = [None] * len(self) if without else list(map(read, self._messages))
         setattr(self, name, column)
         return column
 
@@ -78,17 +129,22 @@ class MessageBatch(RecordBatch):
 
     def gather(self, entries: Sequence[Any]) -> RecordBatch:
         """See `RecordBatch.gather`."""
-        return MessageBatch(entries, with_headers=self._with_headers)
+        return MessageBatch(entries, read_headers=self._read_headers)
 
 
 def to_fetch(
-    messages: Sequence[Message], sole: int | None = None, *, with_headers: bool = True, late: bool = False
+    messages: Sequence[Message],
+    sole: int | None = None,
+    *,
+    read_headers: HeaderReader | None = None,
+    late: bool = False,
 ) -> tuple[Fetch, list[Message]]:
     """Turn messages into columns and positions; returns the messages that are neither records nor ends, too.
 
     An end of partition carries the offset that the reader has reached, past markers and holes, so it is a position.
     ``sole`` is the partition that all messages are of, where there is only one; it saves a tenth of the reading time.
-    The columns are made at once, unless they are to be ``late``.
+    Without ``read_headers`` every record comes as if it had none. The columns are made at once, unless they are to be
+    ``late``.
     """
     ends: dict[int, int] = {}
     errors: list[Message] = []
@@ -106,7 +162,7 @@ def to_fetch(
         if end > positions.get(partition, -1):
             positions[partition] = end
     if late:
-        some = MessageBatch(messages, with_headers=with_headers, partitions=partitions, keys=keys)
+        some = MessageBatch(messages, read_headers=read_headers, partitions=partitions, keys=keys)
         return Fetch(some, positions, epochs), errors
     batch = RecordBatch(
         partitions=partitions,
@@ -114,9 +170,13 @@ def to_fetch(
         timestamps=[stamp for _, stamp in map(Message.timestamp, messages)],
         keys=keys,
         values=list(map(Message.value, messages)),
-        headers=list(map(Message.headers, messages)) if with_headers else [None] * len(messages),  # type: ignore[arg-type]
+        headers=_headers_of(messages, read_headers),
     )
     return Fetch(batch, positions, epochs), errors
+
+
+def _headers_of(messages: Sequence[Message], read: HeaderReader | None) -> _HeaderColumn:
+    return [None] * len(messages) if read is None else read(messages)
 
 
 def _last(partitions: list[int], messages: Sequence[Message]) -> dict[int, Message]:

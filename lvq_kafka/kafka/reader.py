@@ -13,7 +13,7 @@ from lvq_kafka.errors import Closed, LVQError, TopicNotFound, TransportError
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.errors import kafka_error
-from lvq_kafka.kafka.messages import to_fetch
+from lvq_kafka.kafka.messages import HeaderReader, to_fetch
 
 __all__ = ["FETCH_DEFAULTS", "READ_RULES", "KafkaReader", "MessagePump", "Portion"]
 
@@ -107,7 +107,7 @@ class MessagePump:
         self._consumer = consumer
         self._topic = topic
         self._health = health
-        self._headers = headers
+        self._read_headers = HeaderReader() if headers else None
         self._late = late
         self._broken: dict[int | None, LVQError] = {}
         self._portion = Portion()
@@ -128,8 +128,8 @@ class MessagePump:
             if error is None:
                 raise
             raise self._explain(error) from exception
-        fetch, events = to_fetch(messages, self.sole, with_headers=self._headers, late=self._late)
-        if self._headers:
+        fetch, events = to_fetch(messages, self.sole, read_headers=self._read_headers, late=self._late)
+        if self._read_headers is not None:
             self._portion.suit(fetch.batch)
         if fetch.positions:
             self._health.recovered()

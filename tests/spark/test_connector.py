@@ -6,12 +6,13 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 from confluent_kafka import Producer
 
 from lvq_kafka import LastValueQueue
+from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.records import Record
 from lvq_kafka.entries import Entry
 from lvq_kafka.errors import ConfigError, KeyMismatch
@@ -23,6 +24,7 @@ from lvq_spark.connector import reading
 from lvq_spark.connector.jars import CONNECTOR, connector_jars
 from lvq_spark.connector.java_properties import java_properties
 from lvq_spark.snapshots import Engine, choose_engine
+from tests.raw_records import UNREADABLE_NAME, RawRecord, produce_raw
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -32,6 +34,10 @@ pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which ta
 
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 Collect = Callable[["DataFrame"], dict[bytes, Record]]
+
+
+ENGINES: tuple[Engine, ...] = ("python", "connector")
+POLICIES = get_args(KeyMismatchPolicy)
 
 
 def append(log: KafkaLog, topic: str, *pairs: tuple[str, str | None]) -> None:
@@ -302,6 +308,20 @@ def test_a_header_that_disagrees_with_the_key_fails_the_job_where_the_queue_says
     writer.close()
     with pytest.raises(KeyMismatch, match=rf"^The key of the record at {lvq_topic}/0/1 .* disagree\.$"), task_errors():
         snapshot(spark, strict, engine="connector").collect()
+
+
+def test_both_engines_take_the_record_key_where_headers_cannot_be_read(
+    spark: SparkSession, make_queue: MakeQueue, lvq_broker: ProvidedBroker, lvq_log: KafkaLog, lvq_topic: str
+) -> None:
+    make_queue(key_header="ticker")
+    bad = RawRecord(b"a", b"1", [(b"ticker", b"b"), (UNREADABLE_NAME, b"x")])
+    produce_raw(lvq_broker.bootstrap_servers, lvq_topic, bad)
+    for engine in ENGINES:
+        queues = [LastValueQueue(lvq_topic, key_header="ticker", key_mismatch=p, log=lvq_log) for p in POLICIES]
+        record, header, fail = (snapshot(spark, queue, engine=engine) for queue in queues)
+        assert [bytes(row["key"]) for rows in (record, header) for row in rows.collect()] == [b"a", b"a"]
+        with pytest.raises(KeyMismatch, match=f"{lvq_topic}/0/0.* cannot be read"), task_errors():
+            fail.collect()
 
 
 # -- which engine ------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.keys import home_partition
-from lvq_kafka.core.records import Fetch, Record, RecordBatch
+from lvq_kafka.core.records import UNREADABLE, Fetch, Record, RecordBatch
 from lvq_kafka.errors import BrokerUnavailable, CatchUpTimeout, ConfigError, DataLoss, KeyMismatch, TopicRecreated
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryLog
@@ -103,6 +103,14 @@ def test_the_key_is_the_one_that_the_queues_policy_chooses(log: MemoryLog) -> No
     assert read(log, cut(log, key_header="ticker")) == [("a", "1")]
     assert read(log, cut(log, key_header="ticker", key_mismatch="header")) == [("b", "1")]
     with pytest.raises(KeyMismatch):
+        read(log, cut(log, key_header="ticker", key_mismatch="fail"))
+
+
+def test_the_record_key_counts_where_headers_cannot_be_read(log: MemoryLog) -> None:
+    log.write("t", b"a", b"1", UNREADABLE)
+    for policy in ("record", "header"):
+        assert read(log, cut(log, key_header="ticker", key_mismatch=policy)) == [("a", "1")]
+    with pytest.raises(KeyMismatch, match=r"t/0/0.*cannot be read"):
         read(log, cut(log, key_header="ticker", key_mismatch="fail"))
 
 

@@ -251,7 +251,7 @@ def _remarks(found: QueueStatus) -> list[str]:
             f"{count(len(found.split_keys), 'key')} in several partitions ({some}): writers disagree on the home"
         )
     if found.mismatched:
-        told.append(f"{count(found.mismatched, 'record')} with a key header that is not the record key")
+        told.append(f"{count(found.mismatched, 'record')} whose key header is not the record key, or cannot be read")
     if found.unkeyed:
         told.append(f"{count(found.unkeyed, 'record')} without a record key, which count for nothing")
     return told

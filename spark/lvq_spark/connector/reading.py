@@ -201,20 +201,27 @@ def _newest(records: DataFrame, spec: SnapshotSpec, columns: Sequence[str]) -> D
 
 
 def _key(spec: SnapshotSpec) -> Column:
-    """The key of a record (R16): the last of the key headers counts, and a header without a value says nothing."""
+    """The key of a record (R16): the last of the key headers counts, and a header without a value says nothing.
+
+    Java's client replaces what is not UTF-8 in a name; ours reads no header of such a record, and both are to agree.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     key, name = F.col("key"), spec.decisive_header
     if name is None:
         return key
     named = F.filter("headers", lambda header: header["key"].eqNullSafe(name))
-    said = F.try_element_at(named, F.lit(-1))["value"]
+    unreadable = F.coalesce(F.exists("headers", lambda header: header["key"].contains("\ufffd")), F.lit(False))
+    said = F.when(~unreadable, F.try_element_at(named, F.lit(-1))["value"])
     if spec.key_mismatch == "header":
         return F.coalesce(said, key)
     position = F.concat(F.lit(f"{spec.topic}/"), F.col("partition"), F.lit("/"), F.col("offset"))
     complaint = F.concat(
         F.lit(raised(KeyMismatch, "The key of the record at ")),
         position,
-        F.lit(f" and its header {name!r} disagree."),
+        F.when(unreadable, F.lit(" may disagree with its header, which cannot be read.")).otherwise(
+            F.lit(f" and its header {name!r} disagree.")
+        ),
     )
-    return F.when(said.isNotNull() & ~said.eqNullSafe(key), F.raise_error(complaint).cast("binary")).otherwise(key)
+    disagree = unreadable | (said.isNotNull() & ~said.eqNullSafe(key))
+    return F.when(disagree, F.raise_error(complaint).cast("binary")).otherwise(key)

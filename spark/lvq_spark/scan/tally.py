@@ -28,7 +28,7 @@ class Tally:
         replaced: records with a newer one of their key in the same partition.
         deletes: of the newest records, or of all of them where nothing is conflated.
         keyless: records without a key.
-        mismatched: records whose key header says another key than their record key (R16).
+        mismatched: records whose key header says another key than their record key, or cannot be read (R16).
         strays: keys that lie outside of their home partition (R14).
     """
 

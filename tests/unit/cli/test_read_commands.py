@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lvq_kafka import LastValueQueue
+from lvq_kafka.core.records import UNREADABLE
 from lvq_kafka.errors import BrokerUnavailable
 from lvq_kafka.testing import MemoryLog
 from tests.unit.cli.conftest import Run
@@ -217,3 +218,12 @@ def test_an_export_that_cannot_be_written_is_an_error_of_usage(prices: Run, tmp_
 
 def test_an_export_is_json_lines_for_a_person_too(prices: Run) -> None:
     assert prices("export", "prices", person=True).rows[0]["lvq_export"] == 1
+
+
+def test_headers_that_cannot_be_read_are_said_to_be_so_and_counted(prices: Run, memory_log: MemoryLog) -> None:
+    memory_log.write("prices", b"evil", b"1", UNREADABLE)
+    assert prices("get", "prices", "evil").code == 0
+    (row,) = [row for row in prices("browse", "prices").rows if row.get("key") == "evil"]
+    assert row["headers"] == {"lvq-unreadable": "1"}
+    assert prices("status", "prices").row["mismatched"] == 1
+    assert "or cannot be read" in " ".join(prices("status", "prices", person=True).text.split())

@@ -108,7 +108,7 @@ def test_softer_findings_and_strange_records_are_told_and_are_no_problem(prices:
     text = prices("status", "--bare", "prices", "--key-header", "ticker", person=True).text
     assert "! message.timestamp.type is CreateTime" in text
     assert "1 key in several partitions (IBM)" in text
-    assert "1 record with a key header that is not the record key" in text
+    assert "1 record whose key header is not the record key" in text
 
 
 def test_an_open_transaction_is_told_at_once(prices: Run, memory_log: MemoryLog) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from confluent_kafka import KafkaError, Message
 
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_kafka.kafka.connect import Health
-from lvq_kafka.kafka.messages import to_fetch
+from lvq_kafka.kafka.messages import HeaderReader
+from lvq_kafka.kafka.messages import to_fetch as to_fetch_without_headers
 from lvq_kafka.kafka.reader import MessagePump, Portion
+
+to_fetch = partial(to_fetch_without_headers, read_headers=HeaderReader())
 
 
 def record(
@@ -225,7 +229,7 @@ def test_late_columns_are_the_same_in_whatever_way_records_are_picked() -> None:
     assert list(batch.pick([2, 0])) == [expected[2], expected[0]]
     assert list(batch.gather([batch.entries()[1], *batch.pick([0]).entries()])) == [expected[1], expected[0]]
     assert list(batch.rows(0, 0)) == []
-    bare = to_fetch(messages, 3, late=True, with_headers=False)[0].batch
+    bare = to_fetch_without_headers(messages, 3, late=True)[0].batch
     assert bare.gather(bare.entries()).headers == [None] * 3
     with pytest.raises(AttributeError, match="nothing"):
         _ = batch.nothing  # type: ignore[attr-defined]

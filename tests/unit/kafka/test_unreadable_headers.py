@@ -1,0 +1,100 @@
+"""Headers with names that are not UTF-8, as clients in other languages may write them; the client cannot read them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from lvq_kafka.core.mismatch import choose_keys
+from lvq_kafka.core.records import UNREADABLE, RecordBatch
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.ports import LogReader
+from tests.raw_records import UNREADABLE_NAME, RawRecord, produce_raw
+from tests.unit.kafka.mock_cluster import MockCluster
+from tests.unit.kafka.mock_queue import TOPIC, MockQueue, NewQueue, take, whatever_its_mood
+
+BAD = ((b"t", b"k"), (UNREADABLE_NAME, b"x"))
+GOOD = [("t", b"k")]
+
+
+@pytest.fixture
+def cluster() -> Iterator[MockCluster]:
+    cluster = MockCluster()
+    cluster.create_topic(TOPIC)
+    yield cluster
+    cluster.close()
+
+
+def write(cluster: MockCluster, kinds: str) -> None:
+    """A record for each letter: its headers can be read (g), or not (b), or there are none (-)."""
+    headers = {"g": ((b"t", b"k"),), "b": BAD, "-": ()}
+    records = [RawRecord(b"k", b"%d" % at, headers[kind]) for at, kind in enumerate(kinds)]
+    produce_raw(cluster.bootstrap_servers, TOPIC, *records)
+
+
+def reader(cluster: MockCluster, *, late: bool) -> LogReader:
+    return KafkaLog(cluster.bootstrap_servers).reader(TOPIC, {0: 0}, late=late)
+
+
+def poll(reader: LogReader, count: int) -> list[RecordBatch]:
+    batches: list[RecordBatch] = []
+    while sum(map(len, batches)) < count:
+        batches.append(reader.poll(20).batch)
+    return batches
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("kinds", ["b", "gbg", "bb", "b-b", "gggb", "bggg", "-gb-bgb"])
+def test_headers_that_cannot_be_read_do_not_keep_others_from_being_read(
+    cluster: MockCluster, kinds: str, late: bool
+) -> None:
+    write(cluster, kinds)
+    expected = [{"g": GOOD, "b": UNREADABLE, "-": None}[kind] for kind in kinds]
+    with closing(reader(cluster, late=late)) as one:
+        batches = poll(one, len(kinds))
+        assert [headers for batch in batches for headers in batch.headers] == expected
+        for batch in batches:
+            for _ in range(2):  # the client would hand out a null pointer
+                again = batch.gather(batch.entries())
+                assert list(again) == list(batch)
+                assert all(mine is UNREADABLE for mine in again.headers if mine == UNREADABLE)
+        picked = [batch.pick(range(len(batch))) for batch in batches]
+        assert sum(choose_keys(batch, TOPIC, "t", "record")[1] for batch in picked) == kinds.count("b")
+
+
+def test_the_log_names_the_first_record_and_says_it_once(
+    cluster: MockCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(cluster, "gbgb")
+    with closing(reader(cluster, late=False)) as one, caplog.at_level(logging.WARNING, "lvq_kafka"):
+        poll(one, 4)
+        write(cluster, "b")
+        poll(one, 1)
+    (said,) = caplog.messages
+    assert f"{TOPIC}/0/1" in said
+    assert "not UTF-8" in said
+
+
+def test_a_reader_without_headers_does_not_look_at_them(cluster: MockCluster, caplog: pytest.LogCaptureFixture) -> None:
+    write(cluster, "bg")
+    with closing(KafkaLog(cluster.bootstrap_servers).reader(TOPIC, {0: 0}, headers=False)) as one:
+        assert [headers for batch in poll(one, 2) for headers in batch.headers] == [None, None]
+    assert not caplog.messages
+
+
+@whatever_its_mood
+def test_a_consumer_is_handed_the_message_and_can_be_done_with_it(new_queue: NewQueue) -> None:
+    queue: MockQueue = new_queue()
+    queue.send("before")
+    produce_raw(queue.cluster.bootstrap_servers, TOPIC, RawRecord(b"evil", b"v", BAD))
+    consumer = queue.open()
+    assert take(consumer).key == "before"
+    delivery = take(consumer)
+    assert (delivery.key, delivery.value, delivery.headers) == ("evil", "v", UNREADABLE)
+    queue.send("after")
+    produce_raw(queue.cluster.bootstrap_servers, TOPIC, RawRecord(b"live", b"v", BAD))
+    assert [take(consumer).key for _ in range(2)] == ["after", "live"]
+    delivery.ack(wait=True, timeout=20)
