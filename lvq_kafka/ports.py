@@ -248,7 +248,11 @@ class Log(Protocol):
         """
 
     def broker_count(self, *, timeout: float = 10.0) -> int:
-        """How many brokers the cluster has now."""
+        """How many brokers live now.
+
+        Raises:
+            BrokerUnavailable: none, as far as the one knows that answers.
+        """
 
     def start_offsets(self, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
         """The first offset of each partition's log.

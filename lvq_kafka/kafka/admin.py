@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, TopicCollection, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     NewPartitions,
@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from lvq_kafka.errors import BrokerUnavailable, TopicNotFound, TransportError
-from lvq_kafka.kafka.questions import Questions
+from lvq_kafka.kafka.questions import Questions, in_thread
 from lvq_kafka.kafka.settings import await_brokers, changes, culprits_among, settings_of
 from lvq_kafka.kafka.told import Told
 from lvq_kafka.ports import LogEnd, TopicDescription
@@ -34,6 +34,8 @@ _KNOWN_EVERYWHERE = 30.0
 """Seconds after its creation in which a topic may be unknown to some brokers: the client's own patience with new topics
 (its ``topic.metadata.propagation.max.ms``)."""
 _ALTERED = 5.0  # seconds in which all brokers hear of a setting
+_NO_TOPIC = "*"  # no topic can have this name, so the answer is short, and no broker creates one
+_NO_BROKER = KafkaError(KafkaError.BROKER_NOT_AVAILABLE, "The broker that answers knows of none that lives")
 _NOT_THERE = frozenset({"_NOENT", "_UNKNOWN_PARTITION"})
 """The client knows no such topic, or partition: it was deleted since it was counted, or not all brokers know it yet."""
 
@@ -150,14 +152,19 @@ class KafkaAdmin:
         return {one.partition: answer.low_watermark for one, answer in zip(asked, answers, strict=True)}
 
     def brokers(self, timeout: float) -> list[int]:
-        """The ids of the brokers that the cluster has now."""
+        """The ids of the brokers that live, of which there is one at least.
+
+        Not by `AdminClient.describe_cluster`: the client (2.16.0) aborts the process where the answer names no broker.
+        """
         [cluster] = self._ask(
-            lambda client, left: [client.describe_cluster(request_timeout=left)],
+            lambda client, left: [in_thread(lambda: client.list_topics(_NO_TOPIC, timeout=left))],
             "describe the cluster",
             time.monotonic() + timeout,
             harmless=True,
+            answered=lambda answer: bool(answer.brokers),
+            unanswered=_NO_BROKER,
         )
-        return [node.id for node in cluster.nodes]
+        return list(cluster.brokers)
 
     def alter_broker_config(self, config: Mapping[str, str], timeout: float) -> None:
         """Set dynamic settings on each broker."""

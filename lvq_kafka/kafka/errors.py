@@ -137,6 +137,9 @@ def translate(
             topic=topic,
             hint="Check the topic's name and the cluster, or declare a queue.",
         )
+    if code == KafkaError.BROKER_NOT_AVAILABLE:
+        hint = "Try again when the controllers count a broker as alive; the logs of both tell why they do not."
+        return BrokerUnavailable(what, code=name, retriable=True, hint=hint)
     if code in UNREACHABLE:
         where = f" No answer from {servers}." if servers else ""
         said = f" The client says: {_told(detail)}" if detail else f" {reason}"

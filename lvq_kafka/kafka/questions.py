@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -18,12 +18,14 @@ from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_admin
 from lvq_kafka.kafka.errors import TRANSIENT, UNREACHABLE, kafka_error
 
-__all__ = ["Questions"]
+__all__ = ["Questions", "in_thread"]
 
 T = TypeVar("T")
 
 _LOST_ITS_WAY = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError.NOT_COORDINATOR})
 """What comes of asking a broker that is no longer the one to ask: a coordinator of before, a leader that died."""
+
+_NO_ANSWER = KafkaError(KafkaError._TIMED_OUT, "No answer in time")
 
 
 class Questions:
@@ -69,12 +71,14 @@ class Questions:
         topic: str | None = None,
         passing: frozenset[int] = TRANSIENT,
         answered: Callable[[T], bool] = lambda answer: True,
+        unanswered: KafkaError = _NO_ANSWER,
         harmless: bool = False,
     ) -> list[T]:
         """The answers to a request, which is made again while it fails with a ``passing`` code and there is time.
 
-        ``answered`` tells an answer from what the client makes up when none comes. A ``harmless`` request changes
-        nothing, and is made again when no answer came, too: the broker that was asked may have died, and others live.
+        ``answered`` tells an answer from what the client makes up when none comes, or from one that says nothing; that
+        counts as the error ``unanswered``. A ``harmless`` request changes nothing, and is made again when no answer
+        came, too: the broker that was asked may have died, and others live.
         """
         pause, longest = self._PAUSES
         while True:
@@ -86,7 +90,7 @@ class Questions:
                 futures = list(request(client, max(0.1, limit - now)))
                 answers = [self._wait(client, future, limit) for future in futures]
                 if not all(map(answered, answers)):
-                    raise _unanswered()
+                    raise KafkaException(unanswered)
             except KafkaException as exception:
                 error = kafka_error(exception)
                 if error is None:
@@ -126,7 +130,7 @@ class Questions:
             except TimeoutError:
                 client.poll(0)  # lets the client tell what it sees: a refusal makes waiting pointless
                 if self._health.refused or time.monotonic() > deadline + 1:
-                    raise _unanswered() from None
+                    raise KafkaException(_NO_ANSWER) from None
         return future.result()
 
 
@@ -161,5 +165,15 @@ def _let_go() -> None:
     del over  # the clients end here, without the lock
 
 
-def _unanswered() -> KafkaException:
-    return KafkaException(KafkaError(KafkaError._TIMED_OUT, "No answer in time"))
+def in_thread(call: Callable[[], T]) -> Future[T]:
+    """The outcome of a call of the client's that waits for its answer."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except Exception as error:  # noqa: BLE001  # whoever waits raises it
+            future.set_exception(error)
+
+    Thread(target=run, name="lvq-question", daemon=True).start()
+    return future

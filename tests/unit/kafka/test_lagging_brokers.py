@@ -128,7 +128,7 @@ class Brokers:
 
     def ask(self, request: Callable[..., Any], doing: str, deadline: float, **how: Any) -> list[Any]:
         if doing == "describe the cluster":
-            return [SimpleNamespace(nodes=[SimpleNamespace(id=broker) for broker in self.settings])]
+            return [SimpleNamespace(brokers=self.settings)]
         if doing.startswith("read the settings"):
             return [self.settings_at(request)]
         self.asked.append(doing.partition(" ")[0])

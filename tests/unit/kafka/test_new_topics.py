@@ -26,7 +26,7 @@ class Cluster:
 
     def ask(self, request: Callable[..., Any], doing: str, deadline: float, **how: Any) -> list[Any]:
         if doing == "describe the cluster":
-            return [SimpleNamespace(nodes=[SimpleNamespace(id=1)])]
+            return [SimpleNamespace(brokers=[1])]
         self.asked.append(doing)
         if doing.startswith("create"):
             if self.exists:
