@@ -152,7 +152,11 @@ class Acquiring(Generic[V]):
         while True:
             taken, exhausted = self._holdings.take(most, taker, ahead=ahead)
             if exhausted:
-                self._dead_letters.take_exhausted(exhausted)
+                try:
+                    self._dead_letters.take_exhausted(exhausted)
+                except BaseException:
+                    self._give_back(taken)
+                    raise
             if taken or not exhausted:
                 return taken
 

@@ -16,7 +16,7 @@ from lvq_kafka.consuming.delivery import Delivery, items_of
 from lvq_kafka.consuming.engine import Consuming
 from lvq_kafka.consuming.holdings import Limits
 from lvq_kafka.consuming.inspection import Inspection
-from lvq_kafka.consuming.options import at_least_one, seconds
+from lvq_kafka.consuming.options import as_float, at_least_one, durations, seconds
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.settling import Settling
 from lvq_kafka.consuming.stats import ConsumerStats
@@ -114,12 +114,9 @@ class Consumer(Generic[V]):
         check_undecodable(undecodable)
         at_least_one(max_in_work=max_in_work, prefetch=prefetch, max_deliveries=max_deliveries)
         seconds(commit_interval=commit_interval, revoke_grace=revoke_grace)
-        if lock_timeout is not None and not lock_timeout > 0:
-            raise ConfigError(
-                f"lock_timeout={lock_timeout!r} is not positive.",
-                options=["lock_timeout"],
-                hint="None lets a message be held for as long as it takes.",
-            )
+        if lock_timeout is not None:
+            durations("None lets a message be held for as long as it takes.", lock_timeout=lock_timeout)
+            lock_timeout = as_float(lock_timeout)
         if on_foreign_commits not in ("refuse", "ignore"):
             raise ConfigError(
                 f"on_foreign_commits={on_foreign_commits!r} is neither refuse nor ignore.",
@@ -184,6 +181,7 @@ class Consumer(Generic[V]):
         Raises:
             StateError: a delivery is another consumer's, or a transaction's; then none is acked. With ``wait`` in a
                 callback on the consumer's own thread.
+            ConfigError: something else is among them; then none is acked.
             AlreadySettled, LockLost: the first that could not be acked, for the reasons of `Delivery.ack`; how many
                 there are is in the notes of the error. The others are acked.
             LockLost, OutcomeUnknown, ReaderFailed: with ``wait``, as `Delivery.ack`.

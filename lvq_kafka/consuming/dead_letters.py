@@ -12,17 +12,17 @@ from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.outstanding import Item
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.errors import (
+    AlreadySettled,
     ConfigError,
     DeliveryFailed,
     LockLost,
-    LVQError,
     MessageTooLarge,
     TopicNotFound,
     TransportError,
 )
 from lvq_kafka.ports import Log, LogWriter, Receipt
 
-__all__ = ["DLQ_COUNT", "DLQ_REASON", "DLQ_SOURCE", "DeadLetters", "dead_letter_headers"]
+__all__ = ["DLQ_COUNT", "DLQ_REASON", "DLQ_SOURCE", "DeadLetters", "dead_letter_headers", "reason_text"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
@@ -31,6 +31,27 @@ DLQ_SOURCE, DLQ_COUNT, DLQ_REASON = "lvq-dlq-source", "lvq-dlq-count", "lvq-dlq-
 _AGAIN = 1.0  # seconds after which a message whose dead letter could not be stored is available again
 _MAX_BLOCK = 1.0  # seconds that a rejection may wait for room in the client's buffer
 _LONGEST_REASON = 1000  # bytes; a reason must not make a message too large to be stored
+
+
+def reason_text(reason: str | BaseException) -> str:
+    """A reason as text; of an error its type and what it says.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if isinstance(reason, str):
+        return str(reason)
+    if not isinstance(reason, BaseException):
+        raise ConfigError(
+            f"reason={reason!r} is neither text nor an exception.",
+            options=["reason"],
+            hint="Pass the error itself, or text that says what is wrong with the message.",
+        )
+    try:
+        said = str(reason)
+    except Exception:  # noqa: BLE001  # an error that cannot even say what it is still is a reason
+        said = ""
+    return f"{type(reason).__name__}: {said}".removesuffix(": ")
 
 
 def dead_letter_headers(item: Item, topic: str, reason: str) -> Headers:
@@ -132,18 +153,36 @@ class DeadLetters:
             self._holdings.settle(Ledger.reject, item)
             self.tell(item, reason)
             return self._holdings
-        self._holdings.settle(Ledger.leave, item)
-        return self._send(item, reason)
+        letter = _Letter(self._holdings, item, reason)
+        try:
+            self._holdings.settle(Ledger.leave, item)
+            self._post(letter)
+        except (AlreadySettled, LockLost):
+            raise
+        except BaseException:  # an interrupt: nobody would learn of the letter, and let go of the message
+            self._take_back(item)
+            raise
+        return letter
 
     def take_exhausted(self, items: list[Item]) -> None:
         """Reject messages that were delivered as often as allowed before this time; they have been left."""
-        for item in items:
-            reason = f"delivered {item.delivered} times and never acknowledged"
-            if self._writer is None:
-                with suppress(LockLost):
-                    self._bury(item, reason)
-            else:
-                self._send(item, reason)
+        left = items[::-1]
+        try:
+            while left:
+                self._dismiss(left[-1])
+                left.pop()
+        except BaseException:
+            for item in left:
+                self._take_back(item)
+            raise
+
+    def _dismiss(self, item: Item) -> None:
+        reason = f"delivered {item.delivered} times and never acknowledged"
+        if self._writer is None:
+            with suppress(LockLost):
+                self._bury(item, reason)
+        else:
+            self._post(_Letter(self._holdings, item, reason))
 
     def close(self, timeout: float) -> None:
         """Wait for what is on its way. What is not stored in time is given back."""
@@ -157,18 +196,13 @@ class DeadLetters:
         reason = _writable(reason) or "no reason given"
         logger.warning("%s was rejected and %s: %s", self._source(item), where, reason)
 
-    def _send(self, item: Item, reason: str) -> _Letter:
-        letter = _Letter(self._holdings, item, reason)
-        self._post(letter)
-        return letter
-
     def _post(self, letter: _Letter) -> None:
         assert self._writer is not None
         assert self.topic is not None
         item = letter.item
         try:
             receipt = self._writer.append(self.topic, item.key or b"", item.value, letter.headers)
-        except LVQError as error:
+        except Exception as error:  # noqa: BLE001  # whatever the client cannot take, the message must not be stuck
             self._failed(letter, error)
         else:
             receipt.add_done_callback(partial(self._decided, letter))
@@ -180,7 +214,7 @@ class DeadLetters:
             return
         try:
             self._bury(letter.item, letter.reason)
-        except LockLost as lost:  # whoever has the partition now rejects it, too
+        except (LockLost, AlreadySettled) as lost:  # whoever gets the message next rejects it, too
             letter.decision.make(lost)
         else:
             letter.decision.make(None)
@@ -196,9 +230,7 @@ class DeadLetters:
             self._post(letter)
             return
         logger.warning("the dead letter of %s could not be stored: %s", source, error)
-        with suppress(LockLost):
-            due = self._holdings.clock() + _AGAIN
-            self._holdings.settle(partial(Ledger.give_back, due=due), item)
+        self._take_back(item, self._holdings.clock() + _AGAIN)
         failure = DeliveryFailed(
             f"The dead letter of {source} could not be stored: {error}",
             key=item.key,
@@ -208,6 +240,10 @@ class DeadLetters:
         )
         failure.__cause__ = error
         letter.decision.make(failure)
+
+    def _take_back(self, item: Item, due: float | None = None) -> None:
+        with suppress(LockLost, AlreadySettled):
+            self._holdings.settle(partial(Ledger.give_back, due=due), item)
 
     def _source(self, item: Item) -> Position:
         return Position(self._holdings.topic, item.partition, item.offset)

@@ -8,12 +8,13 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self
 
 from lvq_kafka.codecs import V
+from lvq_kafka.consuming.dead_letters import reason_text
 from lvq_kafka.consuming.settlement import Durability, Settlement
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.outstanding import Item
 from lvq_kafka.core.records import Headers, Position, header_value
-from lvq_kafka.errors import LockLost, StateError
+from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
 
 __all__ = ["Delivery", "Holder", "items_of"]
 
@@ -168,25 +169,28 @@ class Delivery(Generic[V]):
             delay: seconds after which it can be. A newer value of its key does not wait for that.
 
         Raises:
+            ConfigError: the delay is no number of seconds from 0 on; the message stays with its holder.
             AlreadySettled: it was acked, released or rejected before.
             LockLost: the partition went to another consumer, or ``lock_timeout`` was over.
         """
         self._holder.release(self._item, delay)
 
-    def reject(self, reason: str = "") -> Settlement:
+    def reject(self, reason: str | BaseException = "") -> Settlement:
         """The message cannot be processed: remove it from the queue, to the dead letter topic if there is one.
 
         Its dead letter is stored before the message counts as done; if that fails, it becomes available again, and who
         waits for the settlement gets `DeliveryFailed`.
 
         Args:
-            reason: goes to the log, and into the dead letter.
+            reason: goes to the log, and into the dead letter: text, or the error that the message caused, of which the
+                type and what it says are written.
 
         Raises:
+            ConfigError: the reason is neither; the message stays with its holder.
             AlreadySettled: it was acked, released or rejected before.
             LockLost: the partition went to another consumer, or ``lock_timeout`` was over.
         """
-        return self._holder.reject(self._item, reason)
+        return self._holder.reject(self._item, reason_text(reason))
 
     def extend(self, seconds: float | None = None) -> None:
         """Ask for more time: the lock ends so many seconds from now, by default ``lock_timeout``.
@@ -194,6 +198,7 @@ class Delivery(Generic[V]):
         Without ``lock_timeout`` a lock lasts as long as the membership, and there is nothing to do.
 
         Raises:
+            ConfigError: that is no positive number of seconds.
             AlreadySettled: it was acked, released or rejected before.
             LockLost: the partition went to another consumer, or the time was over.
         """
@@ -222,6 +227,8 @@ class Delivery(Generic[V]):
                     self.release()
             except LockLost:
                 self._report_lost()
+            except AlreadySettled:  # by another thread, at this moment
+                pass
 
     def _report_lost(self) -> None:
         logger.warning("%s was handled, but its lock was lost meanwhile; it may be handled again", self)
@@ -234,10 +241,15 @@ def items_of(deliveries: Iterable[Delivery[Any]], holder: Holder) -> list[Item]:
     """Their messages.
 
     Raises:
+        ConfigError: they are not deliveries.
         StateError: one of them is settled elsewhere.
     """
+    if isinstance(deliveries, Delivery):
+        raise ConfigError(f"{deliveries} is one delivery, not several.", options=["deliveries"], hint="Use its ack().")
     deliveries = list(deliveries)
     for delivery in deliveries:
+        if not isinstance(delivery, Delivery):
+            raise ConfigError(f"{delivery!r} is no delivery.", options=["deliveries"], hint="Ack what was acquired.")
         if delivery._holder is not holder:
             raise StateError(
                 f"{delivery} is settled elsewhere: by another consumer or transaction.", hint="Ack it by itself."

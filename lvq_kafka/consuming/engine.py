@@ -17,7 +17,7 @@ from lvq_kafka.consuming.holdings import Durable
 from lvq_kafka.consuming.inspection import Inspection
 from lvq_kafka.consuming.standstill import Standstill
 from lvq_kafka.core.commits import Answer, Flight
-from lvq_kafka.errors import AuthenticationFailed, TopicNotFound, TransportError, Unauthorized
+from lvq_kafka.errors import AuthenticationFailed, LVQError, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.ports import Commit, GroupListener, GroupMember
 
 __all__ = ["Consuming", "Join"]
@@ -98,20 +98,21 @@ class Consuming:
                 while not (self._stop.is_set() or self._custody.failed):
                     self._step(self._member)
                 self._await_answer(self._member)
-            except Exception as error:  # noqa: BLE001  # a dead consumer must say so, whatever killed it
+            except BaseException as error:  # noqa: BLE001  # a dead consumer must say so, whatever killed it
                 self._fail(error)
             finally:
                 self._member.close()
-        except Exception as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001
             self._fail(error)
         finally:
             self._custody.forget(self._custody.partitions)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
+        what = error if isinstance(error, LVQError) else repr(error)
         if self._stop.is_set():
-            logger.warning("while the consumer of %s was closed: %s", self._name, error)
+            logger.warning("while the consumer of %s was closed: %s", self._name, what)
         else:
-            logger.error("the consumer of %s has failed: %s", self._name, error)
+            logger.error("the consumer of %s has failed: %s", self._name, what)
             self._custody.fail(error)
 
     # ---------------------------------------------------------------- turn by turn

@@ -94,7 +94,7 @@ class Holdings:
         self._paused = False
         self._mismatched = 0
         self._trouble: dict[Doing, str] = {}  # why something did not work when it was last tried
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._closed = False
 
     # ---------------------------------------------------------------- acquiring
@@ -262,7 +262,7 @@ class Holdings:
                 self._ledger, self._commits, self._lives, mismatched=self._mismatched, trouble=trouble
             )
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Nothing will come any more, because of this."""
         with self._lock:
             self._failure = self._failure or error
@@ -283,7 +283,7 @@ class Holdings:
             raise failure
         if failure is not None:
             raise ReaderFailed(
-                f"The consumer of {self._definition.name} has stopped: {failure}", hint="Open a new one."
+                f"The consumer of {self._definition.name} has stopped: {failure!r}", hint="Open a new one."
             ) from failure
         if self._closed:
             raise Closed(f"The consumer of {self._definition.name} is closed.")
@@ -305,7 +305,7 @@ class Holdings:
     def _in_vain(self) -> LVQError:
         """What those are told who waited for a commit that will not come."""
         if self._failure is not None:
-            error: LVQError = ReaderFailed(f"The consumer stopped before this was committed: {self._failure}")
+            error: LVQError = ReaderFailed(f"The consumer stopped before this was committed: {self._failure!r}")
             error.__cause__ = self._failure
             return error
         return LockLost(
@@ -315,13 +315,21 @@ class Holdings:
 
 
 def resolve(ready: Iterable[Durable], error: Exception | None = None) -> None:
-    """Tell those whose wait is over, or in vain; without the lock, since they may do anything."""
+    """Tell those whose wait is over, or in vain; without the lock, since they may do anything.
+
+    Raises:
+        BaseException: what a callback has raised that is no `Exception`, or an interrupt; all others are told first.
+    """
+    ended: BaseException | None = None
     for future in ready:
         began = time.monotonic()
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
+        try:
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+        except BaseException as raised:  # noqa: BLE001  # others wait, too
+            ended = ended or raised
         taken = time.monotonic() - began
         if taken > _SLOW:
             logger.warning(
@@ -329,3 +337,5 @@ def resolve(ready: Iterable[Durable], error: Exception | None = None) -> None:
                 "max.poll.interval.ms the group puts it out; give long work to another thread",
                 taken,
             )
+    if ended is not None:
+        raise ended

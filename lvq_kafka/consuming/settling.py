@@ -8,10 +8,10 @@ from functools import partial
 
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.holdings import Holdings
+from lvq_kafka.consuming.options import as_float, delays, durations
 from lvq_kafka.consuming.settlement import JointSettlement, Settlement
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.outstanding import Item
-from lvq_kafka.errors import ConfigError
 
 __all__ = ["Settling"]
 
@@ -43,8 +43,7 @@ class Settling:
 
     def release(self, item: Item, delay: float) -> None:
         """See `Delivery.release`."""
-        if not delay >= 0:
-            raise ConfigError(f"delay={delay!r} is not a number of seconds from 0 on.", options=["delay"])
+        delays(delay=delay)
         due = self._holdings.clock() + delay if delay else None
         self._holdings.settle(partial(Ledger.release, due=due), item)
 
@@ -54,10 +53,8 @@ class Settling:
 
     def extend(self, item: Item, seconds: float | None) -> None:
         """See `Delivery.extend`."""
-        if seconds is not None and not seconds > 0:
-            raise ConfigError(
-                f"seconds={seconds!r} is not positive.", options=["seconds"], hint="To give a message back, release it."
-            )
+        if seconds is not None:
+            durations("To give a message back, release it.", seconds=seconds)
         seconds = self._holdings.limits.lock_timeout if seconds is None else seconds
-        locked_until = math.inf if seconds is None else self._holdings.clock() + seconds
+        locked_until = math.inf if seconds is None else self._holdings.clock() + as_float(seconds)
         self._holdings.settle(partial(Ledger.extend, locked_until=locked_until), item)

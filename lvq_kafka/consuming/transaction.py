@@ -72,10 +72,10 @@ class _Leaving(Settling):
 
     def reject(self, item: Item, reason: str) -> Settlement:
         """See `Delivery.reject`. The dead letter is part of the transaction."""
-        self._leave(item, Ledger.bury)
         topic = self._dead_letters.topic
+        headers = dead_letter_headers(item, self.topic, reason)
+        self._leave(item, Ledger.bury)
         if topic is not None:
-            headers = dead_letter_headers(item, self.topic, reason)
             try:
                 self._writer.append(topic, item.key or b"", item.value, headers)
             except BaseException:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from threading import Event
 from typing import TYPE_CHECKING, Generic
 
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.crew import Crew
-from lvq_kafka.consuming.options import at_least_one
+from lvq_kafka.consuming.options import at_least_one, delays
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
 
 if TYPE_CHECKING:
@@ -21,7 +21,18 @@ __all__ = ["Handler", "Source", "Workers"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
-_IN_ASYNCIO = "In asyncio: async for delivery in consumer."
+_COROUTINE = "a coroutine, which nobody would await", "In asyncio: async for delivery in consumer."
+_GENERATOR = "a generator, which nobody would run", "Return, do not yield."
+_NOT_HANDLERS: Sequence[tuple[Callable[[object], bool], str, str]] = (
+    (inspect.iscoroutinefunction, *_COROUTINE),
+    (inspect.isasyncgenfunction, *_GENERATOR),
+    (inspect.isgeneratorfunction, *_GENERATOR),
+)
+_NOT_OUTCOMES: Sequence[tuple[Callable[[object], bool], str, str]] = (
+    (inspect.iscoroutine, *_COROUTINE),
+    (inspect.isasyncgen, *_GENERATOR),
+    (inspect.isgenerator, *_GENERATOR),
+)
 
 Handler = Callable[["Delivery[V]"], object]
 """Handles one message. It may settle the delivery itself; else a return acks it, and an exception releases it."""
@@ -36,7 +47,7 @@ class Workers(Generic[V]):
     Of a key only one message is in work at a time (G13), whichever thread has it. See `Consumer.run`.
 
     Raises:
-        ConfigError: an option is out of range, or the handler is a coroutine.
+        ConfigError: an option is out of range, or the handler is a coroutine or a generator.
     """
 
     def __init__(
@@ -50,14 +61,10 @@ class Workers(Generic[V]):
         attempts: int | None,
     ) -> None:
         at_least_one(workers=workers)
-        if not retry_delay >= 0:
-            raise ConfigError(f"retry_delay={retry_delay!r} is negative.", options=["retry_delay"])
-        if inspect.iscoroutinefunction(handler):
-            raise ConfigError(
-                f"The handler {handler!r} is a coroutine, which nobody would await.",
-                options=["handler"],
-                hint=_IN_ASYNCIO,
-            )
+        delays(retry_delay=retry_delay)
+        for is_one, what, hint in _NOT_HANDLERS:
+            if is_one(handler):
+                raise ConfigError(f"The handler {handler!r} is {what}.", options=["handler"], hint=hint)
         self._source = source
         self._handler = handler
         self._retry_delay = retry_delay
@@ -86,12 +93,12 @@ class Workers(Generic[V]):
                 logger.exception("%s could not be handled", delivery)
                 if self._attempts is not None and delivery.delivery_count >= self._attempts:
                     with suppress(LockLost, AlreadySettled):
-                        delivery.reject(f"{type(error).__name__}: {error}")
+                        delivery.reject(error)
                 else:
                     with suppress(LockLost, AlreadySettled):
                         delivery.release(delay=self._retry_delay)
-            if inspect.iscoroutine(outcome):  # it has not handled anything yet
-                outcome.close()
-                raise StateError(
-                    f"The handler returned a coroutine for {delivery}, which nobody would await.", hint=_IN_ASYNCIO
-                )
+            for is_one, what, hint in _NOT_OUTCOMES:
+                if is_one(outcome):  # it has not handled anything yet
+                    if inspect.iscoroutine(outcome):
+                        outcome.close()
+                    raise StateError(f"The handler returned {what} for {delivery}.", hint=hint)

@@ -15,7 +15,7 @@ from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Decision, JointSettlement
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.outstanding import Item
-from lvq_kafka.errors import AlreadySettled, LockLost, OutcomeUnknown, StateError, TransportError
+from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, OutcomeUnknown, StateError, TransportError
 from tests.unit.consuming.world import (
     World,
     consuming,
@@ -274,3 +274,13 @@ def test_deliveries_are_acked_where_they_belong(
         with pytest.raises(StateError, match="not open"):
             tx.ack_many([])
         settled_up(world, consumer)
+
+
+def test_what_is_no_delivery_is_refused_and_nothing_is_acked(world: World) -> None:
+    with consuming(world) as consumer:
+        batch = some(world, consumer)
+        with pytest.raises(ConfigError, match="is no delivery"):
+            consumer.ack_many([*batch, "a"])  # type: ignore[list-item]
+        with pytest.raises(ConfigError, match="one delivery, not several"):
+            consumer.ack_many(batch[0])  # type: ignore[arg-type]
+        assert {delivery.state for delivery in batch} == {State.ACQUIRED}

@@ -306,7 +306,10 @@ def test_what_comes_when_the_workers_are_told_to_stop_was_not_delivered(world: W
         assert take(consumer).delivery_count == 1
 
 
-@pytest.mark.parametrize(("option", "value"), [("workers", 0), ("retry_delay", -1.0), ("retry_delay", float("nan"))])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("workers", 0), ("workers", "2"), ("retry_delay", -1.0), ("retry_delay", float("nan")), ("retry_delay", "1")],
+)
 def test_an_option_out_of_range_is_named(world: World, option: str, value: float) -> None:
     with consuming(world) as consumer, pytest.raises(ConfigError, match=option):
         consumer.run(lambda delivery: None, **{option: value})
@@ -329,6 +332,28 @@ def test_a_handler_that_is_a_coroutine_is_refused_and_nothing_is_acked(world: Wo
         assert consumer.stats.acked == 0
         consumer.close()
         assert take(other).value == "1"
+
+
+async def yields_in_asyncio(delivery: Delivery[Any]) -> Any:
+    yield delivery
+
+
+def yields(delivery: Delivery[Any]) -> Any:
+    yield delivery
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["as it is", "a lambda around it"])
+@pytest.mark.parametrize("handle", [yields, yields_in_asyncio])
+def test_a_handler_that_is_a_generator_is_refused_and_nothing_is_acked(world: World, handle: Any, hidden: bool) -> None:
+    """It would return at once, unhandled, and what returns is acked."""
+    world.send(("a", "1"))
+    with consuming(world) as consumer:
+        closing = threading.Timer(5, consumer.close)
+        closing.start()
+        with pytest.raises(StateError if hidden else ConfigError, match="do not yield"):
+            consumer.run((lambda delivery: handle(delivery)) if hidden else handle)
+        closing.cancel()
+        assert consumer.stats.acked == 0
 
 
 def test_a_handler_may_return_its_settlement(world: World) -> None:

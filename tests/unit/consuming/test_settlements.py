@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 from concurrent.futures import Future
@@ -22,6 +23,7 @@ from tests.unit.consuming.world import (
     consuming,
     drain,
     has_read_all,
+    in_thread,
     make_world,
     nothing_comes,
     settled_up,
@@ -200,6 +202,21 @@ def test_a_callback_that_raises_is_logged_and_ends_nothing(world: World, caplog:
         eventually(lambda: "ZeroDivisionError" in caplog.text)
         world.send(("b", "b"))
         assert drain(consumer, 1) == ["b"]
+
+
+def test_a_callback_that_ends_its_thread_is_told_to_all_who_wait_there(world: World) -> None:
+    """`sys.exit` in a callback, for example: nobody must wait for a consumer that is no more."""
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world, commit_interval=60) as consumer:
+        first, second = take(consumer), take(consumer)
+        with in_thread(consumer.acquire) as waiting:
+            ends = first.ack().future()
+            ends.add_done_callback(lambda _: sys.exit(3))
+            told = second.ack().future()
+        assert isinstance(waiting[0], ReaderFailed)
+        assert isinstance(waiting[0].reason, SystemExit)
+        assert told.exception(10) is None or isinstance(told.exception(), ReaderFailed)
+    assert world.committed_offsets() == {0: 2}
 
 
 def test_a_settlement_resolves_when_the_final_commit_at_close_has_stored_it(world: World) -> None:

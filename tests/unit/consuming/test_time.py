@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+from datetime import timedelta
 
 import pytest
 
@@ -94,11 +96,19 @@ def test_a_newer_value_comes_when_the_lock_on_the_older_one_is_over(world: World
         assert consumer.stats.timed_out == 1
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), "60", True, pytest.param(-(10**400), id="less")])
 def test_an_extension_that_is_none_is_refused(world: World, seconds: float) -> None:
     world.send(("a", "a"))
     with consuming(world) as consumer, take(consumer) as delivery, pytest.raises(ConfigError, match="seconds"):
         delivery.extend(seconds)
+
+
+@pytest.mark.parametrize("seconds", [math.inf, 3600, pytest.param(10**400, id="more than a float can hold")])
+def test_an_extension_may_be_as_long_as_one_likes(world: World, seconds: float) -> None:
+    world.send(("a", "a"))
+    with consuming(world) as consumer, take(consumer) as delivery:
+        delivery.extend(seconds)
+        assert delivery.state is State.ACQUIRED
 
 
 # ---------------------------------------------------------------- delays
@@ -147,7 +157,9 @@ def test_a_delayed_message_is_pending_and_comes_at_once_to_the_next_consumer(wor
         assert (delivery.value, delivery.redelivered) == ("a1", True)
 
 
-@pytest.mark.parametrize("delay", [-1, float("nan")])
+@pytest.mark.parametrize(
+    "delay", [-1, float("nan"), math.inf, "1", None, True, timedelta(1), pytest.param(10**400, id="more")]
+)
 def test_a_delay_that_is_none_is_refused_and_the_message_stays_held(world: World, delay: float) -> None:
     world.send(("a", "a"))
     with consuming(world) as consumer:
@@ -157,7 +169,7 @@ def test_a_delay_that_is_none_is_refused_and_the_message_stays_held(world: World
         assert delivery.state is State.ACQUIRED
 
 
-@pytest.mark.parametrize("lock_timeout", [0, -1, float("nan")])
+@pytest.mark.parametrize("lock_timeout", [0, -1, float("nan"), "10"])
 def test_a_lock_timeout_that_is_none_is_refused(world: World, lock_timeout: float) -> None:
     with pytest.raises(ConfigError, match="lock_timeout"), consuming(world, lock_timeout=lock_timeout):
         pass
