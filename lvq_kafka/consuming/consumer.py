@@ -304,6 +304,9 @@ class Consumer(Generic[V]):
     def close(self, timeout: float = 10.0) -> None:
         """Commit what is done and leave the group. Messages that are held are lost to their holders at once.
 
+        What was settled before is committed, and settling raises `LockLost` from then on. Where that commit is not
+        known to be stored, the log says so, and whoever waits for a settlement is told.
+
         Let workers finish first. Returns after ``timeout`` seconds at the latest, then with a warning in the log; safe
         to call more than once, and from any thread.
         """

@@ -192,6 +192,20 @@ class Custody(Holdings):
                 lambda: self._closed or self.failed or not any(self._ledger.held(partitions)), timeout
             )
 
+    def end_locks(self, partitions: Collection[int]) -> None:
+        """Settling what is held of these raises `LockLost` from now on: what was accepted is in the commit to come.
+
+        Else what is settled while the last commit is on its way would be accepted, and never stored.
+        """
+        with self._lock:
+            self._ledger.end_locks(partitions)
+            self._notify()
+
+    def unstored(self, partitions: Collection[int]) -> list[int]:
+        """Those of these of which the group is not known to hold all that is done."""
+        with self._lock:
+            return [p for p in partitions if not self._commits.last(p).covers(self._ledger.claim(p))]
+
     def forget(self, partitions: Collection[int]) -> None:
         """End the assignment of these partitions, and with it the locks on their messages."""
         with self._lock:

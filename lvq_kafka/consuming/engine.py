@@ -251,7 +251,7 @@ class Consuming:
         return begin.starts
 
     def revoked(self, partitions: Sequence[int]) -> None:
-        """See `GroupListener.revoked`: hand out no more, let holders finish for a moment, commit, end the locks."""
+        """See `GroupListener.revoked`: hand out no more, let holders finish for a moment, end the locks, commit."""
         mine = self._mine(partitions)
         custody = self._custody
         custody.withhold(mine)
@@ -261,8 +261,16 @@ class Consuming:
                 custody.turn()
                 if custody.urgent and not (custody.committing or self._commit_now(custody.partitions)):
                     break
+            custody.end_locks(mine)
             self._commit_now(mine)
         finally:
+            if unstored := custody.unstored(mine):
+                logger.warning(
+                    "the consumer of %s gives up partition %s: what was settled since the last commit may be delivered "
+                    "again, since the group is not known to have stored it",
+                    self._name,
+                    ", ".join(map(str, sorted(unstored))),
+                )
             custody.forget(mine)
             logger.info("the consumer of %s has given up partitions %s", self._name, sorted(mine))
 

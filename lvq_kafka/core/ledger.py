@@ -126,20 +126,31 @@ class Ledger(Assignment):
             for item in [item for item in part.held.values() if item.reserved and item.state in _ON_RELEASE]:
                 self._give_back(item, _ON_RELEASE, None)
 
+    def end_locks(self, partitions: Collection[int]) -> list[Item]:
+        """Let nobody settle anything of these any more, so that what is claimed from now on is their last word.
+
+        Returns the messages that were in work; their handles are lost.
+
+        Raises:
+            StateError: one of them is not assigned.
+        """
+        self.withhold(partitions)
+        lost = [item for part in self._known(partitions) for item in part.end_locks()]
+        self.in_work -= len(lost)
+        self.counters.lost += len(lost)
+        return lost
+
     def revoke(self, partitions: Collection[int]) -> list[Item]:
         """Forget these partitions. Returns the messages that were in work; their handles are lost.
 
         Raises:
             StateError: one of them is not assigned.
         """
-        self.withhold(partitions)
-        lost: list[Item] = []
+        lost = self.end_locks(partitions)
         for partition in dict.fromkeys(partitions):
-            lost += self._partitions.pop(partition).revoke()
+            self._partitions.pop(partition).revoke()
         self.dirty.difference_update(partitions)
         self._gated.difference_update(partitions)
-        self.in_work -= len(lost)
-        self.counters.lost += len(lost)
         return lost
 
     # ---------------------------------------------------------------- reading

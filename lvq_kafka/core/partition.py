@@ -27,6 +27,7 @@ _ON_ACQUIRE, _ON_SUPERSEDE, _ON_REVOKE = (
 )
 _AVAILABLE = State.AVAILABLE
 _NEWEST_IN_WORK = frozenset({State.ACQUIRED, State.LEAVING})
+_NOBODY_GETS = frozenset({State.LEAVING, State.LOST})
 _MOST_COUNTED = (1 << 14) - 1  # as many deliveries as `Room` reckons with
 
 
@@ -325,10 +326,18 @@ class Partition:
             for item in self.waiting.values():
                 self._withdraw(item)
 
+    def end_locks(self) -> list[Item]:
+        """Nothing of it is held any more, and what was done by now stays claimed. Returns the messages in work."""
+        lost = list(self.held.values())
+        for item in lost:
+            item.state = _ON_REVOKE[item.state]
+        self.held.clear()
+        return lost
+
     def revoke(self) -> list[Item]:
         """It is gone. Returns the messages that were in work."""
-        lost = list(self.held.values())
-        for item in (*self.waiting.values(), *lost):
+        lost = self.end_locks()
+        for item in self.waiting.values():
             item.state = _ON_REVOKE[item.state]
         self.outstanding.clear()
         return lost
@@ -344,8 +353,8 @@ class Partition:
             unread = max(base, self.outstanding.position)
             counts = {offset: count for offset, count in self._counts.items() if offset >= unread}
             for offset, item in self._attempted.items():
-                # What is set aside is counted before somebody gets it. What leaves nobody gets.
-                times = item.delivered if item.state is State.LEAVING else item.deliveries
+                # What is set aside is counted before somebody gets it. What leaves, or is lost, nobody gets.
+                times = item.delivered if item.state in _NOBODY_GETS else item.deliveries
                 if times and item not in mine:
                     counts[offset] = min(times, _MOST_COUNTED)
         return CommitMap(base, runs, delivered=self._delivered if self._delivered > base else None, counts=counts)

@@ -26,6 +26,8 @@ check names the one that it is about.
   between the count and the delivery: the last commit before a partition is given up counts what somebody has got.
 - **I15 lease**: nothing is handed out by one who has not sent a commit for long that the group is known to have
   accepted, or found too long: it judges the member first. Others may have the partition.
+- **I16 last word**: where the last commit before a partition is given up is stored, it says done of every ack that was
+  accepted, until the broker allows less than it did.
 
 I3, I5, I13 and I14 need the broker's fencing, and hold only where it is on. The others hold in any case.
 """

@@ -169,6 +169,9 @@ class Process:
 
     def _commit_now(self, purpose: Sync, partitions: list[int]) -> bool:
         """Begin a commit that the engine waits for."""
+        if purpose is Sync.FINAL:
+            self.custody.end_locks(partitions)
+            self._observe()
         if self.custody.committing:  # a plain commit would win over that of the transaction
             self._synced(purpose, Answer.UNKNOWN)
             return True
@@ -227,6 +230,9 @@ class Process:
     def _synced(self, purpose: Sync, answer: Answer) -> None:
         """The engine goes on. After a text that was too large it tries once more, shorter."""
         if purpose is Sync.FINAL and answer is not Answer.TOO_LARGE:
+            if answer is Answer.STORED and self.ledger.limit == self._options.text_limit:
+                for partition in self.going:
+                    self._proof.accepted(self.lives[partition], self.commits.last(partition))
             self._end_going()
 
     def ask(self, item: Item, settlement: Settlement) -> None:

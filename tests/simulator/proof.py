@@ -195,6 +195,14 @@ class Proof:
             if self._counted and count > life.delivered(offset):
                 raise Violation("I14", f"{said} ends partition {life.partition}; {offset} was delivered less often")
 
+    def accepted(self, life: Life, last: CommitMap) -> None:
+        """I16, of a partition that goes when its last commit is stored."""
+        for offset in life.acked:
+            if not says_done(last, offset):
+                raise Violation(
+                    "I16", f"{last} ends partition {life.partition}, and {offset} was acked before it had gone"
+                )
+
     def stored(self, partition: int, commit: CommitMap) -> None:
         """A commit became visible."""
         promised = self._promised[partition]

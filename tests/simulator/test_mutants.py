@@ -379,7 +379,7 @@ def test_i2_two_messages_of_a_key_in_work_at_once_are_caught(monkeypatch: Patch)
 
 
 def test_i2_a_lock_that_outlives_its_assignment_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Partition, "revoke", lambda self: list(self.held.values()))
+    monkeypatch.setattr(Partition, "end_locks", lambda self: list(self.held.values()))
     assert caught("I2")
 
 
@@ -403,6 +403,11 @@ def test_i15_what_was_being_counted_and_comes_though_the_group_was_not_heard_of_
     in_doubt = Custody._is_in_doubt
     monkeypatch.setattr(Custody, "_is_in_doubt", lambda self: in_doubt(self) and self._ledger.available > 0)
     assert caught("I15", counting_each)
+
+
+def test_i16_an_ack_that_is_accepted_while_the_last_commit_is_on_its_way_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Custody, "end_locks", Custody.withhold)
+    assert caught("I16")
 
 
 # --- the commit pipeline ----------------------------------------------------------------------------------------------
