@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from lvq_kafka.core.conflation import ConflatedKeys
 
 
@@ -16,8 +23,15 @@ def test_a_key_that_changes_often_waits_once_at_the_tail() -> None:
     keys = ConflatedKeys()
     keys.changed([b"1", b"2", b"3", b"1"])
     keys.changed([b"2"])
-    assert len(keys) == 3
     assert take_all(keys) == [b"3", b"1", b"2"]
+
+
+def test_a_key_whose_turn_has_not_come_moves_to_the_tail_when_it_changes_again() -> None:
+    keys = ConflatedKeys()
+    keys.changed([b"1", b"2", b"3"])
+    assert keys.take() == b"1"
+    keys.changed([b"2", b"1"])
+    assert take_all(keys) == [b"3", b"2", b"1"]
 
 
 def test_a_key_of_the_dump_keeps_its_turn_when_it_changes() -> None:
@@ -37,3 +51,85 @@ def test_a_key_given_in_the_dump_comes_again_when_it_changes_after() -> None:
 
 def test_nothing_waits_in_the_end() -> None:
     assert ConflatedKeys().take() is None
+
+
+class Counted(Sequence[bytes]):
+    """Keys of a dump, which count how often one is looked at."""
+
+    def __init__(self, number: int) -> None:
+        self.looks = 0
+        self._number = number
+
+    def __len__(self) -> int:
+        return self._number
+
+    def __getitem__(self, at: Any) -> Any:
+        self.looks += 1
+        if at >= self._number:
+            raise IndexError(at)
+        return b"%d" % at
+
+
+class CountedKey(bytes):
+    """A key that counts how often a dict, of any key, asks for its hash: once for each look-up."""
+
+    looks = 0
+
+    def __hash__(self) -> int:
+        CountedKey.looks += 1
+        return super().__hash__()
+
+
+def test_g3_a_dump_is_not_copied_and_each_of_its_keys_is_looked_at_once_at_its_turn() -> None:
+    """Many listeners share one, and taking a key costs the same whether it is the first or the last."""
+    dump = Counted(1000)
+    listeners = [ConflatedKeys(dump) for _ in range(3)]
+    assert dump.looks == 0
+    for listener in listeners:
+        before = dump.looks
+        for turn in range(1000):
+            assert listener.take() == b"%d" % turn
+            assert dump.looks - before == turn + 1
+        assert not listener.in_dump
+
+
+@pytest.mark.parametrize("dumped", [True, False])
+def test_g3_taking_a_key_takes_the_same_number_of_steps_however_many_wait(dumped: bool) -> None:
+    def steps(number: int) -> float:
+        every = [CountedKey(b"%d" % key) for key in range(number)]
+        keys = ConflatedKeys(every if dumped else ())
+        keys.changed(every)
+        CountedKey.looks = 0
+        for again in every:  # the worst a listener can meet: all waiting keys change while they wait
+            assert keys.take() is not None
+            keys.changed([again])
+        while keys.take() is not None:
+            pass
+        return CountedKey.looks / number
+
+    assert steps(4000) == pytest.approx(steps(100), rel=0.05)
+
+
+KEYS = st.integers(0, 9).map(lambda number: b"%d" % number)
+
+
+@given(
+    st.lists(KEYS, unique=True),
+    st.lists(st.one_of(st.none(), st.lists(KEYS)), max_size=60),
+)
+def test_g3_listeners_are_told_as_if_their_keys_stood_in_two_lines(
+    dump: list[bytes], steps: list[list[bytes] | None]
+) -> None:
+    """By the plainest model there is: lists, and what is taken or moved is taken out of them."""
+    keys, turns, updates = ConflatedKeys(dump), list(dump), list[bytes]()
+    for changed in steps:
+        if changed is None:
+            line = turns or updates
+            assert keys.take() == (line.pop(0) if line else None)
+        else:
+            keys.changed(changed)
+            for key in changed:
+                if key not in turns:
+                    updates = [*(other for other in updates if other != key), key]
+        assert (bool(keys), keys.in_dump) == (bool(turns or updates), bool(turns))
+    assert take_all(keys) == turns + updates
