@@ -128,7 +128,7 @@ class LatestValues(ColumnTable):
 
     def grow(self, partitions: int) -> list[bytes]:
         """The topic has more partitions now, so keys have new homes. Returns the keys whose current value changed."""
-        self.partitions = partitions
+        self.partitions, self._line = partitions, None
         return [key for key in self._contested if self._settle(key)]
 
     def _fold_run(self, partition: int, columns: Columns) -> list[bytes]:

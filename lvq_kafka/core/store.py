@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, Self
 
 from lvq_kafka.core.columns import Order
@@ -36,8 +36,8 @@ class Store(Protocol):
     def record(self, key: bytes) -> Record | None:
         """The newest record of a key, or None when it has no value."""
 
-    def keys(self, order: Order = "tail") -> list[bytes]:
-        """All keys in queue order (R4)."""
+    def keys(self, order: Order = "tail") -> Sequence[bytes]:
+        """All keys in queue order (R4), as they are now: what is applied later does not change what was given."""
 
     def records(self, order: Order = "tail") -> Iterator[Record]:
         """The newest record of every key, in queue order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Event as Flag
 from threading import Thread
 from typing import Generic, Self
@@ -175,7 +175,7 @@ class Browser(Reader[V], Generic[V]):
         assert self._consumed is not None
         return [key for key, record in self._given.items() if self._consumed.done(record)]
 
-    def _dump_keys(self, table: Store) -> list[bytes]:
+    def _dump_keys(self, table: Store) -> Sequence[bytes]:
         return table.keys(self._order)
 
     def _tell(self, key: bytes, record: Record | None) -> Record | Deleted | None:

@@ -5,7 +5,7 @@ Views and browsers are built on it. It knows records, not decoded values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Condition, Thread
 
@@ -221,7 +221,7 @@ class Follower:
         with self.changed:
             yield self.table
 
-    def subscribe(self, dump: Callable[[Store], Iterable[bytes]] | None = None) -> Subscription:
+    def subscribe(self, dump: Callable[[Store], Sequence[bytes]] | None = None) -> Subscription:
         """Be told of every key that changes from now on, after the keys that ``dump`` chooses of the table of now."""
         with self.locked() as table:
             return self._standing.listeners.subscribe(dump(table) if dump is not None else ())

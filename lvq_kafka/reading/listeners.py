@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Condition
 
@@ -75,7 +75,7 @@ class Listeners:
         for subscription in self._subscriptions:
             subscription.pending.changed(keys)
 
-    def subscribe(self, dump: Iterable[bytes]) -> Subscription:
+    def subscribe(self, dump: Sequence[bytes]) -> Subscription:
         """Tell of every key that changes from now on, after these."""
         subscription = Subscription(self, ConflatedKeys(dump))
         self._subscriptions.append(subscription)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Generic, Self
@@ -39,7 +39,7 @@ class Watch(Generic[V]):
         follower: Follower,
         codec: Codec[V],
         *,
-        dump: Callable[[Store], Iterable[bytes]] | None = None,
+        dump: Callable[[Store], Sequence[bytes]] | None = None,
         tell: Tell | None = None,
         raw_on_error: bool = False,
     ) -> None:
@@ -59,7 +59,7 @@ class Watch(Generic[V]):
         missing = follower.blocked if follower.caught_up else follower.shortfalls()
         return EndOfDump(dict(sorted(follower.table.positions.items())), tuple(missing))
 
-    def changed(self, keys: list[bytes]) -> None:
+    def changed(self, keys: Iterable[bytes]) -> None:
         """There is something new to tell of these keys, though the log has not changed. The lock is held."""
         self._subscription.pending.changed(keys)
         self._follower.changed.notify_all()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from weakref import ref
 
 import pytest
 
-from lvq_kafka.core.fold import Counters, LatestValues
+from lvq_kafka.core.fold import Counters, LatestValues, Order
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Headers, Record, RecordBatch
 from lvq_kafka.errors import KeyMismatch
@@ -28,6 +29,40 @@ def test_r4_an_update_moves_to_the_tail_or_keeps_its_place() -> None:
     table = fold(*(put(at, key) for at, key in enumerate([b"1", b"2", b"3", b"4", b"2"])))
     assert table.keys() == [b"1", b"3", b"4", b"2"]
     assert table.keys("in-place") == [b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("holes", [False, True])
+def test_r4_the_order_is_the_same_whether_keys_are_sorted_at_once_or_in_parts(
+    partitions: int, holes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = LatestValues(partitions)
+    for at in range(400):
+        key = b"%d" % (at * 31 % 97)
+        value = None if holes and at % 11 == 3 else b"v"
+        table.apply(RecordBatch.of([Record(home_partition(key, partitions), at, 1000 + at // 50, key, value)]))
+    in_order = sorted(table.records("in-place"), key=lambda record: (record.timestamp, record.partition, record.offset))
+    monkeypatch.setattr("lvq_kafka.core.columns._PART", 8)
+    assert list(table.records()) == in_order
+    assert table.keys() == [record.key for record in in_order]
+    assert [record for batch in table.batches(7) for record in batch] == in_order
+
+
+@pytest.mark.parametrize("order", ["tail", "in-place"])
+def test_all_who_ask_for_the_keys_share_one_list_which_no_change_touches(order: Order) -> None:
+    table = fold(*(put(at, b"%d" % at) for at in range(4)))
+    before = table.keys(order)
+    assert table.keys(order) is before
+    for record in (put(4, b"1"), put(5, b"9"), put(6, b"2", None)):
+        fold(record, table=table)
+        assert table.keys(order) == [one.key for one in table.records(order)]
+    assert before == [b"0", b"1", b"2", b"3"]
+
+
+def test_the_keys_in_order_cost_memory_only_while_somebody_has_them() -> None:
+    table = fold(*(put(at, b"%d" % at) for at in range(4)))
+    line = ref(table.keys())
+    assert line() is None
 
 
 def test_empty_bytes_is_a_value_and_null_a_delete() -> None:
