@@ -36,7 +36,7 @@ IMPLIED: Headers = (("", None),)
 """Stands, by identity, for the key header alone with the key as its value; in a batch for all records or for none."""
 
 # What a slot's flag says of its headers. The common case, the key header alone, is implied by the key and costs a byte.
-_NO_HEADERS, _KEY_HEADER, _OWN_HEADERS = 0, 1, 2
+_NO_HEADERS, _KEY_HEADER, _OWN_HEADERS = 0, 1, 2  # the first is false
 
 _PART = 16_384  # rows that are sorted at once, which takes some 3 ms
 
@@ -94,7 +94,7 @@ class ColumnTable:
             self._timestamps[slot],
             key,
             self._values[slot],
-            self._headers(key, slot),
+            self._headers(key, slot) if self._flags[slot] else (),
         )
 
     def _headers(self, key: bytes, slot: int) -> Headers:

@@ -138,6 +138,7 @@ class Browser(Reader[V], Generic[V]):
             tell=self._tell,
             raw_on_error=self._undecodable == "raw",
         )
+        self._watch.begin()
         if self._consumed is not None:
             Thread(target=self._keep_looking, name=f"lvq-browse-{self._topic}", daemon=True).start()
 

@@ -126,11 +126,6 @@ class Follower:
         self._standing.check()
 
     @property
-    def starting_over(self) -> bool:
-        """Whether the table is what it was before the reading thread started over."""
-        return self._standing.starting_over
-
-    @property
     def caught_up(self) -> bool:
         """Whether the table holds all that the log held at the start."""
         return self._standing.replay.caught_up
@@ -204,6 +199,13 @@ class Follower:
     def table(self) -> Store:
         """What is shown. To look at more than one thing of it, hold the lock."""
         return self._standing.table
+
+    @property
+    def shown(self) -> Store | None:
+        """The table, for listeners, who are told nothing while it is that of before the reading thread started over."""
+        standing = self._standing
+        table = standing.table
+        return table if table is standing.replay.table else None
 
     @property
     def topic_id(self) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Condition
+from weakref import ref
 
 from lvq_kafka.core.conflation import ConflatedKeys
 
@@ -12,7 +13,12 @@ __all__ = ["Listeners", "Subscription"]
 
 
 class Subscription:
-    """Keys that changed, conflated, for one listener of a follower."""
+    """Keys that changed, conflated, for one listener of a follower, who is told for as long as they keep this.
+
+    A listener who was left behind, by ``break`` out of a loop or a request that was cancelled, costs nothing more.
+    """
+
+    __slots__ = ("__weakref__", "_listeners", "pending", "wakers")
 
     def __init__(self, listeners: Listeners, pending: ConflatedKeys) -> None:
         self._listeners = listeners
@@ -20,8 +26,15 @@ class Subscription:
         self.wakers: list[Callable[[], None]] = []
 
     def close(self) -> None:
-        """Be told nothing more."""
+        """Be told nothing more, and wake who waits."""
         self._listeners.drop(self)
+        self.pending = ConflatedKeys()
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the event loops in which somebody waits for this."""
+        for wake in list(self.wakers):
+            wake()
 
 
 class Listeners:
@@ -32,7 +45,7 @@ class Listeners:
 
     def __init__(self) -> None:
         self.changed = Condition()
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: dict[int, ref[Subscription]] = {}  # by id, which another one may have after their end
         self._goals: list[Callable[[], bool]] = []
 
     def left_behind(self) -> None:
@@ -47,11 +60,11 @@ class Listeners:
         """
         with self.changed:
             yield
-            if everybody or self._subscriptions or any(reached() for reached in self._goals):
+            listening = self._listening()
+            if everybody or listening or any(reached() for reached in self._goals):
                 self.changed.notify_all()
-            wakers = [wake for subscription in self._subscriptions for wake in subscription.wakers]
-        for wake in wakers:
-            wake()
+        for subscription in listening:
+            subscription.wake()
 
     @contextmanager
     def waiting_for(self, goal: Callable[[], bool]) -> Iterator[Condition]:
@@ -65,25 +78,31 @@ class Listeners:
 
     # ---------------------------------------------------------------- keys; the lock is held
 
-    @property
-    def any(self) -> bool:
-        """Whether anybody listens to keys."""
-        return bool(self._subscriptions)
+    def __len__(self) -> int:
+        """How many listen to keys."""
+        return len(self._listening())
 
-    def tell(self, keys: Iterable[bytes]) -> None:
+    def tell(self, keys: Sequence[bytes]) -> None:
         """These keys have changed."""
-        for subscription in self._subscriptions:
+        for subscription in self._listening():
             subscription.pending.changed(keys)
 
     def subscribe(self, dump: Sequence[bytes]) -> Subscription:
         """Tell of every key that changes from now on, after these."""
         subscription = Subscription(self, ConflatedKeys(dump))
-        self._subscriptions.append(subscription)
+        self._subscriptions[id(subscription)] = ref(subscription)
         return subscription
 
     def drop(self, subscription: Subscription) -> None:
         """Tell it nothing more. Takes the lock."""
         with self.changed:
-            if subscription in self._subscriptions:
-                self._subscriptions.remove(subscription)
+            self._subscriptions.pop(id(subscription), None)
             self.changed.notify_all()
+
+    def _listening(self) -> list[Subscription]:
+        """Those who still listen. Who was left behind is forgotten here, not by a finalizer, which knows no lock."""
+        found = [(number, known()) for number, known in list(self._subscriptions.items())]
+        for number, subscription in found:
+            if subscription is None:
+                self._subscriptions.pop(number, None)
+        return [subscription for _, subscription in found if subscription is not None]

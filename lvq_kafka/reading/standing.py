@@ -111,7 +111,7 @@ class Standing:
         """Show what was read; after starting over, tell what is another now than before."""
         before, after = self.table, self.replay.table
         self.table, self.topic_id = after, self.replay.described.id
-        if before is not after and self.listeners.any:
+        if before is not after and len(self.listeners):
             self.listeners.tell([key for key in before.keys("in-place") if key not in after])
             self.listeners.tell([key for key in after.keys("tail") if after.record(key) != before.record(key)])
 

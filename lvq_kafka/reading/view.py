@@ -135,7 +135,8 @@ class View(Reader[V], CurrentValues[V], Generic[V]):
         """Changes from now on, as an iterator for ``for`` or ``async for``; see `Watch`.
 
         Args:
-            dump: give the current values first, then `EndOfDump`, with no gap before the updates (G4).
+            dump: give the current values first, those of the moment when the first is asked for, then `EndOfDump`, with
+                no gap before the updates (G4).
         """
         follower = self._follower
         follower.check()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
+from threading import Condition
 from types import TracebackType
 from typing import Generic, Self
 
+from lvq_kafka.aio import Turns, in_thread
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.store import Store
-from lvq_kafka.entries import Deleted, EndOfDump, Entry, Event, to_entry
+from lvq_kafka.entries import Deleted, EndOfDump, Event, to_entry
 from lvq_kafka.errors import Closed
-from lvq_kafka.reading.follower import Follower
+from lvq_kafka.reading.follower import Follower, Subscription
 
 __all__ = ["Watch"]
 
@@ -28,10 +30,15 @@ class Watch(Generic[V]):
 
     What it has not yet given is conflated: of a key that changes ten times meanwhile the newest value comes, once, so a
     slow listener costs memory by the number of keys and never falls behind for good (G3). A key in its dump that
-    changes before its turn is given its newest value at its turn.
+    changes before its turn is given its newest value at its turn. The dump is of the moment when its first event is
+    asked for.
 
-    An iterator for ``for`` and for ``async for`` alike; `take` waits with a limit. It ends when it, or what it watches,
-    is closed, and raises `ReaderFailed` when that has failed.
+    An iterator for ``for`` and for ``async for`` alike; `take` waits with a limit. While events are at hand, ``async
+    for`` lets other tasks have their turn every millisecond. It ends when it, or what it watches, is closed, and raises
+    `ReaderFailed` when that has failed.
+
+    One that is left behind, by ``break`` or a task that is cancelled, ends with the last reference to it: nothing is
+    kept for it any more. To end it sooner, use `close`, ``with``, ``async with`` or `contextlib.aclosing`.
     """
 
     def __init__(
@@ -44,14 +51,24 @@ class Watch(Generic[V]):
         raw_on_error: bool = False,
     ) -> None:
         self._follower = follower
+        self._topic = follower.topic
         self._codec = codec
         self._raw_on_error = raw_on_error
         self._tell = _tell_all if tell is None else tell
         self._closed = False
+        self._dump = dump
         self._in_dump = dump is not None
-        with follower.changed:  # dump and offsets are of one moment
-            self._subscription = follower.subscribe(dump)
-            self._end_of_dump = self._cut() if follower.complete else None
+        self._end_of_dump: EndOfDump | None = None
+        self._subscription = None if self._in_dump else follower.subscribe()
+        self._turns = Turns()
+
+    def begin(self) -> Subscription:
+        """Take the keys of the dump, those of now, if that was not done yet: of very many it takes a moment."""
+        with self._follower.changed:  # dump and offsets are of one moment
+            if self._subscription is None:
+                self._subscription = self._follower.subscribe(self._dump)
+                self._end_of_dump = self._cut() if self._follower.complete else None
+            return self._subscription
 
     def _cut(self) -> EndOfDump:
         """The end of a dump of now."""
@@ -59,24 +76,35 @@ class Watch(Generic[V]):
         missing = follower.blocked if follower.caught_up else follower.shortfalls()
         return EndOfDump(dict(sorted(follower.table.positions.items())), tuple(missing))
 
-    def changed(self, keys: Iterable[bytes]) -> None:
+    def changed(self, keys: Sequence[bytes]) -> None:
         """There is something new to tell of these keys, though the log has not changed. The lock is held."""
-        self._subscription.pending.changed(keys)
+        subscription = self.begin()
+        subscription.pending.changed(keys)
         self._follower.changed.notify_all()
-        for wake in list(self._subscription.wakers):
-            wake()
+        subscription.wake()
 
     def close(self) -> None:
         """End the stream; a waiting `take` or iteration returns."""
         self._closed = True
-        self._subscription.close()
-        for wake in list(self._subscription.wakers):
-            wake()
+        if self._subscription is not None:
+            self._subscription.close()
+
+    async def aclose(self) -> None:
+        """As `close`, which waits for nothing; this is for `contextlib.aclosing`."""
+        self.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
@@ -88,20 +116,27 @@ class Watch(Generic[V]):
             DecodeError: the value cannot be read; the next call goes on behind it.
             ReaderFailed: nothing more will come.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        found = self._take(timeout)
+        return None if found is None else self._decode(found)
+
+    def _take(self, timeout: float | None) -> Record | Deleted | EndOfDump | None:
+        """The next undecoded event; None as `take`."""
         changed = self._follower.changed
-        while True:
-            with changed:
-                found = self._next()
-                while found is None:
-                    if self._ended():
-                        return None
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if left is not None and left <= 0:
-                        return None
-                    changed.wait(left)
-                    found = self._next()
-            return self._decode(found)
+        with changed:
+            found = self._next()
+            return self._wait(changed, timeout) if found is None else found
+
+    def _wait(self, changed: Condition, timeout: float | None) -> Record | Deleted | EndOfDump | None:
+        """The next undecoded event, of which there is none yet. The lock is held."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        found = None
+        while found is None and not self._ended():
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            changed.wait(left)
+            found = self._next()
+        return found
 
     def drain(self) -> list[Event[V]]:
         """All that is at hand now."""
@@ -112,9 +147,10 @@ class Watch(Generic[V]):
 
     def _next(self) -> Record | Deleted | EndOfDump | None:
         """The next undecoded event. The follower's lock is held."""
-        if self._closed or self._follower.starting_over:
+        table = self._follower.shown
+        if table is None or self._closed:
             return None
-        pending, table = self._subscription.pending, self._follower.table
+        pending, tell = (self._subscription or self.begin()).pending, self._tell
         while True:
             if self._in_dump and not pending.in_dump:
                 if self._end_of_dump is None and not pending and self._follower.complete:
@@ -125,15 +161,14 @@ class Watch(Generic[V]):
             key = pending.take()
             if key is None:
                 return None
-            told = self._tell(key, table.record(key))
+            told = tell(key, table.record(key))
             if isinstance(told, Record) or (told is not None and not self._in_dump):
                 return told
 
     def _decode(self, found: Record | Deleted | EndOfDump) -> Event[V]:
-        if not isinstance(found, Record):
-            return found
-        entry: Entry[V] = to_entry(found, self._follower.topic, self._codec, raw_on_error=self._raw_on_error)
-        return entry
+        if isinstance(found, Record):
+            return to_entry(found, self._topic, self._codec, raw_on_error=self._raw_on_error)
+        return found
 
     def _ended(self) -> bool:
         if self._closed:
@@ -148,24 +183,34 @@ class Watch(Generic[V]):
         return self
 
     def __next__(self) -> Event[V]:
-        event = self.take()
-        if event is None:
+        found = self._take(None)
+        if found is None:
             raise StopIteration
-        return event
+        return self._decode(found)
 
     def __aiter__(self) -> AsyncIterator[Event[V]]:
         return self
 
     async def __anext__(self) -> Event[V]:
-        loop = asyncio.get_running_loop()
-        changed = asyncio.Event()
+        if self._subscription is None and not self._closed:
+            await in_thread(self.begin)
+        if self._turns.over():
+            await self._turns.pass_on()
+        with self._follower.changed:
+            found = self._next()
+        return self._decode(await self._wait_async() if found is None else found)
+
+    async def _wait_async(self) -> Record | Deleted | EndOfDump:
+        """The next undecoded event, of which there is none yet."""
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
             with suppress(RuntimeError):  # the loop is closed already: nobody waits any more
                 loop.call_soon_threadsafe(changed.set)
 
+        wakers = [] if self._subscription is None else self._subscription.wakers
         with self._follower.changed:
-            self._subscription.wakers.append(wake)
+            wakers.append(wake)
         try:
             while True:
                 with self._follower.changed:
@@ -173,12 +218,12 @@ class Watch(Generic[V]):
                     if found is None and self._ended():
                         raise StopAsyncIteration
                 if found is not None:
-                    return self._decode(found)
+                    return found
                 await changed.wait()
                 changed.clear()
         finally:
             with self._follower.changed:
-                self._subscription.wakers.remove(wake)
+                wakers.remove(wake)
 
 
 def _tell_all(key: bytes, record: Record | None) -> Record | Deleted:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import itertools
+from collections.abc import Iterator
+from contextlib import aclosing
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue
+from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, View
+from lvq_kafka.entries import Event as Told
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_kafka.testing import MemoryLog
 from tests.unit.polling import before_polls
@@ -106,6 +112,165 @@ def test_a_closed_watch_gives_nothing_more(memory_log: MemoryLog, queue: LastVal
         assert isinstance(next(watch), Entry)
         watch.close()
         assert list(watch) == []
+
+
+class TestLeftBehind:
+    """Whoever stops listening without a word costs nothing any more: no keys are kept for them."""
+
+    @pytest.fixture
+    def view(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> Iterator[View[str]]:
+        for number in range(10):
+            memory_log.write("prices", b"%d" % number, b"v")
+        with queue.view() as view:
+            yield view
+
+    def listening(self, view: View[str]) -> int:
+        gc.collect()
+        return len(view._follower._standing.listeners)
+
+    @pytest.mark.parametrize("dump", [True, False])
+    def test_a_loop_that_is_left_by_break(self, memory_log: MemoryLog, view: View[str], dump: bool) -> None:
+        for number in range(20):
+            watch = view.watch(dump=dump)
+            memory_log.write("prices", b"new", b"%d" % number)
+            for _ in watch:
+                break
+            assert self.listening(view) == 1
+            del watch
+        assert self.listening(view) == 0
+
+    def test_a_loop_in_asyncio_that_is_left_by_break(self, view: View[str]) -> None:
+        async def request() -> None:
+            async for _ in view.watch(dump=True):
+                break
+
+        async def storm() -> None:
+            for _ in range(20):
+                await request()
+
+        asyncio.run(storm())
+        eventually(lambda: self.listening(view) == 0)  # the thread in which the last one began has let go of it
+
+    def test_a_request_that_is_cancelled_while_it_waits(self, view: View[str]) -> None:
+        async def request(end_of_dump: asyncio.Event) -> None:
+            async for event in view.watch(dump=True):
+                if isinstance(event, EndOfDump):
+                    end_of_dump.set()
+
+        async def storm() -> None:
+            waiting = [asyncio.Event() for _ in range(20)]
+            requests = [asyncio.create_task(request(at_the_end)) for at_the_end in waiting]
+            for at_the_end in waiting:
+                await at_the_end.wait()
+            assert self.listening(view) == 20
+            for task in requests:
+                task.cancel()
+            await asyncio.gather(*requests, return_exceptions=True)
+
+        asyncio.run(storm())
+        eventually(lambda: self.listening(view) == 0)
+
+    def test_a_generator_that_is_dropped(self, view: View[str]) -> None:
+        def keys() -> Iterator[str]:
+            for event in view.watch(dump=True):
+                if isinstance(event, Entry):
+                    yield event.key
+
+        for _ in range(20):
+            assert next(keys()) == "0"
+        assert self.listening(view) == 0
+
+    def test_an_update_that_comes_meanwhile_reaches_those_who_still_listen(
+        self, memory_log: MemoryLog, view: View[str]
+    ) -> None:
+        left, stays = view.watch(), view.watch()
+        del left
+        memory_log.write("prices", b"new", b"1")
+        event = stays.take(10)
+        assert isinstance(event, Entry)
+        assert (event.key, self.listening(view)) == ("new", 1)
+
+    def test_a_watch_that_is_closed_frees_its_keys_while_somebody_still_has_it(self, view: View[str]) -> None:
+        watch = view.watch(dump=True)
+        next(watch)
+        assert watch.begin().pending
+        watch.close()
+        assert not watch.begin().pending
+        assert self.listening(view) == 0
+        assert watch.take() is None
+
+    def test_a_watch_that_is_closed_before_it_has_begun_never_begins(self, view: View[str]) -> None:
+        watch = view.watch(dump=True)
+        watch.close()
+        assert list(watch) == []
+        assert self.listening(view) == 0
+
+    def test_a_watch_ends_with_the_block_it_is_opened_for(self, view: View[str]) -> None:
+        async def ways() -> None:
+            async with view.watch(dump=True) as watch:
+                assert isinstance(await anext(watch), Entry)
+            assert [event async for event in watch] == []
+            async with aclosing(view.watch(dump=True)) as closing:
+                assert isinstance(await anext(closing), Entry)
+            assert [event async for event in closing] == []
+            assert self.listening(view) == 0
+
+        asyncio.run(ways())
+
+
+class TestSharing:
+    """An event loop that a stream of events shares with other tasks."""
+
+    def test_other_tasks_have_their_turn_while_events_are_at_hand(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for number in range(300):
+            memory_log.write("prices", b"%d" % number, b"v")
+        clock = itertools.count()  # a second passes with each look at it
+        monkeypatch.setattr("lvq_kafka.aio.time", SimpleNamespace(monotonic=lambda: next(clock)))
+        monkeypatch.setattr("lvq_kafka.aio._SLICE", 10.0)
+
+        async def dump(view: View[str]) -> list[int]:
+            turns, given = [0], 0
+
+            async def other() -> None:
+                while True:
+                    turns.append(given)
+                    await asyncio.sleep(0)
+
+            async with asyncio.TaskGroup() as tasks:
+                beside = tasks.create_task(other())
+                async for event in view.watch(dump=True):
+                    if isinstance(event, EndOfDump):
+                        break
+                    given += 1
+                beside.cancel()
+            return [after - before for before, after in itertools.pairwise(turns)]
+
+        with queue.view() as view:
+            assert max(asyncio.run(dump(view))) <= 12
+
+    def test_the_loop_has_its_turn_while_the_keys_of_a_dump_are_put_in_order(
+        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+    ) -> None:
+        memory_log.write("prices", b"a", b"1")
+
+        async def dump(view: View[str]) -> Told[str]:
+            go_on = Event()
+            table = view._follower.table
+            keys = table.keys
+
+            def slow_keys(order: Any) -> Any:
+                assert go_on.wait(10)
+                return keys(order)
+
+            table.keys = slow_keys  # type: ignore[assignment,method-assign]
+            first = asyncio.ensure_future(anext(view.watch(dump=True)))
+            asyncio.get_running_loop().call_later(0.05, go_on.set)  # never, were the loop held up
+            return await first
+
+        with queue.view() as view:
+            assert isinstance(asyncio.run(dump(view)), Entry)
 
 
 def test_g5_a_dump_does_not_end_before_the_view_is_caught_up(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:

@@ -1,0 +1,121 @@
+"""asyncio: blocking calls in threads of their own, and an event loop that has its turn while there is much to give."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from threading import Lock, Thread
+from typing import Generic, TypeVar
+
+__all__ = ["Turns", "in_background", "in_thread"]
+
+T = TypeVar("T")
+
+_SLICE = 0.001  # seconds for which one stream of events may keep the loop
+
+
+class Turns:
+    """When a stream whose events are all at hand lets the other tasks of its loop have their turn.
+
+    ::
+
+        if turns.over():
+            await turns.pass_on()
+    """
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def over(self) -> bool:
+        """Whether its turn is over, which begins with the first call after the others have had theirs."""
+        now = time.monotonic()
+        if not self._until:
+            self._until = now + _SLICE
+        return now > self._until
+
+    async def pass_on(self) -> None:
+        """Let them have it."""
+        self._until = 0.0
+        await asyncio.sleep(0)
+
+
+async def in_thread(
+    call: Callable[[], T], *, abort: Callable[[], object] | None = None, undo: Callable[[T], object] | None = None
+) -> T:
+    """Run a blocking call in a daemon thread of its own, not in the loop's executor, which a few such calls would fill.
+
+    A task that is cancelled meanwhile goes on at once, and the call by itself.
+
+    Args:
+        abort: called when the task is cancelled before the call is over; it may not block.
+        undo: called with what the call has returned, in a thread as well, when that reaches nobody any more.
+    """
+    running = _Call(call, undo)
+    Thread(target=copy_context().run, args=(running.run,), name="lvq-async", daemon=True).start()
+    try:
+        return await running.future
+    except asyncio.CancelledError:
+        if running.abandon() and abort is not None:
+            abort()
+        raise
+
+
+def in_background(call: Callable[[], object]) -> None:
+    """Run a blocking call in a daemon thread, for which nobody waits."""
+    Thread(target=call, name="lvq-async", daemon=True).start()
+
+
+class _Call(Generic[T]):
+    """A blocking call, between the thread that makes it and the task that awaits it."""
+
+    def __init__(self, call: Callable[[], T], undo: Callable[[T], object] | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[T] = self._loop.create_future()
+        self._call = call
+        self._undo = undo
+        self._lock = Lock()
+        self._abandoned = False
+        self._done = False
+        self._result: list[T] = []
+
+    def run(self) -> None:
+        """In the thread."""
+        failure: BaseException | None = None
+        try:
+            self._result.append(self._call())
+        except BaseException as error:  # noqa: BLE001  # whoever awaits it gets it
+            failure = error
+        with self._lock:
+            self._done = True
+            abandoned = self._abandoned
+        if not abandoned:
+            with suppress(RuntimeError):  # the loop is closed already: nobody waits any more
+                self._loop.call_soon_threadsafe(self._tell, failure)
+                return
+        self._take_back()
+
+    def _tell(self, failure: BaseException | None) -> None:
+        if self.future.cancelled():  # `abandon` follows
+            return
+        if failure is None:
+            self.future.set_result(self._result[0])
+        else:
+            self.future.set_exception(failure)
+
+    def abandon(self) -> bool:
+        """Nobody awaits it any more; whether it is not over yet."""
+        with self._lock:
+            self._abandoned = True
+            done = self._done
+        if done:
+            in_background(self._take_back)
+        return not done
+
+    def _take_back(self) -> None:
+        if self._undo is not None and self._result:
+            self._undo(self._result.pop())
