@@ -10,20 +10,20 @@ from contextvars import copy_context
 from threading import Lock, Thread
 from typing import Generic, TypeVar
 
-__all__ = ["Turns", "in_background", "in_thread"]
+__all__ = ["Share", "in_background", "in_thread"]
 
 T = TypeVar("T")
 
-_SLICE = 0.001  # seconds for which one stream of events may keep the loop
+_SHARE = 0.001  # seconds
 
 
-class Turns:
-    """When a stream whose events are all at hand lets the other tasks of its loop have their turn.
+class Share:
+    """The time for which a stream may keep its event loop while all it gives is at hand.
 
     ::
 
-        if turns.over():
-            await turns.pass_on()
+        if share.spent():
+            await share.renew()
     """
 
     __slots__ = ("_until",)
@@ -31,15 +31,15 @@ class Turns:
     def __init__(self) -> None:
         self._until = 0.0
 
-    def over(self) -> bool:
-        """Whether its turn is over, which begins with the first call after the others have had theirs."""
+    def spent(self) -> bool:
+        """Whether it is used up. It begins with the first call, and with the first one after it was renewed."""
         now = time.monotonic()
         if not self._until:
-            self._until = now + _SLICE
+            self._until = now + _SHARE
         return now > self._until
 
-    async def pass_on(self) -> None:
-        """Let them have it."""
+    async def renew(self) -> None:
+        """Let other tasks have their turn first."""
         self._until = 0.0
         await asyncio.sleep(0)
 
@@ -114,6 +114,8 @@ class _Call(Generic[T]):
             done = self._done
         if done:
             in_background(self._take_back)
+        if self.future.done() and not self.future.cancelled():
+            self.future.exception()  # or the loop would say that nobody has asked for it
         return not done
 
     def _take_back(self) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import reprlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, NoReturn, Self
 
+from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import BYTES, Codec, V
 from lvq_kafka.core.keys import Key, encode_key
 from lvq_kafka.errors import (
@@ -183,6 +184,10 @@ class Producer(Generic[V]):
         """
         self._report(self.writer.flush(timeout), timeout)
 
+    async def flush_async(self, timeout: float | None = None) -> None:
+        """As `flush`, in asyncio. When it is cancelled, failures stay unseen."""
+        self._report(await in_thread(partial(self.writer.flush, timeout)), timeout)
+
     def flush_transaction(self, timeout: float | None = None) -> None:
         """As `flush`, at the end of a transaction that is aborted when it fails: then no outcome is unknown.
 
@@ -204,6 +209,10 @@ class Producer(Generic[V]):
         undecided = self.writer.close(timeout)
         self._append = self._refuse
         self._report(undecided, timeout)
+
+    async def aclose(self, timeout: float | None = None) -> None:
+        """As `close`, in asyncio. When it is cancelled, closing goes on in the background."""
+        await in_thread(partial(self.close, timeout))
 
     @contextlib.contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Self]:
@@ -250,7 +259,7 @@ class Producer(Generic[V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.__exit__, kind, error, traceback)
+        await in_thread(partial(self.__exit__, kind, error, traceback))
 
     # ------------------------------------------------------------ inside
 

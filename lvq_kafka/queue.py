@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from functools import wraps
+from functools import partial, wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self
 
+from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import BYTES, Codec, Undecodable, V
 from lvq_kafka.connecting import connect_within
 from lvq_kafka.consuming.consumer import Consumer
@@ -211,6 +212,24 @@ class LastValueQueue(Managed, Generic[V]):
             queue.declaration = declaration
             return queue
 
+    @classmethod
+    async def open_async(cls, name: str, *, value: Codec[V] = BYTES, **options: Any) -> Self:  # type: ignore[assignment]
+        """As `open`, in asyncio."""
+        return await in_thread(partial(cls.open, name, value=value, **options), undo=cls.close)
+
+    @classmethod
+    async def declare_async(
+        cls,
+        name: str,
+        *,
+        key_header: str | None,
+        value: Codec[V] = BYTES,  # type: ignore[assignment]  # what V is by default
+        **options: Any,
+    ) -> Self:
+        """As `declare`, in asyncio, with the same options. One that is cancelled may be carried out all the same."""
+        call = partial(cls.declare, name, key_header=key_header, value=value, **options)
+        return await in_thread(call, undo=cls.close)
+
     # ---------------------------------------------------------------- properties
 
     @property
@@ -238,6 +257,10 @@ class LastValueQueue(Managed, Generic[V]):
         """
         self._opened.close()
 
+    async def aclose(self) -> None:
+        """As `close`, in asyncio."""
+        await in_thread(self.close)
+
     def __enter__(self) -> Self:
         return self
 
@@ -245,6 +268,14 @@ class LastValueQueue(Managed, Generic[V]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     # ---------------------------------------------------------------- what it is used through
 
@@ -259,6 +290,10 @@ class LastValueQueue(Managed, Generic[V]):
             transactional_id=transactional_id,
             max_block=max_block,
         )
+
+    async def producer_async(self, **options: Any) -> Producer[V]:
+        """As `producer`, in asyncio: one with a transactional id waits for the cluster."""
+        return await in_thread(partial(self.producer, **options), undo=Producer.close)
 
     def view(
         self,
@@ -348,3 +383,12 @@ class LastValueQueue(Managed, Generic[V]):
             revoke_grace=revoke_grace,
             on_foreign_commits=on_foreign_commits,
         )
+
+    async def consumer_async(self, **options: Any) -> Consumer[V]:
+        """As `consumer`, in asyncio, with the same options: it asks the cluster for what was consumed.
+
+        ::
+
+            async with await queue.consumer_async() as consumer: ...
+        """
+        return await in_thread(partial(self.consumer, **options), undo=Consumer.close)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Generic, TypeVar
 
+from lvq_kafka.aio import Share
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, Holder
@@ -48,6 +49,7 @@ class Acquiring(Generic[V]):
         self._raw_on_error = undecodable == "raw"
         self._skips = undecodable == "skip"
         self._prefetch = prefetch
+        self._share = Share()
 
     def acquire(self, most: int, timeout: float | None, holder: Holder) -> list[Delivery[V]]:
         """See `Consumer.acquire_many`; they are settled by the holder."""
@@ -55,6 +57,8 @@ class Acquiring(Generic[V]):
 
     async def acquire_async(self, most: int, timeout: float | None, holder: Holder) -> list[Delivery[V]]:
         """As `acquire`. There is nothing to wait for between taking and returning, so no cancellation can lose any."""
+        if self._share.spent():
+            await self._share.renew()
         return await self._wait_async(most, timeout, partial(self._get, most, holder))
 
     def iterate(
@@ -91,13 +95,15 @@ class Acquiring(Generic[V]):
 
     async def iterate_async(self, holder: Holder) -> AsyncIterator[Delivery[V]]:
         """As `iterate`."""
-        most = self._prefetch
+        most, share = self._prefetch, Share()
         ahead: deque[Item] = deque()
         try:
             while True:
                 ahead.extend(await self._wait_async(most, None, partial(self._look, most, ahead=True)))
                 for delivery in self._turns(ahead, holder):
                     yield delivery
+                    if share.spent():
+                        await share.renew()
         except Closed:
             return
         finally:

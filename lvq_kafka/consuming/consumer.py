@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self
 
+from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.consuming.acquiring import Acquiring
 from lvq_kafka.consuming.custody import Custody
@@ -315,6 +316,10 @@ class Consumer(Generic[V]):
         self._dead_letters.close(timeout / 2)
         self._consuming.close(max(0.0, deadline - time.monotonic()))
 
+    async def aclose(self, timeout: float = 10.0) -> None:
+        """As `close`, in asyncio. When it is cancelled, closing goes on in the background."""
+        await in_thread(partial(self.close, timeout))
+
     def __enter__(self) -> Self:
         return self
 
@@ -329,7 +334,7 @@ class Consumer(Generic[V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.close)
+        await self.aclose()
 
     def __repr__(self) -> str:
         return f"<Consumer of {self.name}>"

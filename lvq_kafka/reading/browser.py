@@ -7,6 +7,7 @@ from threading import Event as Flag
 from threading import Thread
 from typing import Generic, Self
 
+from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import Key, key_text
@@ -224,6 +225,10 @@ class Browser(Reader[V], Generic[V]):
             self._follower.check()
             raise
 
+    async def refresh_async(self) -> None:
+        """As `refresh`, in asyncio."""
+        await in_thread(self.refresh)
+
     @property
     def as_of(self) -> float:
         """Seconds since the epoch of the last look at what was consumed; 0.0 where that is not hidden."""
@@ -277,7 +282,7 @@ class Browser(Reader[V], Generic[V]):
         if self._over:
             raise StopAsyncIteration
         if self._watch is None:
-            await self.__aenter__()  # opening it here would hold up the event loop
+            await self.open_async()
         event = await anext(self._opened)
         self._over = not self._follow and isinstance(event, EndOfDump)
         return event

@@ -18,7 +18,7 @@ from lvq_kafka.reading.listeners import Subscription
 from lvq_kafka.reading.loop import Reading, Screen, Since
 from lvq_kafka.reading.observing import Observing
 from lvq_kafka.reading.standing import Standing, State
-from lvq_kafka.reading.waiting import Waiting
+from lvq_kafka.reading.waiting import Timeout, Waiting
 
 __all__ = ["Follower", "State", "Subscription"]
 
@@ -161,7 +161,7 @@ class Follower:
 
     # ---------------------------------------------------------------- waiting
 
-    def wait_caught_up(self, timeout: float | None = None, *, or_blocked: bool = False) -> None:
+    def wait_caught_up(self, timeout: Timeout = None, *, or_blocked: bool = False) -> None:
         """Wait until all that the log held at the start has been read; with ``or_blocked`` stop at open transactions.
 
         Raises:
@@ -170,7 +170,7 @@ class Follower:
         """
         self._waiting.caught_up(timeout, or_blocked=or_blocked)
 
-    def barrier(self, timeout: float | None = None) -> dict[int, int]:
+    def barrier(self, timeout: Timeout = None) -> dict[int, int]:
         """Wait until everything that was acknowledged before this call has been applied (G7). Returns that cut.
 
         Raises:
@@ -181,9 +181,7 @@ class Follower:
         """
         return self._waiting.barrier(timeout)
 
-    def wait_for(
-        self, targets: Mapping[int, int], timeout: float | None = None, *, topic_id: str | None = None
-    ) -> None:
+    def wait_for(self, targets: Mapping[int, int], timeout: Timeout = None, *, topic_id: str | None = None) -> None:
         """Wait until each partition has been read up to its offset, or what has replaced the records below it.
 
         ``topic_id`` is that of the topic they lie in; None for whichever is read.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Generic, Self
 
+from lvq_kafka.aio import in_background, in_thread
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import Counters
@@ -100,17 +100,21 @@ class Reader(Generic[V]):
     ) -> None:
         self.close()
 
+    async def open_async(self) -> Self:
+        """As `open`, in asyncio. When it is cancelled, it ends at once; the reader is closed in the background."""
+        return await in_thread(self.open, abort=lambda: in_background(self.close), undo=lambda _: self.close())
+
+    async def aclose(self) -> None:
+        """As `close`, in asyncio. When it is cancelled, closing goes on in the background."""
+        await in_thread(self.close)
+
     async def __aenter__(self) -> Self:
-        try:
-            return await asyncio.to_thread(self.open)
-        except asyncio.CancelledError:
-            await asyncio.to_thread(self.close)  # which ends the opening, too: its thread goes on without us
-            raise
+        return await self.open_async()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.close)
+        await self.aclose()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._topic}: {self.state}>"

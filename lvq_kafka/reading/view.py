@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from threading import Thread
-from typing import Generic
+from typing import Generic, TypeVar
 
+from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Position
@@ -15,9 +17,12 @@ from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.ports import Log
 from lvq_kafka.reading.readers import Reader
 from lvq_kafka.reading.snapshot import CurrentValues, Snapshot
+from lvq_kafka.reading.waiting import Limit, Timeout
 from lvq_kafka.reading.watch import Watch
 
 __all__ = ["View"]
+
+T = TypeVar("T")
 
 log = logging.getLogger("lvq_kafka.view")
 
@@ -86,6 +91,10 @@ class View(Reader[V], CurrentValues[V], Generic[V]):
         """
         self._follower.wait_caught_up(timeout)
 
+    async def wait_caught_up_async(self, timeout: float | None = None) -> None:
+        """As `wait_caught_up`, in asyncio."""
+        await _awaited(self._follower.wait_caught_up, timeout)
+
     def barrier(self, timeout: float | None = 30.0) -> dict[int, int]:
         """Wait until everything acknowledged before this call, by anyone, is visible here (G7).
 
@@ -98,6 +107,10 @@ class View(Reader[V], CurrentValues[V], Generic[V]):
             ReaderFailed, Closed: nothing more will come.
         """
         return self._follower.barrier(timeout)
+
+    async def barrier_async(self, timeout: float | None = 30.0) -> dict[int, int]:
+        """As `barrier`, in asyncio."""
+        return await _awaited(self._follower.barrier, timeout)
 
     def wait_for(self, position: Position | str, timeout: float | None = 30.0) -> None:
         """Wait until the record at a position, or a newer one of its key, is visible here.
@@ -113,12 +126,19 @@ class View(Reader[V], CurrentValues[V], Generic[V]):
             ConfigError: it is a position in another topic, or the text is none.
             CatchUpTimeout, ReaderFailed, Closed: as `barrier`.
         """
+        self._wait_for(position, timeout)
+
+    async def wait_for_async(self, position: Position | str, timeout: float | None = 30.0) -> None:
+        """As `wait_for`, in asyncio."""
+        await _awaited(partial(self._wait_for, position), timeout)
+
+    def _wait_for(self, position: Position | str, timeout: Timeout) -> None:
         if isinstance(position, str) and not isinstance(position, Position):
             position = Position.parse(position)
         if position.topic != self._topic:
             raise ConfigError(f"{position} does not lie in {self._topic}.", options=["position"])
         if position.offset < 0:
-            self.barrier(timeout)  # it is stored, and nobody knows where: wait for all that is
+            self._follower.barrier(timeout)  # it is stored, and nobody knows where: wait for all that is
             return
         self._follower.wait_for({position.partition: position.offset + 1}, timeout)
 
@@ -130,6 +150,10 @@ class View(Reader[V], CurrentValues[V], Generic[V]):
             copy = table.copy()
             topic_id = self._follower.topic_id
         return Snapshot(copy, self._topic, topic_id, self._codec, self._undecodable, self._order)
+
+    async def snapshot_async(self) -> Snapshot[V]:
+        """As `snapshot`, in asyncio: of very many keys the copy takes a moment."""
+        return await in_thread(self.snapshot)
 
     def watch(self, *, dump: bool = False) -> Watch[V]:
         """Changes from now on, as an iterator for ``for`` or ``async for``; see `Watch`.
@@ -163,6 +187,12 @@ class View(Reader[V], CurrentValues[V], Generic[V]):
                 self._callbacks.remove(watch)
 
         return end
+
+
+async def _awaited(wait: Callable[[Timeout], T], timeout: float | None) -> T:
+    """Wait in a thread, which gives up when this is cancelled."""
+    limit = Limit(timeout)
+    return await in_thread(partial(wait, limit), abort=limit.give_up)
 
 
 def _call_back(watch: Watch[V], callback: Callable[[Event[V]], object]) -> None:

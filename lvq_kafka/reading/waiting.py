@@ -10,7 +10,7 @@ from lvq_kafka.errors import CatchUpTimeout
 from lvq_kafka.reading.observing import Observing
 from lvq_kafka.reading.standing import Standing
 
-__all__ = ["Waiting"]
+__all__ = ["Limit", "Timeout", "Waiting"]
 
 _PATIENCE = 0.5  # seconds after which one who still waits has the topic looked at
 _MARKERS = 0.4  # seconds in which the markers of a transaction that is decided reach all its partitions
@@ -24,25 +24,25 @@ class Waiting:
         self._standing = standing
         self._observing = observing
 
-    def caught_up(self, timeout: float | None, *, or_blocked: bool) -> None:
+    def caught_up(self, timeout: Timeout, *, or_blocked: bool) -> None:
         """See `Follower.wait_caught_up`."""
         standing = self._standing
         goal = _AsFarAsAllowed(standing) if or_blocked else lambda: standing.replay.caught_up
-        self._wait(goal, _Limit(timeout), "catch up", None)
+        self._wait(goal, Limit.of(timeout), "catch up", None)
 
-    def barrier(self, timeout: float | None) -> dict[int, int]:
+    def barrier(self, timeout: Timeout) -> dict[int, int]:
         """See `Follower.barrier`."""
         self._standing.check()
-        limit, following = _Limit(timeout), self._standing.replay.caught_up
+        limit, following = Limit.of(timeout), self._standing.replay.caught_up
         topic_id, ends = self._observing.ends(limit.left)
         self._reach(ends, topic_id, limit, following)
         return ends
 
-    def reached(self, targets: Mapping[int, int], timeout: float | None, topic_id: str | None) -> None:
+    def reached(self, targets: Mapping[int, int], timeout: Timeout, topic_id: str | None) -> None:
         """See `Follower.wait_for`."""
-        self._reach(targets, topic_id, _Limit(timeout), self._standing.replay.caught_up)
+        self._reach(targets, topic_id, Limit.of(timeout), self._standing.replay.caught_up)
 
-    def _reach(self, targets: Mapping[int, int], topic_id: str | None, limit: _Limit, following: bool) -> None:
+    def _reach(self, targets: Mapping[int, int], topic_id: str | None, limit: Limit, following: bool) -> None:
         """Wait for a cut through a topic (None: whichever is read), and for what has replaced the records below it."""
         self._wait_for_cut(targets, topic_id, limit)
         if not following or limit.elapsed > _BRISK:
@@ -50,7 +50,7 @@ class Waiting:
             topic_id, second = self._observing.ends(limit.left, stable=True)
             self._wait_for_cut(second, topic_id, limit)
 
-    def _wait_for_cut(self, targets: Mapping[int, int], topic_id: str | None, limit: _Limit) -> None:
+    def _wait_for_cut(self, targets: Mapping[int, int], topic_id: str | None, limit: Limit) -> None:
         standing = self._standing
 
         def reached() -> bool:
@@ -60,7 +60,7 @@ class Waiting:
 
         self._wait(reached, limit, "reach the end", targets)
 
-    def _wait(self, goal: Callable[[], bool], limit: _Limit, aim: str, targets: Mapping[int, int] | None) -> None:
+    def _wait(self, goal: Callable[[], bool], limit: Limit, aim: str, targets: Mapping[int, int] | None) -> None:
         standing = self._standing
         next_look = time.monotonic() + _PATIENCE
         with standing.listeners.waiting_for(goal) as changed:
@@ -81,7 +81,7 @@ class Waiting:
         reason = str(trouble) if trouble else describe(shortfalls) or "it reads the topic from its start again"
         blocked = any(shortfall.blocked for shortfall in shortfalls)
         raise CatchUpTimeout(
-            f"The reader of {standing.topic} did not {aim} within {limit.timeout:g} s: {reason}.",
+            f"The reader of {standing.topic} did not {aim} within {limit.timeout or 0:g} s: {reason}.",
             shortfalls=shortfalls,
             hint="Commit or abort that transaction, or wait for its timeout."
             if blocked
@@ -119,16 +119,34 @@ class _AsFarAsAllowed:
         return replay.complete
 
 
-class _Limit:
-    """A time limit, from now on, in seconds; None for none."""
+class Limit:
+    """A time limit, from now on, in seconds; None for none. Whoever waits can be told to give up before."""
 
     def __init__(self, timeout: float | None) -> None:
         self.timeout = timeout
         self._begun = time.monotonic()
+        self._given_up = False
+
+    @classmethod
+    def of(cls, timeout: Timeout) -> Limit:
+        """The limit that is meant."""
+        return timeout if isinstance(timeout, Limit) else cls(timeout)
 
     @property
     def elapsed(self) -> float:
+        """Seconds since it began."""
         return time.monotonic() - self._begun
 
     def left(self) -> float | None:
+        """Seconds until it is over."""
+        if self._given_up:
+            return 0.0
         return None if self.timeout is None else max(0.0, self.timeout - self.elapsed)
+
+    def give_up(self) -> None:
+        """It is over: nobody needs that any more. From any thread; who waits takes note within `_PATIENCE`."""
+        self._given_up = True
+
+
+Timeout = float | None | Limit
+"""Seconds that somebody waits, None for as long as it takes, or what can make them give up."""

@@ -10,7 +10,7 @@ from threading import Condition
 from types import TracebackType
 from typing import Generic, Self
 
-from lvq_kafka.aio import Turns, in_thread
+from lvq_kafka.aio import Share, in_thread
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Record
@@ -60,10 +60,13 @@ class Watch(Generic[V]):
         self._in_dump = dump is not None
         self._end_of_dump: EndOfDump | None = None
         self._subscription = None if self._in_dump else follower.subscribe()
-        self._turns = Turns()
+        self._share = Share()
 
-    def begin(self) -> Subscription:
+    def begin(self) -> None:
         """Take the keys of the dump, those of now, if that was not done yet: of very many it takes a moment."""
+        self._begin()
+
+    def _begin(self) -> Subscription:
         with self._follower.changed:  # dump and offsets are of one moment
             if self._subscription is None:
                 self._subscription = self._follower.subscribe(self._dump)
@@ -78,7 +81,7 @@ class Watch(Generic[V]):
 
     def changed(self, keys: Sequence[bytes]) -> None:
         """There is something new to tell of these keys, though the log has not changed. The lock is held."""
-        subscription = self.begin()
+        subscription = self._begin()
         subscription.pending.changed(keys)
         self._follower.changed.notify_all()
         subscription.wake()
@@ -150,7 +153,7 @@ class Watch(Generic[V]):
         table = self._follower.shown
         if table is None or self._closed:
             return None
-        pending, tell = (self._subscription or self.begin()).pending, self._tell
+        pending, tell = (self._subscription or self._begin()).pending, self._tell
         while True:
             if self._in_dump and not pending.in_dump:
                 if self._end_of_dump is None and not pending and self._follower.complete:
@@ -194,8 +197,8 @@ class Watch(Generic[V]):
     async def __anext__(self) -> Event[V]:
         if self._subscription is None and not self._closed:
             await in_thread(self.begin)
-        if self._turns.over():
-            await self._turns.pass_on()
+        if self._share.spent():
+            await self._share.renew()
         with self._follower.changed:
             found = self._next()
         return self._decode(await self._wait_async() if found is None else found)

@@ -47,9 +47,10 @@ def test_they_have_nothing_but_their_purpose_apart(kind: str) -> None:
 
     mapping = {"get", "items", "keys", "values", "entry", "entries", "prefix", "range"}
     assert public(View) - public(Browser) == mapping | {
-        *("wait_caught_up", "barrier", "wait_for", "snapshot", "watch", "on_change")
+        *("wait_caught_up", "barrier", "wait_for", "snapshot", "watch", "on_change"),
+        *("wait_caught_up_async", "barrier_async", "wait_for_async", "snapshot_async"),
     }
-    assert public(Browser) - public(View) == {"as_of", "drain", "refresh", "take"}
+    assert public(Browser) - public(View) == {"as_of", "drain", "refresh", "refresh_async", "take"}
 
 
 def test_progress_can_be_seen_while_it_is_opened(reader_of: OpenReader, memory_log: MemoryLog) -> None:
@@ -146,7 +147,7 @@ class TestAsync:
 
         with pytest.raises(asyncio.CancelledError):
             asyncio.run(cancel())
-        assert reader.state == "closed"
+        eventually(lambda: reader.state == "closed")
 
 
 def test_a_view_and_a_browser_say_the_same_of_an_outage_on_a_quiet_topic_and_of_its_end(

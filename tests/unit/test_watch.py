@@ -193,9 +193,9 @@ class TestLeftBehind:
     def test_a_watch_that_is_closed_frees_its_keys_while_somebody_still_has_it(self, view: View[str]) -> None:
         watch = view.watch(dump=True)
         next(watch)
-        assert watch.begin().pending
+        assert watch._begin().pending
         watch.close()
-        assert not watch.begin().pending
+        assert not watch._begin().pending
         assert self.listening(view) == 0
         assert watch.take() is None
 
@@ -228,7 +228,7 @@ class TestSharing:
             memory_log.write("prices", b"%d" % number, b"v")
         clock = itertools.count()  # a second passes with each look at it
         monkeypatch.setattr("lvq_kafka.aio.time", SimpleNamespace(monotonic=lambda: next(clock)))
-        monkeypatch.setattr("lvq_kafka.aio._SLICE", 10.0)
+        monkeypatch.setattr("lvq_kafka.aio._SHARE", 10.0)
 
         async def dump(view: View[str]) -> list[int]:
             turns, given = [0], 0
@@ -245,6 +245,7 @@ class TestSharing:
                         break
                     given += 1
                 beside.cancel()
+            turns.append(given)
             return [after - before for before, after in itertools.pairwise(turns)]
 
         with queue.view() as view:

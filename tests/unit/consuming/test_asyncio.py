@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import Closed, ConfigError, TransportError, Unauthorized
 from tests.unit.consuming.world import TOPIC, World, consuming, drain, has_read_all, settled_up, take
@@ -264,3 +267,40 @@ def test_with_durable_counts_too_nothing_waits_in_a_thread(world: World) -> None
         has_read_all(world, consumer)
         assert run(main()) == [str(number) for number in range(20)]
         settled_up(world, consumer)
+
+
+@pytest.mark.parametrize("by", ["async for", "acquire_async"])
+def test_other_tasks_have_their_turn_while_messages_are_at_hand(
+    world: World, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.send(*((f"k{number}", "v") for number in range(300)))
+    clock = itertools.count()  # a second passes with each look at it
+
+    async def one_by_one(consumer: Consumer[str]) -> AsyncIterator[Delivery[str]]:
+        while (delivery := await consumer.acquire_async()) is not None:
+            yield delivery
+
+    async def main() -> list[int]:
+        turns, got = [0], 0
+
+        async def other() -> None:
+            while True:
+                turns.append(got)
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as tasks:
+            beside = tasks.create_task(other())
+            async for delivery in consumer if by == "async for" else one_by_one(consumer):
+                delivery.ack()
+                got += 1
+                if got == 300:
+                    break
+            beside.cancel()
+        turns.append(got)
+        return [after - before for before, after in itertools.pairwise(turns)]
+
+    with consuming(world) as consumer:
+        eventually(lambda: consumer.stats.available == 300)
+        monkeypatch.setattr("lvq_kafka.aio.time", SimpleNamespace(monotonic=lambda: next(clock)))
+        monkeypatch.setattr("lvq_kafka.aio._SHARE", 10.0)
+        assert max(run(main())) <= 12
