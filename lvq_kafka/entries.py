@@ -64,8 +64,9 @@ def to_entry(record: Record, topic: str, codec: Codec[V], *, raw_on_error: bool 
     Raises:
         DecodeError: the codec cannot read the value, and ``raw_on_error`` is not set.
     """
-    assert record.key is not None
-    assert record.value is not None
-    position = Position(topic, record.partition, record.offset)
-    value = codec.decode_at(record.value, position, headers=record.headers, raw_on_error=raw_on_error)
-    return Entry(key_text(record.key), value, position, record.timestamp / 1000, record.headers)
+    partition, offset, timestamp, key, data, headers = record
+    assert key is not None
+    assert data is not None
+    position = Position(topic, partition, offset)
+    value = codec.decode_at(data, position, headers=headers, raw_on_error=raw_on_error)
+    return Entry(key_text(key), value, position, timestamp / 1000, headers)

@@ -16,6 +16,7 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, count, islice
 from operator import itemgetter
 from typing import Literal, Self
@@ -37,6 +38,8 @@ IMPLIED: Headers = (("", None),)
 
 # What a slot's flag says of its headers. The common case, the key header alone, is implied by the key and costs a byte.
 _NO_HEADERS, _KEY_HEADER, _OWN_HEADERS = 0, 1, 2  # the first is false
+
+_new_record = partial(tuple.__new__, Record)  # in half the time that its constructor takes
 
 _PART = 16_384  # rows that are sorted at once, which takes some 3 ms
 
@@ -88,13 +91,15 @@ class ColumnTable:
         return None if slot is None else self._record(key, slot)
 
     def _record(self, key: bytes, slot: int) -> Record:
-        return Record(
-            self._partition_of[slot],
-            self._offsets[slot],
-            self._timestamps[slot],
-            key,
-            self._values[slot],
-            self._headers(key, slot) if self._flags[slot] else (),
+        return _new_record(
+            (
+                self._partition_of[slot],
+                self._offsets[slot],
+                self._timestamps[slot],
+                key,
+                self._values[slot],
+                self._headers(key, slot) if self._flags[slot] else (),
+            )
         )
 
     def _headers(self, key: bytes, slot: int) -> Headers:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from threading import Condition, Thread
+from threading import Condition, RLock, Thread
 
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.progress import Shortfall
@@ -214,6 +214,11 @@ class Follower:
     def changed(self) -> Condition:
         """The lock; notified when there is news for listeners."""
         return self._standing.listeners.changed
+
+    @property
+    def lock(self) -> RLock:
+        """The lock by itself, for those who take it once for every event."""
+        return self._standing.listeners.lock
 
     @contextmanager
     def locked(self) -> Iterator[Store]:

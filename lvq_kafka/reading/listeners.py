@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Condition
+from threading import Condition, RLock
 from weakref import ref
 
 from lvq_kafka.core.conflation import ConflatedKeys
@@ -44,13 +44,18 @@ class Listeners:
     """
 
     def __init__(self) -> None:
-        self.changed = Condition()
+        self._set_lock()
         self._subscriptions: dict[int, ref[Subscription]] = {}  # by id, which another one may have after their end
         self._goals: list[Callable[[], bool]] = []
 
     def left_behind(self) -> None:
         """In a forked child: whoever held the lock is not there to release it."""
-        self.changed = Condition()
+        self._set_lock()
+
+    def _set_lock(self) -> None:
+        self.lock = RLock()
+        """The lock by itself: a condition takes it by a function of Python's."""
+        self.changed = Condition(self.lock)
 
     @contextmanager
     def changing(self, *, everybody: bool = False) -> Iterator[None]:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
-from threading import Condition
 from types import TracebackType
 from typing import Generic, Self
 
@@ -124,12 +123,11 @@ class Watch(Generic[V]):
 
     def _take(self, timeout: float | None) -> Record | Deleted | EndOfDump | None:
         """The next undecoded event; None as `take`."""
-        changed = self._follower.changed
-        with changed:
+        with self._follower.lock:
             found = self._next()
-            return self._wait(changed, timeout) if found is None else found
+            return self._wait(timeout) if found is None else found
 
-    def _wait(self, changed: Condition, timeout: float | None) -> Record | Deleted | EndOfDump | None:
+    def _wait(self, timeout: float | None) -> Record | Deleted | EndOfDump | None:
         """The next undecoded event, of which there is none yet. The lock is held."""
         deadline = None if timeout is None else time.monotonic() + timeout
         found = None
@@ -137,7 +135,7 @@ class Watch(Generic[V]):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            changed.wait(left)
+            self._follower.changed.wait(left)
             found = self._next()
         return found
 
@@ -199,7 +197,7 @@ class Watch(Generic[V]):
             await in_thread(self.begin)
         if self._share.spent():
             await self._share.renew()
-        with self._follower.changed:
+        with self._follower.lock:
             found = self._next()
         return self._decode(await self._wait_async() if found is None else found)
 

@@ -23,6 +23,8 @@ from tests.benchmarks import (
     acks,
     bootstrap,
     consume,
+    dump,
+    dump_report,
     latency,
     produce,
     rebalance,
@@ -35,7 +37,7 @@ from tests.benchmarks.peers import contest
 from tests.benchmarks.topics import Topic, load
 from tests.benchmarks.workload import Workload
 
-PARTS = ("broker", "bootstrap", "produce", "latency", "consume", "acks", "rebalance", "spark")
+PARTS = ("broker", "bootstrap", "dump", "produce", "latency", "consume", "acks", "rebalance", "spark")
 BY_DEFAULT = PARTS[:-1]  # Spark takes longer than all others together
 
 
@@ -51,10 +53,19 @@ class Sizes:
     session: float = 10.0  # seconds until a group takes note of a death, in both protocols
     heartbeat: float = 5.0  # seconds between the heartbeats of the new one; a broker's default, which is not ours
     spark_records: int = 4_000_000
+    dump_keys: tuple[int, ...] = (10_000, 100_000, 1_000_000)
 
 
 QUICK = Sizes(
-    records=100_000, messages=5_000, keys=500, puts=100, acks=50, session=2.0, heartbeat=0.5, spark_records=10_000
+    records=100_000,
+    messages=5_000,
+    keys=500,
+    puts=100,
+    acks=50,
+    session=2.0,
+    heartbeat=0.5,
+    spark_records=10_000,
+    dump_keys=(1_000, 4_000),
 )
 
 
@@ -73,6 +84,9 @@ def run(
         with loaded(servers, sizes.records) as (to_read, empty):
             found["bootstrap"] = list(bootstrap.run(servers, to_read, empty, rounds))
         print(report.reading_table(found["bootstrap"]), "\n", flush=True)
+    if "dump" in parts:
+        found["dump"] = list(dump.run(servers, rounds, sizes.dump_keys))
+        print(dump_report.dump_table(found["dump"]), "\n", flush=True)
     if "produce" in parts:
         found["produce"] = produce.run(servers, rounds, sizes.messages)
         print(report.produce_table(found["produce"]), "\n", flush=True)
@@ -80,6 +94,7 @@ def run(
         found["latency"] = list(latency.run(servers, rounds, sizes.puts))
         print(report.latency_table(found["latency"]), "\n", flush=True)
     targets += report.broker_targets(found.get("broker", ()))
+    targets += dump_report.dump_targets(found.get("dump", ()))
     targets += report.targets(found.get("bootstrap", ()), found.get("produce", ()), found.get("latency", ()))
     if "consume" in parts:
         with peers_if_possible(peer_rounds) as peers:

@@ -16,6 +16,7 @@ from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.benchmarks.bootstrap import CONTESTANTS, measure
 from tests.benchmarks.consume import COMPACTED, KAFKA, MODES
+from tests.benchmarks.dump import CONTESTANTS as DUMPS
 from tests.benchmarks.rebalance import CHANGES, PROTOCOLS
 from tests.benchmarks.report import consume_targets
 from tests.benchmarks.topics import TAIL, Content, load
@@ -38,6 +39,9 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
         for label, keys in (("unique", 100_000), ("overwrites", 10_000))
         for contestant in CONTESTANTS
     }
+    dumps = {(result["contestant"], result["keys"]) for result in results["dump"]}
+    assert dumps == set(product(DUMPS, (1_000, 4_000)))
+    assert all(result["beats"] > 0 for result in results["dump"] if result["contestant"] == "async watch")
     assert {result["what"] for result in results["latency"]} == {"propagation", "idle barrier"}
     assert "Producer.send" in {row["what"] for row in results["produce"]}
     assert {(result["contestant"], result["mode"]) for result in results["consume"]} == set(product(KAFKA, MODES))
