@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, NoReturn, Self
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import BYTES, Codec, V
+from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, check_key_header, reserved_header
 from lvq_kafka.core.keys import Key, encode_key
 from lvq_kafka.errors import (
     BrokerUnavailable,
@@ -26,16 +27,13 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.ports import Log, Receipt
 
-__all__ = ["UNKEYED_HEADER", "Keyless", "Message", "MessageHeaders", "Producer"]
+__all__ = ["Keyless", "Message", "MessageHeaders", "Producer"]
 
 Keyless = Literal["pass", "refuse"]
 """What becomes of a message without a key (R1)."""
 
 MessageHeaders = Mapping[str, Key | None] | Sequence[tuple[str, Key | None]]
 """Headers as a caller gives them. In pairs a name may repeat; the last one counts."""
-
-UNKEYED_HEADER = "lvq-unkeyed"
-"""Marks a message that had no key and was given a unique one, so that nothing ever replaces it (R1)."""
 
 _Pairs = list[tuple[str, bytes | None]]
 
@@ -46,8 +44,9 @@ _EXIT_FLUSH = 5.0  # seconds that leaving `with` on an exception waits for what 
 class Message(Generic[V]):
     """What is sent: a value and headers, one of which, the queue's key header, says which value it replaces.
 
-    Header values are text, bytes, integers, booleans or None. ``key`` is for queues without a key header, where the
-    record key itself is the key; elsewhere it may be left out, and must agree with the key header when both are there.
+    Header values are text, bytes, integers, booleans or None; some names are reserved (R22). ``key`` is for queues
+    without a key header, where the record key itself is the key; elsewhere it may be left out, and must agree with the
+    key header when both are there.
     The time of a message is the broker's, when it appends it.
     """
 
@@ -98,7 +97,7 @@ class Producer(Generic[V]):
         max_block: seconds that a send may wait for room in the local buffer; None for as long as it takes.
 
     Raises:
-        ConfigError: the key header's name is empty, or an option has an unknown value.
+        ConfigError: the key header's name is empty or reserved, or an option has an unknown value.
         TransportError: with a transactional id, when the cluster does not let us open it.
     """
 
@@ -117,6 +116,7 @@ class Producer(Generic[V]):
             raise ConfigError(
                 "key_header is empty.", options=["key_header"], hint="Name a header, or None for the record key."
             )
+        check_key_header(key_header)
         if keyless not in ("pass", "refuse"):
             raise ConfigError(f'keyless is "pass" or "refuse", not {keyless!r}.', options=["keyless"])
         self.topic = topic
@@ -137,7 +137,7 @@ class Producer(Generic[V]):
         Raises:
             MissingKey: it has no key, and ``keyless`` is ``"refuse"``.
             UnencodableKey: its key, or another header, is of a type that has no wire form.
-            ConfigError: ``key`` and key header disagree.
+            ConfigError: ``key`` and key header disagree, or a header is reserved (R22).
             EncodeError: the codec cannot write its value.
             MessageTooLarge: the client refuses its size.
             TopicNotFound, Unauthorized: the cluster has refused an earlier message for that reason.
@@ -286,6 +286,8 @@ class Producer(Generic[V]):
                 raise UnencodableKey(f"{name!r} cannot be the name of a header.", hint="Use text.")
             if name == self._key_header:
                 key = data
+            elif name in RESERVED:
+                raise reserved_header(name, self.topic)
             pairs.append((name, data))
         return pairs, key
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lvq_kafka.cli.rows import to_line
-from lvq_kafka.producer import UNKEYED_HEADER
+from lvq_kafka.core.headers import UNKEYED_HEADER
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

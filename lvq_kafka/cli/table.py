@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lvq_kafka.cli.output import printable, printable_key, printable_value
+from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.entries import Deleted, EndOfDump, Event
-from lvq_kafka.producer import UNKEYED_HEADER
 
 if TYPE_CHECKING:
     from rich.console import Console

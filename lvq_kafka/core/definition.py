@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 from lvq_kafka.core.fold import Order
+from lvq_kafka.core.headers import check_key_header
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.errors import ConfigError
 
@@ -61,7 +62,8 @@ class QueueDefinition:
         non_destructive: the queue can be browsed, viewed and snapshot, and not consumed (R13).
 
     Raises:
-        ConfigError: a name that Kafka would not take, an empty header name (R3), or an unknown choice.
+        ConfigError: a name that Kafka would not take, an empty header name (R3), a reserved one (R22), or an unknown
+            choice.
     """
 
     name: str
@@ -82,6 +84,7 @@ class QueueDefinition:
                 hint='Name the message header that holds the key, for example key_header="ticker"; '
                 "None means the record key itself.",
             )
+        check_key_header(self.key_header)
         for option, (field, choices) in _CHOICE_OPTIONS.items():
             value = getattr(self, field)
             if value not in choices:

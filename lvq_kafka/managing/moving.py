@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.core.keys import Key
 from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.records import header_value
@@ -28,7 +29,6 @@ from lvq_kafka.managing.backlog import Backlog, Standing, look, read_backlog
 from lvq_kafka.managing.groups import at_work, means_at_work
 from lvq_kafka.managing.management import Change, chosen_keys, idle, signed, store
 from lvq_kafka.ports import Commit, Log, LogWriter
-from lvq_kafka.producer import UNKEYED_HEADER
 
 __all__ = ["move"]
 

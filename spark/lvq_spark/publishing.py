@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, reserved_header
 from lvq_kafka.errors import ConfigError, MissingKey
 from lvq_kafka.kafka import ClientConfig, KafkaLog
-from lvq_kafka.producer import UNKEYED_HEADER, Producer
+from lvq_kafka.producer import Producer
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import pin
 from lvq_spark.schema import quoted
@@ -91,7 +92,8 @@ def publish(
 
     Raises:
         ConfigError: a column is missing or of the wrong type, a key has several rows, a row's header and key disagree
-            or it has a header without a name, or the frame is empty and ``vanished`` is ``"delete"``.
+            or it has a header without a name or with a reserved one (R22), or the frame is empty and ``vanished`` is
+            ``"delete"``.
         MissingKey: a row has no key.
         TopicNotFound, TransportError: as for `pin`. A task that fails shows as Spark's ``PythonException``, with this
             library's error in its text.
@@ -230,9 +232,13 @@ def _check(rows: DataFrame, definition: QueueDefinition, key: str, newest: str |
 
     clash = F.lit(False) if key_header is None else F.coalesce(F.exists("headers", disagrees), F.lit(False))
     nameless = F.coalesce(F.exists("headers", lambda header: header["key"].isNull()), F.lit(False))
+    reserved = F.array_min(F.filter(F.col("headers")["key"], lambda name: name.isin(*sorted(RESERVED))))
     refused = _unkeyed() if definition.keyless == "refuse" else F.lit(False)
     keys = rows.groupBy("key", (F.col("key").isNull() | refused).alias("keyless")).agg(
-        F.count(F.lit(1)).alias("n"), F.max(clash).alias("clash"), F.max(nameless).alias("nameless")
+        F.count(F.lit(1)).alias("n"),
+        F.max(clash).alias("clash"),
+        F.max(nameless).alias("nameless"),
+        F.min(reserved).alias("reserved"),
     )
     several = F.col("key").isNotNull() & (F.col("n") > 1)
     found = keys.agg(
@@ -244,6 +250,7 @@ def _check(rows: DataFrame, definition: QueueDefinition, key: str, newest: str |
         F.min(F.when(F.col("clash"), F.col("key"))).alias("clashing"),
         F.count(F.when(F.col("nameless"), 1)).alias("nameless"),
         F.min(F.when(F.col("nameless"), F.col("key"))).alias("unnamed"),
+        F.min("reserved").alias("reserved"),
     ).collect()[0]
     if found.keyless:
         raise MissingKey(
@@ -272,6 +279,8 @@ def _check(rows: DataFrame, definition: QueueDefinition, key: str, newest: str |
             options=["headers"],
             hint=_HEADERS_WANTED,
         )
+    if found.reserved is not None:
+        raise reserved_header(found.reserved, definition.topic)
     return int(found.keys)
 
 

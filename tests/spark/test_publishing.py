@@ -210,6 +210,16 @@ def test_a_header_without_a_name_is_an_error_and_nothing_is_written(
     assert written(queue) == 0
 
 
+def test_r22_a_reserved_header_is_an_error_and_nothing_is_written(frame: Frame, make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    schema = "key string, value string, headers array<struct<key: string, value: string>>"
+    rows = [("a", "1", [("x", "y")]), ("b", "1", [("x", "y"), ("lvq-ttl", "5")]), ("c", "1", None)]
+    with pytest.raises(ConfigError, match="'lvq-ttl' is reserved") as error:
+        publish(frame(*rows, schema=schema), queue, headers="headers")
+    assert error.value.options == ("lvq-ttl",)
+    assert written(queue) == 0
+
+
 def test_wrong_columns_and_options_are_named(frame: Frame, make_queue: MakeQueue, lvq_log: KafkaLog) -> None:
     queue = make_queue()
     with pytest.raises(ConfigError, match=r"value='vlaue' names no column .* Did you mean value\?"):

@@ -49,6 +49,41 @@ def only(log: MemoryLog) -> Record:
     return record
 
 
+# -- reserved headers --------------------------------------------------------------------------------------------------
+
+RESERVED = ("lvq-ttl", "lvq-not-before", "lvq-priority", "lvq-sort", "lvq-group")
+
+
+@pytest.mark.parametrize("name", RESERVED)
+@pytest.mark.parametrize("key_header", ["ticker", None])
+def test_r22_a_reserved_header_is_refused_and_named(log: MemoryLog, name: str, key_header: str | None) -> None:
+    with Producer(log, TOPIC, key_header=key_header) as producer:
+        for headers in ({name: 5}, [("a", "1"), (name, None)]):
+            for call in (
+                lambda headers: producer.send(Message(b"1", headers=headers, key="IBM")),
+                lambda headers: producer.put("IBM", b"1", headers),
+                lambda headers: producer.delete("IBM", headers),
+            ):
+                with pytest.raises(ConfigError, match=f"'{name}' is reserved") as caught:
+                    call(headers)  # type: ignore[no-untyped-call]
+                assert caught.value.options == (name,)
+    assert stored(log) == []
+
+
+def test_r22_the_marks_of_copied_messages_are_not_refused(log: MemoryLog) -> None:
+    marks = {"lvq-unkeyed": "1", "lvq-unreadable": "1", "lvq-dlq-source": "prices/0/1", "lvq-else": "1"}
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        producer.send(Message(b"1", headers=marks))
+    assert only(log).headers == tuple((name, value.encode()) for name, value in marks.items())
+
+
+@pytest.mark.parametrize("name", [*RESERVED, "lvq-unkeyed", "lvq-unreadable"])
+def test_r22_no_key_header_has_a_reserved_name(log: MemoryLog, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}' cannot be the key header") as caught:
+        Producer(log, TOPIC, key_header=name)
+    assert caught.value.options == ("key_header",)
+
+
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 

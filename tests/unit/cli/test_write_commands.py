@@ -169,3 +169,24 @@ def test_a_bare_topic_takes_messages_without_a_registry(run: Run, memory_log: Me
     ran = run("put", "--key-header", "id", "t", "k", "2")
     assert ran.code == 2
     assert "--bare" in ran.stderr
+
+
+def test_r22_a_reserved_header_is_refused_before_anything_is_sent(prices: Run, memory_log: MemoryLog) -> None:
+    before = memory_log.end_offsets("prices")
+    lines = '{"key": "IBM", "value": "1", "headers": {"lvq-ttl": "5"}}\n'
+    for command, stdin in (
+        (["put", "prices", "IBM", "1", "-H", "lvq-ttl=5"], None),
+        (["send", "prices", "1", "-H", "ticker=IBM", "-H", "lvq-ttl=5"], None),
+        (["send", "prices", "--from-jsonl", "-"], lines),
+        (["declare", "more", "-k", "lvq-ttl"], None),
+    ):
+        ran = prices(*command, stdin=stdin)
+        assert ran.code == 2
+        assert "'lvq-ttl'" in ran.stderr
+        assert "reserved" in ran.stderr
+    assert memory_log.end_offsets("prices") == before
+
+
+def test_r22_readers_take_reserved_headers_of_others_for_ordinary_ones(prices: Run, memory_log: MemoryLog) -> None:
+    memory_log.write("prices", b"IBM", b"1", [("ticker", b"IBM"), ("lvq-ttl", b"0")])
+    assert prices("get", "prices", "IBM").row["headers"] == {"ticker": "IBM", "lvq-ttl": "0"}

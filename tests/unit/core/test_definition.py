@@ -15,6 +15,12 @@ def definition(**changes: Any) -> QueueDefinition:
     return QueueDefinition(**{"name": "prices", "topic": "prices", "key_header": "ticker", **changes})
 
 
+@pytest.mark.parametrize("name", ["lvq-ttl", "lvq-group", "lvq-unkeyed"])
+def test_r22_no_key_header_has_a_reserved_name(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}' cannot be the key header"):
+        QueueDefinition(name="q", topic="q", key_header=name)
+
+
 def test_the_stored_form_is_golden() -> None:
     assert definition().to_json() == (
         b'{"key_header": "ticker", "key_mismatch": "record", "keyless": "pass", "name": "prices", '

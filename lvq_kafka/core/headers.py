@@ -1,0 +1,37 @@
+"""Headers whose names belong to this library (R22)."""
+
+from __future__ import annotations
+
+from lvq_kafka.core.records import UNREADABLE_HEADER
+from lvq_kafka.errors import ConfigError
+
+__all__ = ["RESERVED", "UNKEYED_HEADER", "check_key_header", "reserved_header"]
+
+UNKEYED_HEADER = "lvq-unkeyed"
+"""Marks a message that had no key and was given a unique one, so that nothing ever replaces it (R1)."""
+
+RESERVED = frozenset({"lvq-ttl", "lvq-not-before", "lvq-priority", "lvq-sort", "lvq-group"})
+"""Headers that ask for what only a queue's definition can give. No queue gives any of it in this version."""
+
+_MARKS = frozenset({UNKEYED_HEADER, UNREADABLE_HEADER})
+
+
+def reserved_header(name: str, topic: str) -> ConfigError:
+    """The error for a message with a reserved header."""
+    return ConfigError(
+        f"The header {name!r} is reserved, and a message for {topic!r} with it would be an ordinary one.",
+        options=[name],
+        hint="In this version no queue gives it a meaning: leave it out, or use another name.",
+    )
+
+
+def check_key_header(name: str | None) -> None:
+    """See that the name of a key header is not one of this library's own.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if name in RESERVED or name in _MARKS:
+        raise ConfigError(
+            f"{name!r} cannot be the key header: the name is reserved.", options=["key_header"], hint="Use another one."
+        )
