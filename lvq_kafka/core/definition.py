@@ -57,7 +57,8 @@ class QueueDefinition:
         topic: the log-compacted topic it lies on. Several queues may share one.
         key_header: the message header that names the key; None when the record key itself is the key.
         keyless: a message without the key header passes through and is never replaced, or is refused (R1).
-        order: a new value goes to the tail, or keeps its key's place (R4).
+        order: a new value goes to the tail; or, ``"in-place"``, keeps its key's place, as long as the log keeps the
+            record that made it: compaction takes that one, and the key is where its oldest record left is (R4).
         key_mismatch: what counts when key header and record key disagree (R16).
         non_destructive: the queue can be browsed, viewed and snapshot, and not consumed (R13).
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from lvq_kafka.core.columns import Order
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["Finding", "TopicSpec", "judge", "judge_size", "reason_for", "topic_settings"]
+__all__ = ["Finding", "TopicSpec", "judge", "judge_order", "judge_size", "reason_for", "topic_settings"]
 
 _REASONS = {
     "cleanup.policy": "compaction keeps the newest record of each key for ever",
@@ -23,6 +24,7 @@ _REASONS = {
     "unclean.leader.election.enable": "a replica that lags must not become the truth",
     "retention.ms": "age alone must not remove a current value",
     "retention.bytes": "size alone must not remove a current value",
+    "order": "compaction removes the first record of a key, and with it the key's place",
     "partitions": "an existing topic keeps its number of partitions, since with another one keys would move",
     "replication_factor": "an existing topic keeps its replicas; kafka-reassign-partitions gives it others",
 }
@@ -70,7 +72,10 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A setting that is not as a last value queue wants it: an ``error`` breaks promises, a ``warning`` bends some."""
+    """A setting that is not as a last value queue wants it: an ``error`` breaks promises, a ``warning`` bends some.
+
+    It is one of the topic's, ``partitions``, ``replication_factor``, or ``order``, the queue's own.
+    """
 
     setting: str
     expected: str
@@ -146,6 +151,11 @@ def judge_size(spec: TopicSpec, *, partitions: int, replication_factor: int) -> 
         for name, (wanted, actual) in asked.items()
         if wanted not in (None, actual)
     ]
+
+
+def judge_order(order: Order) -> list[Finding]:
+    """Say of an order that a compacted topic does not keep it."""
+    return [Finding("order", "tail", order, "warning")] if order == "in-place" else []
 
 
 def _number(settings: Mapping[str, str], setting: str) -> float:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.policy import Finding, TopicSpec
+from lvq_kafka.core.policy import Finding, TopicSpec, judge_order
 from lvq_kafka.errors import QueueError, TransportError
 from lvq_kafka.managing.groups import Start, at_work, declare_group, means_at_work
 from lvq_kafka.ports import Log
@@ -15,6 +16,9 @@ from lvq_kafka.topics import OnMismatch, check_topic, ensure_topic
 __all__ = ["Declaration", "declare", "delete"]
 
 
+messages = logging.getLogger("lvq_kafka.topics")
+
+
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """What `LastValueQueue.declare` found and did."""
@@ -22,7 +26,7 @@ class Declaration:
     created_topic: bool
     created_queue: bool
     findings: tuple[Finding, ...] = ()
-    """What is still not as a last value queue, or the caller's ``spec``, wants it of the topic."""
+    """What is still not as a last value queue, or the caller's ``spec``, wants it; and an order that will not last."""
     reconciled: tuple[Finding, ...] = ()
     """Settings that were not, and have been set right."""
     unchecked: tuple[str, ...] = ()
@@ -37,6 +41,9 @@ def declare(
     declared = registry.check(definition)
     created_topic = ensure_topic(log, definition.topic, spec)
     findings, reconciled, unchecked = check_topic(log, definition.topic, spec, on_mismatch)
+    for finding in judge_order(definition.order):
+        messages.warning("queue %s: %s", definition.name, finding)
+        findings.append(finding)
     if not (declared or definition.non_destructive):
         declare_group(log, definition.group, definition.topic, start, queue=definition.name)
     created_queue = registry.declare(definition)  # last: a queue that is declared has all that it needs

@@ -433,6 +433,25 @@ class TestDelete:
         assert queues(log=memory_log) == []
 
 
+def test_r4_in_place_lasts_until_compaction_and_declare_says_so_at_once(
+    memory_log: MemoryLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):  # also where it is there already
+        queue = LastValueQueue.declare("q", key_header="k", order="in-place", log=memory_log)
+        assert queue.declaration is not None
+        (finding,) = queue.declaration.findings
+        assert (finding.setting, finding.severity) == ("order", "warning")
+        assert "compaction" in str(finding)
+    assert len([line for line in caplog.messages if str(finding) in line]) == 2
+    with queue.producer() as producer:
+        for key in "aba":
+            producer.put(key, b"1")
+    with queue.view() as view:
+        memory_log.compact("q")
+        with queue.view() as later:
+            assert (list(view), list(later)) == (["a", "b"], ["b", "a"])
+
+
 def test_r13_a_non_destructive_queue_has_no_group_and_no_consumers(memory_log: MemoryLog) -> None:
     queue = declare(memory_log, non_destructive=True)
     put(queue, a="1")

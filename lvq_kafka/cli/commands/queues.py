@@ -40,7 +40,11 @@ __all__ = ["declare", "drop", "finding_row", "queues"]
 @click.option("-k", "--key-header", metavar="HEADER", help="The message header that names the key.")
 @click.option("--record-key", is_flag=True, help="The record key itself is the key; instead of --key-header.")
 @click.option("--topic", metavar="TOPIC", help="The topic it lies on.  [default: NAME]")
-@click.option("--order", type=click.Choice(get_args(Order)), help="Where a new value goes.  [default: tail]")
+@click.option(
+    "--order",
+    type=click.Choice(get_args(Order)),
+    help="Where a new value goes; in-place lasts until compaction.  [default: tail]",
+)
 @click.option(
     "--keyless", type=click.Choice(get_args(KeylessPolicy)), help="Messages without the header.  [default: pass]"
 )

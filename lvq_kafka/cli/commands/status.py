@@ -16,7 +16,7 @@ from lvq_kafka.cli.output import count, printable
 from lvq_kafka.cli.rows import blocked_rows, shown
 from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.core.keys import encode_key
-from lvq_kafka.core.policy import Finding, judge
+from lvq_kafka.core.policy import Finding, judge, judge_order
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
 from lvq_kafka.managing.damage import Damage
@@ -105,6 +105,7 @@ def _look(queue: LastValueQueue[Any], group: str | None, timeout: float) -> Queu
     else:
         found.findings = judge(config, replication_factor=found.topic.replication_factor)
         found.problems = [f"{finding}." for finding in found.findings if finding.severity == "error"]
+    found.findings += judge_order(queue.definition.order)
     if group is not None:
         found.damage = queue.repair(dry_run=True).found
         found.problems += [str(damage.error) for damage in found.damage]
