@@ -35,11 +35,16 @@ class Entry(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A key that had a value and has none now."""
+    """A key that had a value and has none now, as far as the reader that gives this can see.
+
+    It was deleted, unless ``consumed`` or ``left`` is set.
+    """
 
     key: str
     consumed: bool = False
-    """Whether a consumer of the queue has taken its value, rather than somebody deleted it."""
+    """A consumer of the queue has taken its value."""
+    left: bool = False
+    """It has a value that does not match the headers that the browser selects by. Only what was given can leave."""
 
 
 @dataclass(frozen=True, slots=True)

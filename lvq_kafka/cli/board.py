@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lvq_kafka.cli.output import count, printable, printable_key, printable_value
+from lvq_kafka.cli.rows import how_gone
 from lvq_kafka.cli.table import plain_table
 from lvq_kafka.entries import Deleted, EndOfDump, Entry, Event
 from lvq_kafka.reading.browser import Browser
@@ -56,7 +57,8 @@ class _Row:
     cells: dict[str, _Cell]
     timestamp: float
     at: float
-    deleted: bool = False
+    gone: str = ""
+    """Why its value is no longer there, in a word; empty while it is."""
 
 
 @dataclass
@@ -71,7 +73,7 @@ class Board:
     name: str
     by_recency: bool = False
     _rows: dict[str, _Row] = field(default_factory=dict)
-    _gone: dict[str, float] = field(default_factory=dict)  # deleted keys, until when they are still shown
+    _gone: dict[str, float] = field(default_factory=dict)  # keys without a value, until when they are still shown
     _rate: deque[tuple[float, int]] = field(default_factory=deque)
     _widths: dict[str, int] = field(default_factory=dict)
     _live: bool = False  # whether the values of the beginning have all come
@@ -109,7 +111,7 @@ class Board:
         elif isinstance(event, Deleted):
             row = self._rows.get(event.key)
             if row is not None:
-                row.deleted = True
+                row.gone = how_gone(event)
                 self._gone[event.key] = now + _GLOW
         else:
             self._put(event, now)
@@ -117,7 +119,7 @@ class Board:
     def _put(self, entry: Entry[Any], now: float) -> None:
         before = self._rows.get(entry.key)
         texts = self._texts(entry.value)
-        if before is not None and not before.deleted:
+        if before is not None and not before.gone:
             cells = {
                 name: before.cells[name].next(text, now) if name in before.cells else _Cell(text, "other", now)
                 for name, text in texts.items()
@@ -180,8 +182,8 @@ class Board:
         wall = time.time()
         for at, (_, row) in enumerate(rows):
             cells = [row.cells[name].render(texts[at], now) if name in row.cells else "" for name, texts in columns]
-            age = Text("deleted", "red") if row.deleted else Text(_age(wall - row.timestamp))
-            style = "strike dim" if row.deleted else ""
+            age = Text(row.gone, "red") if row.gone else Text(_age(wall - row.timestamp))
+            style = "strike dim" if row.gone else ""
             table.add_row(Text(keyed[at], style), *cells, age, style=style)
         return table
 

@@ -19,6 +19,7 @@ Everything that is no value has an ``event``:
 - ``{"event": "deleted", "key": "IBM"}``: the key has no value any more.
 - ``{"event": "consumed", "key": "IBM"}``, from ``browse``: a consumer is done with its value, which ``browse`` leaves
   out from now on. It still is the current value of the key, for ``get``, ``watch`` and ``export``.
+- ``{"event": "left", "key": "IBM"}``, from ``browse --header``: it has a value that does not match, after one that did.
 - ``{"event": "end-of-dump", "offsets": {"0": 42}, "blocked": []}``: the values of now have all been given. ``offsets``
   is the next offset of each partition; ``blocked`` says which partitions an open transaction holds up.
 
@@ -49,6 +50,7 @@ __all__ = [
     "Line",
     "blocked_rows",
     "event_row",
+    "how_gone",
     "is_unread",
     "parse_line",
     "parse_value",
@@ -117,10 +119,15 @@ def value_row(item: Valued, form: Format) -> dict[str, Any]:
     return row
 
 
+def how_gone(event: Deleted) -> str:
+    """Why a key has no value any more, in a word."""
+    return "consumed" if event.consumed else "left" if event.left else "deleted"
+
+
 def event_row(event: Event[Any], form: Format) -> dict[str, Any]:
     """The line for whatever a browser or a watch gives."""
     if isinstance(event, Deleted):
-        return {"event": "consumed" if event.consumed else "deleted", "key": shown(encode_key(event.key))}
+        return {"event": how_gone(event), "key": shown(encode_key(event.key))}
     if isinstance(event, EndOfDump):
         offsets = {str(partition): offset for partition, offset in event.offsets.items()}
         return {"event": "end-of-dump", "offsets": offsets, "blocked": blocked_rows(event.blocked)}

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lvq_kafka.cli.output import printable, printable_key, printable_value
+from lvq_kafka.cli.rows import how_gone
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.entries import Deleted, EndOfDump, Event
 
@@ -45,10 +46,11 @@ class ValueTable:
             return
         if isinstance(event, Deleted):
             self.flush()
-            if event.consumed:
-                self._write(event.key, Text("consumed", "dim"), time.time(), "")
+            how = how_gone(event)
+            if how == "deleted":
+                self._write(event.key, Text(how, "red"), time.time(), "", key_style="strike")
             else:
-                self._write(event.key, Text("deleted", "red"), time.time(), "", key_style="strike")
+                self._write(event.key, Text(how, "dim"), time.time(), "")
             return
         self._waiting.append(event)
         if self._widths is not None or len(self._waiting) >= _LOOK_AHEAD:

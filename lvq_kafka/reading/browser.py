@@ -57,7 +57,8 @@ class Browser(Reader[V], Generic[V]):
         replay_period: give only values that arrived in the last so many seconds, counted once, when the browser is
             opened; updates always come (R15).
         keys: only these keys.
-        headers: only values whose last header of each of these names has this value; None for any value.
+        headers: only values whose last header of each of these names has this value; None for any value. A key that was
+            given and gets a value that does not match comes as `Deleted`, with ``left`` set.
         group: hide what this consumer group, the queue's, has consumed.
         refresh: seconds between looks at what the group has consumed; also done when the browser is opened. A value
             that was given and is consumed later comes as `Deleted`, with ``consumed`` set; what a reset takes back
@@ -182,17 +183,18 @@ class Browser(Reader[V], Generic[V]):
 
     def _tell(self, key: bytes, record: Record | None) -> Record | Deleted | None:
         if record is not None and self._consumed is not None and self._consumed.done(record):
+            self._selection.forget(key)
             return Deleted(key_text(key), consumed=True) if self._given.pop(key, None) is not None else None
-        if not self._selection.takes(key, record):
-            return None
-        if record is None:
+        told = self._selection.tells(key, record)
+        if self._consumed is None or told is None:
+            return told
+        if isinstance(told, Deleted):
             self._given.pop(key, None)
-            return Deleted(key_text(key))
-        if self._consumed is not None:
-            if self._given.get(key) == record:
-                return None
-            self._given[key] = record
-        return record
+            return told
+        if self._given.get(key) == told:
+            return None
+        self._given[key] = told
+        return told
 
     def _keep_looking(self) -> None:
         while not self._stop.wait(self._refresh):

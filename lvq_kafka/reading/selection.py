@@ -6,8 +6,9 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 
-from lvq_kafka.core.keys import Key, encode_key
+from lvq_kafka.core.keys import Key, encode_key, key_text
 from lvq_kafka.core.records import Record, header_value
+from lvq_kafka.entries import Deleted
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.ports import Log
 
@@ -42,7 +43,7 @@ class Selection:
         self._keys = None if keys is None else frozenset(map(encode_key, keys))
         self._headers = {name: None if value is None else encode_key(value) for name, value in (headers or {}).items()}
         self._opened_at: Mapping[int, int] = {}
-        self._shown: set[bytes] = set()
+        self._given: set[bytes] = set()  # keys, where headers select
 
     def first(self, log: Log, topic: str) -> dict[int, int]:
         """Before which offset of each partition nothing is selected, as of now: 0 where it is not named.
@@ -61,19 +62,27 @@ class Selection:
         """What lies below these is for the dump; what comes from there on is an update."""
         self._opened_at = dict(positions)
 
-    def takes(self, key: bytes, record: Record | None) -> bool:
-        """Whether to tell of this record of a key; None for its delete."""
+    def tells(self, key: bytes, record: Record | None) -> Record | Deleted | None:
+        """What to tell of a key with this record (None: deleted); None for nothing."""
         if self._keys is not None and key not in self._keys:
-            return False
+            return None
         if record is None:
-            # Who selects by headers is told only of the end of what they were shown; a delete carries none.
-            return not self._headers or key in self._shown
+            # Who selects by headers is told only of the end of what they were given; a delete carries none.
+            return Deleted(key_text(key)) if self.forget(key) or not self._headers else None
         if self._horizon is not None and record.timestamp < self._horizon and self._was_there(record):
+            return None
+        if not self._headers:
+            return record
+        if self._matches(record):
+            self._given.add(key)
+            return record
+        return Deleted(key_text(key), left=True) if self.forget(key) else None
+
+    def forget(self, key: bytes) -> bool:
+        """What was given of a key is over; whether anything was, which is known where headers select."""
+        if key not in self._given:
             return False
-        if self._headers:
-            if not self._matches(record):
-                return False
-            self._shown.add(key)
+        self._given.remove(key)
         return True
 
     def _was_there(self, record: Record) -> bool:

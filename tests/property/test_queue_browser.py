@@ -19,6 +19,7 @@ KEYS = ["a", "b", "c"]
 CHANGES = [
     st.tuples(st.just("put"), st.sampled_from(KEYS)),
     st.tuples(st.just("put"), st.sampled_from(KEYS)),
+    st.tuples(st.just("put elsewhere"), st.sampled_from(KEYS)),
     st.tuples(st.just("delete"), st.sampled_from(KEYS)),
     st.tuples(st.just("ack"), st.sampled_from(KEYS)),
     st.tuples(st.just("ack"), st.sampled_from(KEYS)),
@@ -35,9 +36,13 @@ BETWEEN = st.lists(st.one_of(*CHANGES, *LOOKING), min_size=10, max_size=40)
 
 
 class World:
-    """A queue; beside it, naively, what was written, acked and committed; and what its browser has given."""
+    """A queue; beside it, naively, what was written, acked and committed; and what its browser has given.
 
-    def __init__(self, partitions: int) -> None:
+    A ``filtered`` browser is one of what has the header ``side: here``.
+    """
+
+    def __init__(self, partitions: int, *, filtered: bool) -> None:
+        self.filtered = filtered
         self.log = MemoryLog()
         self.queue: LastValueQueue[str] = LastValueQueue.declare(
             "q", key_header="key", value=TEXT, log=self.log, spec=TopicSpec(partitions=partitions)
@@ -45,6 +50,7 @@ class World:
         self.partitions = partitions
         self.tag = topic_tag(self.log.describe_topic("q").id)
         self.written: dict[At, tuple[str, str | None]] = {}
+        self.elsewhere: set[At] = set()
         self.newest: dict[str, At] = {}
         self.acked: set[At] = set()
         self.committed: set[At] = set()
@@ -62,8 +68,11 @@ class World:
 
     def step(self, what: str, argument: Any) -> None:
         match what:
-            case "put" | "delete":
-                self._write(argument, None if what == "delete" else f"{argument}{len(self.written)}")
+            case "put" | "put elsewhere":
+                side = "here" if what == "put" else "elsewhere"
+                self._write(argument, f"{argument}{len(self.written)}", side)
+            case "delete":
+                self._write(argument, None)
             case "ack":
                 at = self.newest.get(argument)
                 if at is not None and self.written[at][1] is not None:
@@ -84,11 +93,13 @@ class World:
             case "refresh":
                 self._refresh()
 
-    def _write(self, key: str, value: str | None) -> None:
+    def _write(self, key: str, value: str | None, side: str = "") -> None:
         with self.queue.producer() as producer:
-            receipt = producer.delete(key) if value is None else producer.put(key, value)
+            receipt = producer.delete(key) if value is None else producer.put(key, value, {"side": side})
             position = receipt.result(5)
         at = position.partition, position.offset
+        if side == "elsewhere":
+            self.elsewhere.add(at)
         self.written[at] = key, value
         self.newest[key] = at
 
@@ -121,7 +132,7 @@ class World:
     # ---------------------------------------------------------------- browsing
 
     def start(self) -> None:
-        self.browser = self.queue.browser(refresh=3600.0)
+        self.browser = self.queue.browser(refresh=3600.0, headers={"side": "here"} if self.filtered else None)
         self.there = dict(self.newest)
         self.browser.start()
 
@@ -152,7 +163,8 @@ class World:
         self.hidden |= self.known
 
     def _is_shown(self, key: str, at: At) -> bool:
-        return self.newest[key] == at and self.written[at][1] is not None and at not in self.known
+        selected = not (self.filtered and at in self.elsewhere)
+        return self.newest[key] == at and self.written[at][1] is not None and at not in self.known and selected
 
     def _see(self, event: object) -> None:
         match event:
@@ -165,8 +177,13 @@ class World:
                         assert self.given.get(key) == at, f"I8: {key} was there from the beginning, and is not given"
             case Deleted():
                 key = event.key
+                assert key in self.given or not self.filtered, f"I9: {key} was not given, and is said to be gone"
                 at = self.given.pop(key, (-1, -1))
-                if event.consumed:  # this value, or one that took its place before the browser had read that one
+                if event.left:
+                    later = [place for place in self.elsewhere if self.written[place][0] == key]
+                    assert max(later) > at, f"I9: {key} is said to have left"
+                    assert self.filtered
+                elif event.consumed:  # this value, or one that took its place before the browser had read that one
                     assert at in self.written, f"I7: {key} is said to be consumed, and was not given"
                     later = [place for place, (of, _) in self.written.items() if of == key and place >= at]
                     assert not self.known.isdisjoint(later), f"I7: {key} is said to be consumed"
@@ -194,15 +211,16 @@ class World:
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.integers(1, 2), BEFORE, DURING, DURING, BETWEEN)
+@given(st.integers(1, 2), st.booleans(), BEFORE, DURING, DURING, BETWEEN)
 def test_a_browser_of_a_queue_gives_what_is_newest_and_not_consumed_and_all_of_it(
     partitions: int,
+    filtered: bool,
     before: list[tuple[str, Any]],
     during: list[tuple[str, Any]],
     racing: list[tuple[str, Any]],
     between: list[tuple[str, Any]],
 ) -> None:
-    world = World(partitions)
+    world = World(partitions, filtered=filtered)
     for step in before:
         world.step(*step)
     world.start()

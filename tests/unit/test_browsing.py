@@ -48,10 +48,10 @@ def write(queue: LastValueQueue[str], *changes: tuple[str, str | None], **header
 
 
 def shown(events: Iterable[Any]) -> list[Any]:
-    """Events in short: ``key=value``, ``-key`` for a delete, ``|`` for the end of the dump."""
+    """Events in short: ``key=value``, ``-key`` for a delete, ``-key left`` for a key that left, ``|`` for EndOfDump."""
     forms: dict[type, Callable[[Any], str]] = {
         Entry: lambda e: f"{e.key}={e.value}",
-        Deleted: lambda e: f"-{e.key}",
+        Deleted: lambda e: f"-{e.key}{' left' if e.left else ''}",
         EndOfDump: lambda _: "|",
     }
     return [forms[type(event)](event) for event in events]
@@ -222,6 +222,47 @@ class TestFilters:
             assert take(browser, 2) == ["1=a", "|"]
             write(queue, ("1", None), ("2", None), ("3", None))
             assert shown(browser.drain()) == ["-1"]
+
+    def test_a_key_leaves_once_with_a_value_that_does_not_match_and_comes_back_with_one_that_does(
+        self, queue: LastValueQueue[str]
+    ) -> None:
+        write(queue, ("1", "a"), ("2", "a"), exchange="NYSE")
+        with queue.browser(headers={"exchange": "NYSE"}) as browser:
+            assert take(browser, 3) == ["1=a", "2=a", "|"]
+            write(queue, ("1", "b"), ("3", "b"), exchange="XETRA")
+            assert shown(browser.drain()) == ["-1 left"]
+            write(queue, ("1", "c"), exchange="XETRA")
+            write(queue, ("1", None))
+            assert shown(browser.drain()) == [], "it had left before"
+            write(queue, ("1", "d"), exchange="NYSE")
+            assert shown(browser.drain()) == ["1=d"]
+            write(queue, ("1", None), ("2", None))
+            assert shown(browser.drain()) == ["-1", "-2"]
+            write(queue, ("1", "e"), exchange="XETRA")
+            write(queue, ("1", None))
+            assert shown(browser.drain()) == []
+
+    def test_a_key_that_leaves_before_its_turn_in_the_dump_is_left_out_of_it(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"), ("2", "a"), ("3", "a"), exchange="NYSE")
+        with queue.browser(headers={"exchange": "NYSE"}) as browser:
+            assert take(browser, 1) == ["1=a"]
+            write(queue, ("1", "b"), ("2", "b"))
+            assert shown(browser.drain()) == ["3=a", "|", "-1 left"]
+
+    def test_what_has_left_and_is_consumed_then_is_not_told_of_again(self, queue: LastValueQueue[str]) -> None:
+        write(queue, ("1", "a"), ("2", "a"), exchange="NYSE")
+        with queue.browser(headers={"exchange": "NYSE"}, refresh=3600.0) as browser:
+            assert take(browser, 3) == ["1=a", "2=a", "|"]
+            write(queue, ("1", "b"), exchange="XETRA")
+            assert shown(browser.drain()) == ["-1 left"]
+            with queue.consumer() as consumer:
+                for _ in range(2):
+                    delivery = consumer.acquire(30)
+                    assert delivery is not None
+                    delivery.ack(wait=True, timeout=30)
+            assert browser.drain() == [Deleted("2", consumed=True)]
+            write(queue, ("1", None), ("2", None))
+            assert browser.drain() == []
 
     def test_a_key_that_cannot_be_one_is_refused(self, queue: LastValueQueue[str]) -> None:
         with pytest.raises(TypeError, match=r"1\.5"):

@@ -138,7 +138,8 @@ def browse(
     """Read a queue and take nothing.
 
     Gives the values of now, and with --follow the updates. Each key comes once, with its newest value, in queue order.
-    The line with the event "end-of-dump" says that the values of now are complete, and up to which offsets.
+    The line with the event "end-of-dump" says that the values of now are complete, and up to which offsets. A key whose
+    value is gone comes with the event "deleted" or "consumed"; or "left", if it has another that --header rules out.
     """
     if updates_only and replay:
         raise click.UsageError("--updates-only leaves out the values that --replay is about.")

@@ -127,6 +127,8 @@ def test_a_deleted_key_is_struck_out_and_then_gone() -> None:
     assert "deleted" in row(picture(made), "IBM")
     assert "1 value " in picture(made)
     assert "IBM" not in picture(made, NOW + 5)
+    made.apply(Deleted("MSFT", left=True), NOW)
+    assert "left" in row(picture(made), "MSFT")
 
 
 def test_a_key_that_comes_back_is_not_deleted_any_more() -> None:

@@ -50,6 +50,7 @@ def test_all_headers_are_there_when_a_name_repeats() -> None:
 def test_what_is_no_value_has_an_event() -> None:
     assert event_row(Deleted("IBM"), "bytes") == {"event": "deleted", "key": "IBM"}
     assert event_row(Deleted("IBM", consumed=True), "bytes") == {"event": "consumed", "key": "IBM"}
+    assert event_row(Deleted("IBM", left=True), "bytes") == {"event": "left", "key": "IBM"}
     end = EndOfDump({0: 42}, (Shortfall(1, 5, 9, 5),))
     assert event_row(end, "bytes") == {
         "event": "end-of-dump",

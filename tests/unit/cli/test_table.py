@@ -63,6 +63,8 @@ def test_updates_without_a_dump_have_columns_too() -> None:
 def test_what_was_consumed_is_not_told_as_deleted() -> None:
     (row,) = written(Deleted("IBM", consumed=True))
     assert row.split()[:2] == ["IBM", "consumed"]
+    (row,) = written(Deleted("IBM", left=True))
+    assert row.split()[:2] == ["IBM", "left"]
 
 
 def test_a_consumed_key_is_not_struck_out() -> None:
