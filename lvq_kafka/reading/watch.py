@@ -58,6 +58,7 @@ class Watch(Generic[V]):
         self._dump = dump
         self._in_dump = dump is not None
         self._end_of_dump: EndOfDump | None = None
+        self._given: set[bytes] = set()  # in a dump whose end is not known yet
         self._subscription = None if self._in_dump else follower.subscribe()
         self._share = Share()
 
@@ -158,13 +159,25 @@ class Watch(Generic[V]):
                     self._end_of_dump = self._cut()
                 if self._end_of_dump is not None:
                     self._in_dump = False
+                    self._given.clear()
                     return self._end_of_dump
             key = pending.take()
             if key is None:
                 return None
             told = tell(key, table.record(key))
-            if isinstance(told, Record) or (told is not None and not self._in_dump):
+            if told is not None and (not self._in_dump or self._is_for_the_dump(key, told)):
                 return told
+
+    def _is_for_the_dump(self, key: bytes, told: Record | Deleted) -> bool:
+        """Whether to give this before the end of the dump: values; and that one is gone, if the dump has given it."""
+        if self._end_of_dump is not None:  # what changes now is told afterwards
+            return isinstance(told, Record)
+        if isinstance(told, Record):
+            self._given.add(key)
+            return True
+        given = key in self._given
+        self._given.discard(key)
+        return given
 
     def _decode(self, found: Record | Deleted | EndOfDump) -> Event[V]:
         if isinstance(found, Record):

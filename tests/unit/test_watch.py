@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, View
+from lvq_kafka.core.keys import home_partition
 from lvq_kafka.entries import Event as Told
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_kafka.testing import MemoryLog
@@ -290,3 +291,31 @@ def test_g5_a_dump_does_not_end_before_the_view_is_caught_up(memory_log: MemoryL
     finally:
         go_on.set()
         view.close()
+
+
+def test_g4_what_was_given_in_a_dump_that_cannot_end_yet_and_is_deleted_meanwhile_is_said_to_be_gone(
+    memory_log: MemoryLog,
+) -> None:
+    memory_log.create_topic("prices", partitions=2, config={"cleanup.policy": "compact"})
+    queue = LastValueQueue("prices", key_header=None, log=memory_log, value=TEXT)
+    for key in ("a", "b", "c"):
+        memory_log.write("prices", key.encode(), b"1", partition=0)
+    writer = memory_log.writer(transactional_id="x")
+    writer.begin_transaction()
+    hidden = next(key for key in map(str, range(100)) if home_partition(key.encode(), 2) == 1)
+    writer.append("prices", hidden.encode(), b"1")
+    view = queue.view().start()
+    eventually(lambda: view.state == "blocked")
+    watch = view.watch(dump=True)
+    assert [watch.take(10) for _ in range(3)] == list(view.entries())
+    memory_log.write("prices", b"a", None, partition=0)
+    memory_log.write("prices", b"d", b"1", partition=0)
+    memory_log.write("prices", b"d", None, partition=0)
+    assert watch.take(10) == Deleted("a")
+    writer.commit_transaction()
+    writer.close()
+    found = watch.take(10)
+    assert isinstance(found, Entry)
+    assert found.key == hidden
+    assert isinstance(watch.take(10), EndOfDump)
+    view.close()
