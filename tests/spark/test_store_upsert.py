@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lvq_kafka import LastValueQueue
+from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record
-from lvq_kafka.errors import ConfigError, KeyMismatch, OutcomeUnknown, TopicMismatch
+from lvq_kafka.errors import ConfigError, KeyMismatch, OutcomeUnknown, TopicMismatch, TopicRecreated
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import pin, snapshot, task_errors
@@ -57,10 +59,28 @@ def batch(spark: SparkSession) -> Batch:
 
 @pytest.fixture
 def query(spark: SparkSession) -> Iterator[str]:
-    """A streaming query, as far as what it calls can tell."""
+    """A run of a streaming query, as far as what it calls can tell."""
     spark.sparkContext.setLocalProperty("sql.streaming.queryId", "the query")
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", "the run")
     yield "the query"
-    spark.sparkContext.setLocalProperty("sql.streaming.queryId", None)  # type: ignore[arg-type]
+    for name in ("sql.streaming.queryId", "spark.jobGroup.id"):
+        spark.sparkContext.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def from_the_log(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Has an item for each time that a store is brought up to date from the log."""
+    from lvq_spark.store.refreshing import Refresher
+
+    times: list[None] = []
+    refresh_it = Refresher.bring_up_to_date
+    monkeypatch.setattr(Refresher, "bring_up_to_date", lambda *args: times.append(None) or refresh_it(*args))
+    return times
+
+
+def restart(spark: SparkSession) -> None:
+    """The query runs again: all that its batches have from now on is another run."""
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", "another run")
 
 
 def test_each_batch_becomes_a_version_with_one_row_for_each_key(
@@ -336,3 +356,142 @@ def test_a_query_that_dies_after_any_batch_goes_on_without_a_row_too_many_or_too
     assert latest.stream is not None
     assert latest.stream[1] == 1
     assert len(latest.stream[0]) == 36, "Spark's name of the query, which it keeps over restarts"
+
+
+def test_a_checkpoint_that_was_put_back_takes_nothing_from_the_store(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_broker: ProvidedBroker, tmp_path: Path
+) -> None:
+    """A real query: batches count again from where the copy was made, and hold other offsets than before."""
+    register(spark)
+    queue, path, checkpoint, copy = make_queue(2), str(tmp_path / "store"), tmp_path / "checkpoint", tmp_path / "copy"
+    runs: list[str | None] = []
+
+    def stream() -> list[str]:
+        """Run the query to the end; the batches that its checkpoint knows then."""
+        work_in = upsert(queue, path)
+
+        def one(batch: DataFrame, batch_id: int) -> None:
+            runs.append(spark.sparkContext.getLocalProperty("spark.jobGroup.id"))
+            work_in(batch, batch_id)
+
+        reader = spark.readStream.format("lvq").option("kafka.bootstrap.servers", lvq_broker.bootstrap_servers)
+        rows = reader.option("subscribe", queue.topic).option("includeHeaders", "true").load()
+        writer = rows.writeStream.foreachBatch(one).option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(200)
+        assert runs[-1] == query.runId, "batches of one run are told by it"
+        return sorted(path.name for path in (checkpoint / "commits").glob("[0-9]*"))
+
+    def write(*numbers: int) -> None:
+        append(queue, *((f"k{number}", str(number)) for number in numbers))
+
+    write(*range(10))
+    refresh(spark, queue, path, end={0: 1, 1: 1})
+    assert stream() == ["0"]
+    shutil.copytree(checkpoint, copy)
+    write(10)
+    assert stream() == ["0", "1"]
+    shutil.rmtree(checkpoint)
+    shutil.move(copy, checkpoint)
+    write(*range(11, 30))
+    assert stream() == ["0", "1"]
+    assert collect(read_version(spark, path)) == collect(snapshot(spark, queue))
+    write(30)
+    assert stream() == ["0", "1", "2"]
+    assert collect(read_version(spark, path)) == collect(snapshot(spark, queue))
+
+
+def test_the_number_of_a_batch_does_not_tell_that_it_is_done(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
+) -> None:
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"), ("b", "1"), ("c", "1"))
+    refresh(spark, queue, path, end={0: 0})
+    run = upsert(queue, path)
+    for number in range(3):
+        run(batch(queue, {0: number}, {0: number + 1}), number)
+    assert versions(spark, path)[-1].stream == (query, 2)
+    append(queue, ("a", "2"), ("d", "1"))
+    restart(spark)
+    upsert(queue, path)(batch(queue, {0: 1}), 1)
+    assert values(collect(read_version(spark, path))) == {"a": "2", "b": "1", "c": "1", "d": "1"}
+    assert versions(spark, path)[-1].stream == (query, 1)
+
+
+@pytest.mark.parametrize("same_run", [False, True])
+def test_a_batch_of_the_next_number_may_begin_beyond_the_store(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    batch: Batch,
+    query: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    same_run: bool,
+) -> None:
+    """A copy of the checkpoint has fed another store meanwhile, or this store was put back under a running stream."""
+    queue, path = make_queue(), tmp_path / "store"
+    run = upsert(queue, path)
+    append(queue, *((f"k{number}", "1") for number in range(6)))
+    refresh(spark, queue, path, end={0: 2})
+    run(batch(queue, {0: 2}, {0: 3}), 1)
+    shutil.copytree(path, tmp_path / "copy")
+    if same_run:
+        run(batch(queue, {0: 3}, {0: 5}), 2)
+        shutil.rmtree(path)
+        shutil.move(tmp_path / "copy", path)
+        run(batch(queue, {0: 5}), 3)
+        assert "version 2 ends before offset 5 of partition 0" in caplog.text
+    else:
+        restart(spark)
+        upsert(queue, path)(batch(queue, {0: 5}), 2)
+    assert collect(read_version(spark, path)) == collect(snapshot(spark, queue))
+    assert versions(spark, path)[-1].read_from == {0: 3}
+
+
+def test_a_partition_is_known_to_be_whole_once_the_stream_has_brought_something_of_it(
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    batch: Batch,
+    query: str,
+    tmp_path: Path,
+    from_the_log: list[None],
+) -> None:
+    """What a batch holds of other partitions does not tell where it begins in one of which it has nothing."""
+    queue, path = make_queue(2), str(tmp_path)
+    keys = {home_partition(key.encode(), 2): key for key in ("k0", "k1", "k2", "k3")}
+
+    def write(*partitions: int) -> None:
+        append(queue, *((keys[partition], "1") for partition in partitions))
+
+    write(0, 1)
+    refresh(spark, queue, path)
+    write(0, 1, 1)
+    run, times = upsert(queue, path), len(from_the_log)
+    run(batch(queue, {0: 1, 1: 2}, {0: 2, 1: 2}), 7)  # it begins beyond the store in 1, and has nothing of it
+    assert len(from_the_log) == times
+    run(batch(queue, {0: 2, 1: 2}), 8)
+    assert len(from_the_log) == times + 1
+    write(0, 0, 1, 1)
+    run(batch(queue, {0: 3, 1: 4}), 9)  # of one run, so 0/2 and 1/3 are not missing: their keys have newer values
+    assert len(from_the_log) == times + 1
+    assert collect(read_version(spark, path)) == collect(snapshot(spark, queue))
+
+
+def test_a_topic_that_was_created_again_is_not_taken_for_what_the_store_has(
+    spark: SparkSession, make_queue: MakeQueue, collect: Collect, batch: Batch, query: str, tmp_path: Path
+) -> None:
+    """Spark's Kafka connector knows topics by their names, and offsets of the new one look as if they were done."""
+    queue, path = make_queue(), str(tmp_path)
+    append(queue, ("a", "1"), ("b", "1"), ("c", "1"))
+    refresh(spark, queue, path, end={0: 2})
+    upsert(queue, path)(batch(queue, {0: 2}), 4)
+    queue.log.delete_topic(queue.topic)
+    queue.log.create_topic(queue.topic, partitions=1, config={"cleanup.policy": "compact"})
+    append(queue, ("d", "1"))
+    restart(spark)
+    with pytest.raises(TopicRecreated):
+        upsert(queue, path, on_stale="fail")(batch(queue), 1)
+    upsert(queue, path)(batch(queue), 1)
+    assert values(collect(read_version(spark, path))) == {"d": "1"}

@@ -31,6 +31,9 @@ __all__ = ["upsert"]
 
 logger = logging.getLogger("lvq_spark.store")
 
+# What a thread of Spark's knows of the query that it works for: its id, which a checkpoint keeps, and that of this run.
+_QUERY, _RUN = "sql.streaming.queryId", "spark.jobGroup.id"
+
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 
 
@@ -60,10 +63,15 @@ def upsert(
       store, and nothing can tell.
     - The connector with ``kafka.isolation.level`` set to ``read_committed``.
 
-    The store knows up to which offset it is, so what it has already changes nothing: a batch that comes again after a
-    restart, one of a query that started over, or records that a refresh has brought meanwhile. What the stream does not
-    bring is read from the log: all of it where there is no store yet, and where the stream begins beyond the store's
-    cut. What rules out that a version is built upon does so here, too; see `refresh`.
+    The store knows up to which offset it is, and offsets alone count, never the numbers of batches: these come again
+    where a checkpoint is restored or copied. So what the store has already changes nothing: a batch that comes again,
+    one of a query that started over, or records that a refresh has brought meanwhile. What the stream does not bring is
+    read from the log: all of it where there is no store yet, and what may lie between the store's cut and the batch.
+    Batches do not tell where they begin, only the records that they have left; so the first one after each start of
+    the query may be read from the log once more, and within a run that is not needed. Checkpoint and store can be
+    restored, copied or deleted at will, and several streams may have one store.
+
+    What rules out that a version is built upon does so here, too; see `refresh`.
 
     Every batch costs some Spark jobs, and now and then a copy of the store, as with `refresh`: let batches come every
     minute or so, not every second.
@@ -78,13 +86,34 @@ def upsert(
             records of another topic or without a key; and all that `refresh` raises.
     """
 
+    come = _Come("", -1, {})
+
     def run(batch: DataFrame, batch_id: int) -> None:
+        nonlocal come
         spark = batch.sparkSession
         refresher = Refresher(spark, queue, path, on_stale, "pinned", keep, grace, timeout)
-        query = spark.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-        _Upsert(refresher, query, batch_id).apply(_keyed(batch, queue.definition))
+        query_id, run_id = (spark.sparkContext.getLocalProperty(name) or "" for name in (_QUERY, _RUN))
+        upsert = _Upsert(refresher, (query_id, batch_id), come.before(run_id, batch_id))
+        come = _Come(run_id, batch_id, upsert.apply(_keyed(batch, queue.definition)))
 
     return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Come:
+    """How far a stream had come with a batch. Within a run of a query each batch begins where the one before ended.
+
+    Spark does not say where a batch begins and ends, and its records do not tell: they may lack the first of its range,
+    the last, or all. What they tell is an offset in each partition from which on everything is still to come.
+    """
+
+    run_id: str
+    batch_id: int
+    to_come: Mapping[int, int]
+
+    def before(self, run_id: str, batch_id: int) -> Mapping[int, int]:
+        """From where on all records come with a batch and those behind it, in the partitions where that is known."""
+        return self.to_come if run_id and (run_id, batch_id) == (self.run_id, self.batch_id + 1) else {}
 
 
 def _keyed(batch: DataFrame, definition: QueueDefinition) -> DataFrame:
@@ -120,20 +149,23 @@ def _said(key_header: str) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class _Upsert:
-    refresher: Refresher
-    query: str
-    batch_id: int
+    """One batch of a query, and from where on its records have come in full, in the partitions where that is known."""
 
-    def apply(self, batch: DataFrame) -> None:
-        """Work the batch in, once."""
+    refresher: Refresher
+    batch: tuple[str, int]
+    since: Mapping[int, int]
+
+    def apply(self, batch: DataFrame) -> Mapping[int, int]:
+        """Work the batch in, once. Returns from where on all records are still to come."""
         with tables.held(batch) as whole:
             if not whole.upserts:
                 self._stay_fresh()
-                return
-            ends = self._ends(whole.rows)
+                return self.since
+            ranges = self._ranges(whole.rows)
             for _ in range(ATTEMPTS):
-                if self._step(whole, ends):
-                    return
+                to_come = self._step(whole, ranges)
+                if to_come is not None:
+                    return to_come
         raise OutcomeUnknown(
             f"Others have written the next version of {self.refresher.store.storage.root} {ATTEMPTS} times in a row.",
             hint="One writer at a time is enough.",
@@ -146,8 +178,8 @@ class _Upsert:
         if base is not None and aging(base, look(refresher.queue, refresher.timeout)):
             refresher.bring_up_to_date()
 
-    def _ends(self, rows: DataFrame) -> dict[int, tuple[int, int]]:
-        """The first offset in each partition, and the one behind the last."""
+    def _ranges(self, rows: DataFrame) -> dict[int, tuple[int, int]]:
+        """The first offset that the batch has of each partition, and the one behind the last."""
         from pyspark.sql import functions as F  # noqa: N812
 
         topic = self.refresher.queue.definition.topic
@@ -161,49 +193,55 @@ class _Upsert:
         found = rows.groupBy("partition").agg(F.min("offset"), F.max("offset") + 1).collect()
         return {row[0]: (row[1], row[2]) for row in found}
 
-    def _step(self, whole: tables.Delta, ends: Mapping[int, tuple[int, int]]) -> bool:
-        """Whether the store has the batch by now."""
+    def _step(self, whole: tables.Delta, ranges: Mapping[int, tuple[int, int]]) -> Mapping[int, int] | None:
+        """Bring the store to where it has the batch, and tell what is still to come; None if another was faster."""
         from lvq_spark.store.little import gathered
 
         refresher = self.refresher
         base = refresher.store.latest()
-        if base is not None and base.stream is not None and self._is_done(base.stream):
-            logger.info("Batch %d of %s is in version %d already.", self.batch_id, self.query, base.number)
-            return True
         log = look(refresher.queue, refresher.timeout)
-        if base is None or refresher.problem(base, log) is not None or self._has_gap(base, ends):
+        to_come = {**self.since, **{partition: end for partition, (_, end) in ranges.items()}}
+        from_the_log = base is None or refresher.problem(base, log) is not None or self._may_lack(base, ranges)
+        if base is None or from_the_log:
             base = refresher.bring_up_to_date()
             log = look(refresher.queue, refresher.timeout)
-        self._check_committed(log, ends)
-        end = {partition: max(offset, ends.get(partition, (0, 0))[1]) for partition, offset in base.end.items()}
+        self._check_committed(log, ranges)
+        end = {partition: max(offset, ranges.get(partition, (0, 0))[1]) for partition, offset in base.end.items()}
+        if from_the_log:
+            to_come = end  # the stream has come no further than the log
         if end == dict(base.end):
-            return True
-        known = any(first < base.end[partition] for partition, (first, _) in ends.items())
+            return to_come
+        known = any(first < base.end[partition] for partition, (first, _) in ranges.items())
         rest = tables.held(reached(whole.rows, base.end)) if known else nullcontext(whole)
-        builder = refresher.builder
         with rest as delta:
             draft = draft_of(refresher.queue, base.number + 1, self._spec(base, log, end), log)
-            draft = replace(draft, stream=(self.query, self.batch_id))
-            return refresher.commit(builder.built_upon(base, gathered(base, delta) or delta, draft, log))
+            draft = replace(draft, stream=self.batch)
+            version = refresher.builder.built_upon(base, gathered(base, delta) or delta, draft, log)
+        return to_come if refresher.commit(version) else None
 
-    def _check_committed(self, log: LogState, ends: Mapping[int, tuple[int, int]]) -> None:
-        for partition, (_, end) in sorted(ends.items()):
-            if end > log.end[partition]:
+    def _may_lack(self, base: Version, ranges: Mapping[int, tuple[int, int]]) -> bool:
+        """Whether there may be records between the version's cut and those of the batch."""
+        first = {partition: first for partition, (first, end) in ranges.items() if end > base.end.get(partition, 0)}
+        beyond = {p: at for p, at in {**first, **self.since}.items() if at > base.end.get(p, 0)}
+        for partition, offset in beyond.items():
+            if partition in self.since:
+                logger.warning(
+                    "%s was restored, or is another one: version %d ends before offset %d of partition %d, up to "
+                    "where the stream has brought all. What it lacks is read from the log.",
+                    *(self.refresher.store.storage.root, base.number, offset, partition),
+                )
+                break
+        return bool(beyond)
+
+    def _check_committed(self, log: LogState, ranges: Mapping[int, tuple[int, int]]) -> None:
+        for partition, (_, end) in sorted(ranges.items()):
+            if end > log.end.get(partition, 0):
                 raise ConfigError(
                     f"The stream has offset {end - 1} of partition {partition} of {log.topic}, which no transaction "
-                    f"has committed yet: the last stable offset is {log.end[partition]}.",
+                    f"has committed yet: the last stable offset is {log.end.get(partition, 0)}.",
                     options=["kafka.isolation.level"],
                     hint="Set kafka.isolation.level to read_committed at the stream's source.",
                 )
-
-    def _is_done(self, stream: tuple[str, int]) -> bool:
-        return bool(self.query) and stream[0] == self.query and self.batch_id <= stream[1]
-
-    def _has_gap(self, base: Version, ends: Mapping[int, tuple[int, int]]) -> bool:
-        """Whether there may be records between the version's cut and the batch. Batches of one query have none."""
-        if base.stream is not None and self.query and base.stream == (self.query, self.batch_id - 1):
-            return False
-        return any(first > base.end[partition] for partition, (first, _) in ends.items())
 
     def _spec(self, base: Version, log: LogState, end: Mapping[int, int]) -> SnapshotSpec:
         start = {partition: min(log.start[partition], end[partition]) for partition in end}
