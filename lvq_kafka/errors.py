@@ -273,7 +273,8 @@ class QueueMismatch(QueueError):
 class CommitMapRefused(QueueError):
     """The text of an offset commit cannot be taken for what the queue has done (R17).
 
-    ``reason`` is ``"foreign"`` (something else commits with this group), ``"newer"`` (a later version of this library
+    ``reason`` is ``"foreign"`` (something else commits with this group, such as a plain client or a tool, which give no
+    text), ``"newer"`` (a later version of this library
     wrote it) or ``"corrupt"``; ``partition`` is where it was, None when that is not known. ``queue`` may be empty too.
     """
 

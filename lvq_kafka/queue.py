@@ -320,6 +320,7 @@ class LastValueQueue(Managed, Generic[V]):
         keys: Iterable[Key] | None = None,
         headers: Mapping[str, Key | None] | None = None,
         hide_consumed: bool = True,
+        on_foreign_commits: OnForeignCommits = "refuse",
         refresh: float = 1.0,
         follow: bool = True,
         undecodable: Undecodable = "raise",
@@ -330,6 +331,8 @@ class LastValueQueue(Managed, Generic[V]):
 
         Args:
             hide_consumed: leave out what this queue's consumers have consumed (G2).
+            on_foreign_commits: what to do where something else has committed with the queue's group, so that it is not
+                known what they are: ``"refuse"`` raises `CommitMapRefused`, ``"ignore"`` goes by the offsets alone.
         """
         consumable = self._declared and not self.definition.non_destructive
         return Browser(
@@ -341,6 +344,7 @@ class LastValueQueue(Managed, Generic[V]):
             keys=keys,
             headers=headers,
             group=self.definition.group if hide_consumed and consumable else None,
+            on_foreign_commits=on_foreign_commits,
             refresh=refresh,
             follow=follow,
             undecodable=undecodable,

@@ -196,7 +196,7 @@ class CommitMap:
 
     @classmethod
     def decode(cls, base: int, text: str, *, queue: str = "", partition: int | None = None) -> CommitMap:
-        """Read a commit: its offset and its text. The first version left the text empty: then only the base is known.
+        """Read a commit: its offset and its text.
 
         Args:
             base: the committed offset.
@@ -205,12 +205,10 @@ class CommitMap:
             partition: for the error message.
 
         Raises:
-            CommitMapRefused: the text is not ours (``foreign``), of a later version (``newer``) or damaged
-                (``corrupt``).
+            CommitMapRefused: the text is not ours, or there is none (``foreign``); it is of a later version
+                (``newer``) or damaged (``corrupt``).
             ValueError: the base is no offset.
         """
-        if not text:
-            return cls(base)
 
         def refused(reason: Literal["foreign", "newer", "corrupt"], why: str) -> CommitMapRefused:
             of = f" of queue {queue!r}" if queue else ""
@@ -220,17 +218,18 @@ class CommitMap:
                 queue=queue,
                 partition=partition,
                 reason=reason,
-                hint=_REMEDIES[reason] + " The policy `ignore` goes by the offset alone: messages may come again, none "
-                "is lost by it. `lvq repair` writes the commits anew.",
+                hint=_REMEDIES[reason],
             )
 
+        if base < 0:
+            raise ValueError(f"{base} is not an offset.")
+        if not text:
+            raise refused("foreign", "it has no text, so a plain client or one of Kafka's tools has written it")
         ours = _OURS.match(text)
         if ours is None and _NEWER.match(text):
             raise refused("newer", f"its text is of a later format, {text[: text.index('.')]}")
         if ours is None:
             raise refused("foreign", f"its text is not a commit map, it begins {text[:20]!a}")
-        if base < 0:
-            raise ValueError(f"{base} is not an offset.")
         letters = ours[1]
         # A last letter by itself is no byte, and is none of ours.
         wire = urlsafe_b64decode(letters[: len(letters) - (len(letters) % 4 == 1)] + "==")
@@ -242,10 +241,15 @@ class CommitMap:
             raise refused("corrupt", f"its text is damaged, {error}") from None
 
 
+_BY_THE_OFFSET = "`lvq repair` writes the commits anew, by their offsets; the policy `ignore` goes by these, too:"
 _REMEDIES = {
-    "foreign": "Something else commits with this consumer group: give the queue a group of its own.",
-    "newer": "A later version of lvq-kafka consumes this queue: upgrade this one.",
-    "corrupt": "Look for a program that copies or rewrites this group's offsets.",
+    "foreign": "Something else commits with this consumer group, which should be the queue's own. What was consumed is "
+    f"not known any more. {_BY_THE_OFFSET} all below counts as consumed, and all above comes. `lvq reset` goes on "
+    "elsewhere.",
+    "newer": "A later version of lvq-kafka consumes this queue: upgrade this one. "
+    f"{_BY_THE_OFFSET} messages may come again, and none is lost.",
+    "corrupt": "Look for a program that copies or rewrites this group's offsets. "
+    f"{_BY_THE_OFFSET} messages may come again, and none is lost.",
 }
 
 

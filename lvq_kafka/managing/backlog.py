@@ -53,6 +53,11 @@ class Standing:
             ends=self.known,
         )
 
+    @property
+    def refused(self) -> set[int]:
+        """The partitions whose commit says nothing but its offset, if that."""
+        return {p for damage in self.findings().damages if damage.kind == "commit-refused" for p in damage.partitions}
+
     def maps(self, on_foreign_commits: OnForeignCommits = "refuse") -> dict[int, CommitMap]:
         """What the commits say; raises what `check_group` raises."""
         return trusted(self.findings(), on_foreign_commits)

@@ -28,7 +28,7 @@ DamageKind = Literal[
     "topic-recreated", "group-gone", "commits-expired", "partitions-added", "offsets-lost", "commit-refused"
 ]
 """The commits are of an earlier topic of that name; there are none; some are gone; partitions came after the queue was
-declared; the log has not what they are about; their text is not the queue's, newer, or damaged."""
+declared; the log has not what they are about; their text is missing, not the queue's, newer, or damaged."""
 
 _UNKNOWN_SINCE: frozenset[DamageKind] = frozenset({"topic-recreated", "group-gone", "commits-expired"})
 

@@ -26,8 +26,8 @@ Start = Literal["earliest", "latest"]
 """What a new queue holds: the values that are in its topic already, or only those to come."""
 
 OnForeignCommits = Literal["refuse", "ignore"]
-"""What to do about a commit whose text is not the queue's, newer or damaged: raise `CommitMapRefused`, or go by its
-offset alone, so that what was done above it comes again."""
+"""What to do about a commit whose text is missing, not the queue's, newer or damaged: raise `CommitMapRefused`, or go
+by its offset alone, so that what was done above it comes again, and all below counts as done."""
 
 # What a broker answers to commits and deletions from outside while a group has members.
 _AT_WORK = frozenset({"UNKNOWN_MEMBER_ID", "NON_EMPTY_GROUP", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS"})
@@ -84,14 +84,12 @@ def check_group(
 ) -> dict[int, CommitMap]:
     """What a group has done in each of these partitions. Arguments as for `lvq_kafka.managing.damage.examine`.
 
-    A commit without a text, as the first version wrote them, says only that everything below its offset is done.
-
     Raises:
         GroupNotFound, OffsetsExpired, PartitionsAdded: a partition has no commit: the queue was never declared, the
             group has expired or was deleted, or the topic was given more partitions.
         TopicRecreated: the commits are of an earlier topic of that name.
         DataLoss: the log ends before what was consumed, or has other records there now.
-        CommitMapRefused: a commit's text is not the queue's, newer or damaged, and not to be ignored.
+        CommitMapRefused: a commit's text is missing, not the queue's, newer or damaged, and not to be ignored.
     """
     found = examine(group, topic, partitions, commits, queue=queue, described=described, ends=ends)
     return trusted(found, on_foreign_commits)

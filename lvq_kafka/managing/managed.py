@@ -74,6 +74,8 @@ class Managed:
     def reset(self, to: Point) -> Change:
         """Go on at another point: what lies from there on and is still in the log is in the queue, nothing else is.
 
+        This mends commits of something else, too, in the partitions that go on elsewhere.
+
         Args:
             to: ``"earliest"``, ``"latest"``, a time in seconds since the epoch, or offsets by partition; partitions
                 that are not named stay where they are. Only what compaction has left can come again.
@@ -86,9 +88,9 @@ class Managed:
         """Mend what is wrong with the queue's commits, as far as it can be mended without guessing.
 
         Partitions that were added are taken in from their beginning. Where the log ends before what was consumed, the
-        queue goes on at the end. A commit that is not the queue's, newer or damaged is replaced by one that goes by its
-        offset. Where it is lost what was consumed (the group is gone, some of its commits are, or they are of an
-        earlier topic), ``start`` says where to begin; without it that is left, and told.
+        queue goes on at the end. A commit whose text is missing, not the queue's, newer or damaged is replaced by one
+        that goes by its offset, or by ``start``. Where it is lost what was consumed (the group is gone, some of its
+        commits are, or they are of an earlier topic), ``start`` says where to begin; without it that is left, and told.
 
         Args:
             start: see `reset`.

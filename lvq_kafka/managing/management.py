@@ -96,9 +96,10 @@ def expire(log: Log, definition: QueueDefinition, older_than: float, *, timeout:
 def reset(log: Log, definition: QueueDefinition, to: Point) -> Change:
     """Go on at another point. See `lvq_kafka.queue.LastValueQueue.reset`."""
     standing = idle(log, definition)
-    loaded = standing.maps()
+    bases = _resolve(log, standing, to, "to")
+    loaded = standing.maps("ignore" if standing.refused <= bases.keys() else "refuse")
     maps: dict[int, CommitMap] = {}
-    for partition, base in _resolve(log, standing, to, "to").items():
+    for partition, base in bases.items():
         # What was done before may have been handed out before; what comes of it again is marked so.
         delivered = max(loaded[partition].delivered or 0, loaded[partition].end)
         maps[partition] = CommitMap(
@@ -118,6 +119,8 @@ def repair(log: Log, definition: QueueDefinition, start: Point | None = None, *,
         # Nothing of partitions that were added has been consumed, so there is nothing to choose.
         known = starts if damage.needs_start else standing.starts
         for partition in damage.partitions:
+            if damage.kind == "commit-refused" and partition in starts:
+                maps[partition] = CommitMap(starts[partition])  # rather than by the offset of who knows whom
             if partition in known and partition not in maps:
                 maps[partition] = CommitMap(known[partition])
         if rest := tuple(partition for partition in damage.partitions if partition not in maps):

@@ -17,6 +17,7 @@ from lvq_kafka.entries import Deleted, EndOfDump, Event
 from lvq_kafka.errors import (
     CatchUpTimeout,
     Closed,
+    CommitMapRefused,
     LVQError,
     QueueNotDeclared,
     ReaderFailed,
@@ -25,6 +26,7 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
+from lvq_kafka.managing.groups import OnForeignCommits
 from lvq_kafka.ports import Log
 from lvq_kafka.reading.consumed import Consumed
 from lvq_kafka.reading.readers import Reader
@@ -60,6 +62,8 @@ class Browser(Reader[V], Generic[V]):
         headers: only values whose last header of each of these names has this value; None for any value. A key that was
             given and gets a value that does not match comes as `Deleted`, with ``left`` set.
         group: hide what this consumer group, the queue's, has consumed.
+        on_foreign_commits: what to do where something else has committed with that group: ``"refuse"`` raises, and
+            ``"ignore"`` goes by the offsets alone.
         refresh: seconds between looks at what the group has consumed; also done when the browser is opened. A value
             that was given and is consumed later comes as `Deleted`, with ``consumed`` set; what a reset takes back
             comes again. The browser fails when it is not known any more what was consumed (R17).
@@ -80,6 +84,7 @@ class Browser(Reader[V], Generic[V]):
         keys: Iterable[Key] | None = None,
         headers: Mapping[str, Key | None] | None = None,
         group: str | None = None,
+        on_foreign_commits: OnForeignCommits = "refuse",
         refresh: float = 1.0,
         follow: bool = True,
         undecodable: Undecodable = "raise",
@@ -97,7 +102,9 @@ class Browser(Reader[V], Generic[V]):
             metadata_interval=metadata_interval,
             since=self._start_positions,
         )
-        self._consumed = None if group is None else Consumed(log, definition, group, self._follower, self._learn)
+        self._consumed: Consumed | None = None
+        if group is not None:
+            self._consumed = Consumed(log, definition, group, on_foreign_commits, self._follower, self._learn)
         self._follow = follow
         self._first: Mapping[int, int] = {}  # before which nothing is selected
         self._since: Mapping[int, int] = {}  # where reading begins
@@ -113,13 +120,13 @@ class Browser(Reader[V], Generic[V]):
 
         Raises:
             TopicNotFound: there is no such topic.
-            QueueNotDeclared, TopicRecreated: what was consumed is not known any more (R17).
+            QueueNotDeclared, TopicRecreated, CommitMapRefused: what was consumed is not known any more (R17).
             TransportError: the cluster cannot be reached or refuses.
         """
         if self._consumed is not None and self._watch is None:
             try:
                 self._consumed.look()
-            except (QueueNotDeclared, TopicRecreated, Unauthorized) as error:
+            except (QueueNotDeclared, TopicRecreated, CommitMapRefused, Unauthorized) as error:
                 error.add_note("A browser with hide_consumed=False does not ask for what was consumed.")
                 raise
         return super().start()

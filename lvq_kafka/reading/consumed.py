@@ -9,7 +9,7 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Record
 from lvq_kafka.managing.damage import examine
-from lvq_kafka.managing.groups import known_ends
+from lvq_kafka.managing.groups import OnForeignCommits, known_ends
 from lvq_kafka.ports import Commit, Log
 from lvq_kafka.reading.follower import Follower
 
@@ -23,6 +23,7 @@ class Consumed:
         log: where the queue lies.
         definition: the queue.
         group: its consumer group.
+        on_foreign_commits: what to do about a commit that says nothing but its offset.
         follower: who reads the queue.
         on_news: called with the lock held when a look has found something else than the one before; with True where
             something is no longer done that was, as after a reset.
@@ -33,6 +34,7 @@ class Consumed:
         log: Log,
         definition: QueueDefinition,
         group: str,
+        on_foreign_commits: OnForeignCommits,
         follower: Follower,
         on_news: Callable[[bool], None],
     ) -> None:
@@ -42,6 +44,7 @@ class Consumed:
         self._queue = definition.name
         self._topic = definition.topic
         self._group = group
+        self._on_foreign_commits = on_foreign_commits
         self._follower = follower
         self._on_news = on_news
         self._maps: dict[int, CommitMap] = {}
@@ -52,8 +55,8 @@ class Consumed:
         """Learn what is done by now.
 
         Raises:
-            QueueNotDeclared, TopicRecreated: it is not known any more: all of it would come back, or what is new would
-                be hidden (R17).
+            QueueNotDeclared, TopicRecreated, CommitMapRefused: it is not known any more: all of it would come back,
+                or what is new would be hidden (R17).
             TopicNotFound: there is no such topic now.
             TransportError: the cluster cannot be reached or refuses.
         """
@@ -71,9 +74,8 @@ class Consumed:
             self._group, self._topic, partitions, commits, queue=self._queue, described=described, ends=ends
         )
         for damage in found.damages:
-            # Of a text that cannot be read the offset is good all the same, and of a log that was cut what lies below:
-            # too much is shown, never too little.
-            if damage.needs_start:
+            # Of a log that was cut it is known what lies below: too much is shown, never too little.
+            if damage.needs_start or (damage.kind == "commit-refused" and self._on_foreign_commits == "refuse"):
                 raise damage.error
         return dict(found.maps)
 

@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.managing.groups import OnForeignCommits, check_group, known_ends
+from lvq_kafka.ports import Commit
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import AsOfPolicy, Bounds, Settings
 
@@ -129,6 +130,8 @@ def pin(
     settings = Settings.ask(log, topic, timeout)
     # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
     commits = {} if group is None else log.committed(group, topic, timeout=timeout)
+    if group != definition.group:
+        commits = {partition: _by_offset(commit) for partition, commit in commits.items()}
     bounds = Bounds.ask(log, topic, timeout) if at_rest is None else Bounds.at_rest(log, topic, at_rest, timeout)
     for option, offsets in (("start", start), ("end", end), ("as_of", as_of)):
         if isinstance(offsets, Mapping):
@@ -173,6 +176,11 @@ def pin(
         pinned=pinned,
         epochs=bounds.epochs,
     )
+
+
+def _by_offset(commit: Commit) -> Commit:
+    """What another program's group has done: where it writes no text, all below its offset."""
+    return commit if commit.metadata else replace(commit, metadata=CommitMap(commit.offset).encode())
 
 
 def _by_partition(as_of: Moment | Mapping[int, Moment], partitions: Mapping[int, int]) -> dict[int, float]:

@@ -6,11 +6,18 @@ their end, by other rubbish each time; none of that may be taken for the text.
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 
 import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from lvq_kafka import LastValueQueue, TopicSpec
+from lvq_kafka.embedded.jars import ensure_jars
+from lvq_kafka.embedded.java import find_java
 from lvq_kafka.errors import CommitMapRefused
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.ports import Commit
@@ -60,14 +67,61 @@ def test_a_text_of_another_kind_is_refused_and_left_alone_until_the_queue_is_rep
     assert len(drained(queue)) == 10 - 1 - 3
 
 
-def test_offsets_without_a_text_as_the_tools_of_kafka_set_them_are_taken_for_what_is_done(
-    queue: LastValueQueue[str], write: Write
+def by_a_plain_client(broker: ProvidedBroker, queue: LastValueQueue[str], offset: int) -> None:
+    """As any consumer commits."""
+    with closing(plain_consumer(broker, queue.definition.group)) as consumer:
+        consumer.commit(offsets=[TopicPartition(queue.topic, 1, offset)], asynchronous=False)
+
+
+def by_an_admin_client(broker: ProvidedBroker, queue: LastValueQueue[str], offset: int) -> None:
+    """As tools in Python do."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    asked = ConsumerGroupTopicPartitions(queue.definition.group, [TopicPartition(queue.topic, 1, offset)])
+    for future in admin.alter_consumer_group_offsets([asked]).values():
+        future.result(30)
+
+
+def by_kafkas_tool(broker: ProvidedBroker, queue: LastValueQueue[str], offset: int) -> None:
+    """``kafka-consumer-groups.sh --reset-offsets``, from the jars of the embedded broker."""
+    java = find_java()
+    jars = os.pathsep.join(map(str, ensure_jars()))
+    arguments = ["--bootstrap-server", broker.bootstrap_servers, "--group", queue.definition.group]
+    arguments += ["--topic", f"{queue.topic}:1", "--reset-offsets", "--to-offset", str(offset), "--execute"]
+    ran = subprocess.run(
+        [str(java.executable), "-cp", jars, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert queue.topic in ran.stdout, ran.stdout + ran.stderr
+
+
+def plain_consumer(broker: ProvidedBroker, group: str) -> Consumer:
+    return Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "enable.auto.commit": False})
+
+
+@pytest.mark.parametrize("write_offset", [by_a_plain_client, by_an_admin_client, by_kafkas_tool])
+def test_offsets_without_a_text_are_refused_and_left_alone_until_the_queue_is_repaired_or_reset(
+    broker: ProvidedBroker, queue: LastValueQueue[str], write_offset: Callable[..., None]
 ) -> None:
-    write({0: Commit(0), 1: Commit(2)})
-    assert commits(queue) == {0: Commit(0), 1: Commit(2)}
+    with queue.consumer() as consumer:
+        held = consumer.acquire_many(10, 30)
+        for delivery in held:
+            if delivery.position.partition == 1 and delivery.position.offset > 1:
+                delivery.ack(wait=True, timeout=30)
+    write_offset(broker, queue, 2)
+    assert commits(queue)[1] == Commit(2)
+    for use in (queue.consumer, queue.stats, queue.purge, queue.browser().open):
+        with pytest.raises(CommitMapRefused, match=r"lvq repair.*lvq reset") as caught:
+            use()
+        assert (caught.value.reason, caught.value.partition) == ("foreign", 1)
+    assert commits(queue)[1] == Commit(2)
+    assert [damage.kind for damage in queue.repair(dry_run=True).found] == ["commit-refused"]
+    (queue.repair if write_offset is not by_an_admin_client else lambda: queue.reset({1: 2}))()
     assert queue.repair(dry_run=True).found == ()
-    assert len(drained(queue)) == 10 - 2
-    assert all(any(one.topic_tag) for one in maps(queue).values()), "ours again"
+    assert maps(queue)[1].base == 2
+    assert set(drained(queue)) >= {one.value for one in held if one.position == (queue.topic, 1, 2)}
 
 
 @pytest.mark.parametrize("length", [0, LONGEST], ids=["as it is", "filled up to all that a broker takes"])

@@ -42,14 +42,6 @@ def test_a_declared_group_tells_the_topic_and_its_partitions(memory_log: MemoryL
     assert maps(early)[0].topic_tag == maps(late)[0].topic_tag != bytes(8)
 
 
-def test_commits_without_text_are_the_first_versions_and_whole(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
-    put(queue, "a=1", "b=1")
-    overwrite(queue, p0=Commit(1))
-    assert damages(queue) == []
-    assert queue.stats().depth == 1
-
-
 def test_a_group_without_commits_has_expired_or_was_deleted(memory_log: MemoryLog) -> None:
     queue = declare(memory_log)
     memory_log.delete_group("lvq.prices")
@@ -81,14 +73,14 @@ def test_added_partitions_are_told_from_commits_that_expired(memory_log: MemoryL
     assert (added.kind, added.partitions) == ("partitions-added", (2,))
 
 
-def test_missing_commits_beside_those_of_the_first_version_may_be_either_and_need_a_start(
+def test_missing_commits_beside_those_of_something_else_may_be_either_and_need_a_start(
     memory_log: MemoryLog,
 ) -> None:
     queue = declare(memory_log)
     overwrite(queue, p0=Commit(0))
     memory_log.add_partitions("prices", 2)
-    (damage,) = damages(queue)
-    assert (damage.kind, damage.partitions) == ("commits-expired", (1,))
+    expired, _ = damages(queue)
+    assert (expired.kind, expired.partitions) == ("commits-expired", (1,))
 
 
 def test_commits_of_an_earlier_topic_of_that_name_are_known_by_their_tag(memory_log: MemoryLog) -> None:
@@ -167,7 +159,8 @@ def test_what_an_open_transaction_writes_over_a_log_that_was_cut_is_not_overlook
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("streams-metadata", "foreign"), ("lvq9.AAAA", "newer"), ("lvq1.AAAA", "corrupt")]
+    ("text", "reason"),
+    [("", "foreign"), ("streams-metadata", "foreign"), ("lvq9.AAAA", "newer"), ("lvq1.AAAA", "corrupt")],
 )
 def test_a_text_that_is_not_the_queues_is_refused_or_ignored(memory_log: MemoryLog, text: str, reason: str) -> None:
     queue = declare(memory_log)

@@ -320,13 +320,24 @@ class TestRepair:
         put(queue, "d=1", "e=1")
         assert queue.stats().depth == depth + 2
 
-    def test_a_foreign_text_is_replaced_by_one_that_goes_by_the_offset(self, memory_log: MemoryLog) -> None:
+    @pytest.mark.parametrize("text", ["", "foreign"])
+    def test_a_foreign_text_is_replaced_by_one_that_goes_by_the_offset(self, memory_log: MemoryLog, text: str) -> None:
         queue = declare(memory_log)
         put(queue, "a=1", "b=1")
-        overwrite(queue, p0=Commit(1, "foreign"))
+        overwrite(queue, p0=Commit(1, text))
+        tried = queue.repair(dry_run=True)
+        assert ([one.kind for one in tried.found], tried.left, tried.after[0].base) == (["commit-refused"], (), 1)
+        assert commits(queue) == {0: Commit(1, text)}
         repair = queue.repair()
         assert (repair.left, repair.after[0].base, repair.after[0].runs) == ((), 1, ())
         assert drained(queue) == ["1"]
+
+    def test_a_foreign_commit_gives_way_to_where_one_says_to_start(self, memory_log: MemoryLog) -> None:
+        queue = declare(memory_log)
+        put(queue, "a=1", "b=1")
+        overwrite(queue, p0=Commit(2))
+        assert queue.repair("earliest").after[0].base == 0
+        assert drained(queue) == ["1", "1"]
 
     def test_several_damages_are_mended_at_once(self, memory_log: MemoryLog) -> None:
         queue = declare(memory_log, spec=TopicSpec(partitions=2))
@@ -358,7 +369,7 @@ class TestConsumersAtWork:
     ) -> None:
         queue = declare(memory_log)
         put(queue, "a=1")
-        overwrite(queue, p0=Commit(0, "foreign" if change is CHANGES["repair"] else ""))
+        overwrite(queue, p0=Commit(0, "foreign") if change is CHANGES["repair"] else said(queue, 0))
         memory_log.fail_next("member_count", Unauthorized("No.", code="GROUP_AUTHORIZATION_FAILED"), times=99)
         member = memory_log.member("lvq.prices", "prices", _Nobody())
         before = commits(queue)

@@ -28,8 +28,9 @@ __all__ = ["damage_row", "repair"]
 def repair(session: Session, queue: str, *, start: Point | None, apply: bool) -> None:
     """Show what is wrong with what a queue has committed, and mend it.
 
-    Where it is lost what was consumed, --start says where to begin: earliest, latest, or a time. All else is mended
-    so that messages may come again and none is lost. To mend, no consumer may be at work.
+    Where it is lost what was consumed, --start says where to begin: earliest, latest, or a time. A commit of something
+    else is taken by its offset, below which all counts as consumed, unless --start is given. All else is mended so that
+    messages may come again and none is lost. To mend, no consumer may be at work.
 
     Ends with 4 while something is wrong.
     """

@@ -255,7 +255,7 @@ def test_what_a_shortened_text_leaves_out_is_not_called_durable_and_comes_again(
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("hello", "foreign"), ("lvq9.AAAA", "newer"), ("lvq1.AAAAAAAAAAAAAAAAAAAAAAAAAAAA", "corrupt")],
+    [("", "foreign"), ("hello", "foreign"), ("lvq9.AAAA", "newer"), ("lvq1.AAAAAAAAAAAAAAAAAAAAAAAAAAAA", "corrupt")],
 )
 def test_a_commit_of_something_else_is_refused_and_said(world: World, text: str, reason: str) -> None:
     world.send(("a", "a"), ("b", "b"))
@@ -266,9 +266,10 @@ def test_a_commit_of_something_else_is_refused_and_said(world: World, text: str,
     assert world.committed(GROUP, TOPIC) == {0: Commit(1, text)}, "it is left alone"
 
 
-def test_a_commit_of_something_else_can_be_ignored_and_goes_by_its_offset(world: World) -> None:
+@pytest.mark.parametrize("text", ["", "hello"])
+def test_a_commit_of_something_else_can_be_ignored_and_goes_by_its_offset(world: World, text: str) -> None:
     world.send(("a", "a"), ("b", "b"))
-    world.commit(GROUP, TOPIC, {0: Commit(1, "hello")})
+    world.commit(GROUP, TOPIC, {0: Commit(1, text)})
     with consuming(world, on_foreign_commits="ignore") as consumer:
         assert drain(consumer, 1) == ["b"]
     assert world.committed_map().base == 2, "ours again"
@@ -279,37 +280,32 @@ def test_a_policy_for_foreign_commits_is_one_of_two(world: World) -> None:
         pass
 
 
-def test_a_foreign_commit_that_comes_before_an_assignment_stops_the_consumer(world: World) -> None:
+@pytest.mark.parametrize("text", ["", "hello"])
+def test_a_foreign_commit_that_comes_before_an_assignment_stops_the_consumer(world: World, text: str) -> None:
     with consuming(world) as consumer:
         settled_up(world, consumer)
-        world._cluster.groups[GROUP].store(TOPIC, {0: Commit(0, "hello")})
+        world._cluster.groups[GROUP].store(TOPIC, {0: Commit(0, text)})
         world.expel(world.members[0])
         with pytest.raises(CommitMapRefused):
             take(consumer)
 
 
-def test_an_older_commit_that_was_written_over_ours_is_put_right(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("text", [None, "", "hello"], ids=["ours", "without a text", "foreign"])
+def test_a_commit_that_was_written_over_ours_is_put_right(
+    world: World, text: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("lvq_kafka.consuming.inspection._LOOK", 0.01)
     monkeypatch.setattr("lvq_kafka.consuming.inspection._REREAD", 0.01)
     world.send(("a", "a"))
     with consuming(world, commit_interval=60) as consumer:  # at once, since an ack was durable and no longer is
-        old = world.committed(GROUP, TOPIC)
+        old = world.committed(GROUP, TOPIC) if text is None else {0: Commit(0, text)}
         take(consumer).ack(wait=True, timeout=10)
         world._cluster.groups[GROUP].store(TOPIC, old)
         eventually(lambda: world.committed_offsets() == {0: 1})
+        assert world.committed_map().base == 1
         assert "was written over that of queue q, partition 0" in caplog.text
         world.send(("b", "b"))
         assert values_of([take(consumer)]) == ["b"]
-
-
-def test_a_commit_without_a_text_is_that_of_the_first_version(world: World) -> None:
-    world.send(("a", "a"), ("b", "b"))
-    world.commit(GROUP, TOPIC, {0: Commit(1)})
-    with consuming(world) as consumer:
-        assert drain(consumer, 1) == ["b"]
-        eventually(lambda: any(world.committed_map().topic_tag))
 
 
 # ---------------------------------------------------------------- redelivered

@@ -102,11 +102,12 @@ def test_nothing_is_left_in_a_transaction_any_more_when_the_last_commit_has_left
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, commit_interval=60) as consumer, world.producer() as producer:
         take(consumer).ack()
-        with pytest.raises(LockLost), consumer.transaction(producer) as transaction:
+        with consumer.transaction(producer) as transaction:
             (delivery,) = transaction.acquire_many(1, 10)
             last = LastCommit(world, delivery.ack, stored=True)
             consumer.close()
-            delivery.ack()
+            with pytest.raises(LockLost):
+                delivery.ack()
     assert last.refused
     assert world.committed_offsets() == {0: 1}
 
@@ -115,10 +116,13 @@ def test_what_a_transaction_leaves_before_the_last_commit_is_aborted_when_it_com
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, commit_interval=60) as consumer, world.producer() as producer:
         take(consumer).ack()
-        with pytest.raises(Closed), consumer.transaction(producer) as transaction:
-            (delivery,) = transaction.acquire_many(1, 10)
-            settlement = delivery.ack()
-            consumer.close()
+        transaction = consumer.transaction(producer)
+        transaction.__enter__()
+        (delivery,) = transaction.acquire_many(1, 10)
+        settlement = delivery.ack()
+        consumer.close()
+        with pytest.raises(Closed):
+            transaction.__exit__(None, None, None)
         assert isinstance(settlement.future().exception(10), LockLost)
     assert world.committed_offsets() == {0: 1}
 

@@ -13,6 +13,7 @@ import pytest
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.inspection import Inspection
+from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import (
@@ -89,7 +90,7 @@ def test_a_topic_created_anew_between_two_assignments_is_noticed(world: World) -
 
 def test_a_commit_beyond_the_end_of_the_log_is_an_error_and_not_a_jump(world: World) -> None:
     world.send(("a", "a"))
-    world.commit("lvq.q", TOPIC, {0: Commit(17)})
+    world.commit("lvq.q", TOPIC, {0: Commit(17, CommitMap(17).encode())})
     with consuming(world) as consumer, pytest.raises(DataLoss, match="up to 17"):
         take(consumer)
 
@@ -159,7 +160,7 @@ def test_a_position_behind_an_open_transaction_is_no_data_loss(world: World) -> 
     writer = world.writer(transactional_id="x")
     writer.begin_transaction()
     writer.append(TOPIC, b"a", b"hidden")
-    world.commit("lvq.q", TOPIC, {0: Commit(1)})
+    world.commit("lvq.q", TOPIC, {0: Commit(1, CommitMap(1).encode())})
     with consuming(world) as consumer:
         assert nothing_comes(consumer)
         world.send(("b", "behind it"))

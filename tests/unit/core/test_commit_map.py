@@ -141,8 +141,11 @@ def test_what_is_not_a_map_cannot_be_made(wrong: dict[str, object]) -> None:
         CommitMap(**{"base": 5, **wrong})  # type: ignore[arg-type]
 
 
-def test_the_empty_text_of_the_first_version_means_the_base_alone() -> None:
-    assert CommitMap.decode(42, "") == CommitMap(42)
+def test_a_commit_without_a_text_is_something_elses() -> None:
+    with pytest.raises(CommitMapRefused, match="a plain client or one of Kafka's tools") as caught:
+        CommitMap.decode(42, "")
+    assert caught.value.reason == "foreign"
+    assert "`lvq reset`" in caught.value.hint
 
 
 @EACH_GOLDEN

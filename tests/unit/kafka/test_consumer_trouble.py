@@ -85,15 +85,13 @@ def test_a_log_that_ends_before_what_is_done_is_not_read_from_somewhere_else(
 def test_a_commit_of_something_else_is_refused_and_left_alone_or_ignored_if_one_says_so(
     new_queue: NewQueue, protocol: str, text: str
 ) -> None:
-    """One without a text is that of a queue's declaration by another tool: it says where to begin."""
     queue = new_queue(declared=False)
     queue.send("a", "b")
     queue.log.commit(GROUP, TOPIC, {0: Commit(1, text)})
-    if text:
-        with pytest.raises(CommitMapRefused):
-            queue.open(protocol)
-        assert queue.log.committed(GROUP, TOPIC) == {0: Commit(1, text)}
-    consumer = queue.open(protocol, on_foreign_commits="ignore" if text else "refuse")
+    with pytest.raises(CommitMapRefused):
+        queue.open(protocol)
+    assert queue.log.committed(GROUP, TOPIC) == {0: Commit(1, text)}
+    consumer = queue.open(protocol, on_foreign_commits="ignore")
     delivery = take(consumer)
     assert delivery.value == "b"
     delivery.ack(wait=True, timeout=20)
