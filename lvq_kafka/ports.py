@@ -116,8 +116,16 @@ class LogWriter(Protocol):
     def take_failures(self) -> list[TransportError]:
         """The errors of failed appends that nobody has asked a receipt for (`result`, `exception`); each once."""
 
-    def begin_transaction(self) -> None:
-        """Open a transaction. Appends until its end belong to it."""
+    def begin_transaction(self, timeout: float | None = None) -> None:
+        """Open a transaction. Appends until its end belong to it.
+
+        Where the end of the one before was not answered, that is decided first.
+
+        Raises:
+            TransportError: it could not be decided in time (retriable), or a newer writer with this transactional id
+                has fenced this one off (code ``_FENCED``).
+            StateError: one is open already.
+        """
 
     def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None = None) -> None:
         """Make a group's commit part of the open transaction.

@@ -228,7 +228,7 @@ class Producer(Generic[V]):
                 transactional id has taken over.
         """
         try:
-            self.writer.begin_transaction()
+            self.writer.begin_transaction(timeout)
         except Closed:
             self._refuse()
         try:

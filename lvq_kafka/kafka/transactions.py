@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from enum import Enum
 from threading import Thread
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -18,19 +21,33 @@ from lvq_kafka.ports import Commit, GroupMember
 
 __all__ = ["Transactions"]
 
+_logger = logging.getLogger("lvq_kafka.producer")
+
 _TIMEOUT = 60.0
 _OPEN_TIMEOUT = 30.0
 _SLICE = 0.5  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
 _GRACE = 1.0  # seconds that a call may take longer than it was told to
 _ARRIVAL = 5.0  # seconds in which what an abort comes after can arrive
+_PAUSES = (0.01, 0.5)  # seconds between two attempts, the first ones and the later ones
 _REPORTS = 5.0  # seconds for the reports of what an abort has withdrawn
+
+
+class _Ending(Enum):
+    COMMIT = "commit"
+    ABORT = "abort"
 
 
 class Transactions:
     """What a producer with a transactional id does besides appending.
 
+    A transaction whose end was not answered is ended before the next one begins. Within its time-out its own client
+    does so, which hears then if a newer writer has taken over. Afterwards the broker has aborted the transaction and
+    fenced this client itself, so a new one takes its place; so it does where the client can do no more.
+
     Args:
         explain: the library's error for one of the client's, met while doing what is said.
+        replace: lets go of the client, and makes a new one and its delivery reports.
+        lasts: seconds after which the broker aborts a transaction (``transaction.timeout.ms``).
     """
 
     def __init__(
@@ -40,22 +57,31 @@ class Transactions:
         deliveries: Deliveries,
         health: Health,
         explain: Callable[[KafkaError, str], LVQError],
+        replace: Callable[[], tuple[Producer, Deliveries]],
+        lasts: float,
     ) -> None:
         self._id = transactional_id
         self._client = client
         self._deliveries = deliveries
         self._health = health
         self._explain = explain
+        self._replace = replace
+        self._lasts = lasts
+        self._begun_at = -math.inf
+        self._ending: _Ending | None = None  # what has not been answered
+        self._spent = ""  # why this client begins no more transactions
+        self._started = False  # whether the broker knows this client
+        self._fenced: TransportError | None = None
         self._stuck = False
         self.is_open = False
         """Whether one is open, as far as this side knows."""
         self.withdrawn = "its transaction failed"
         """Why records are gone that were handed over and not stored."""
 
-    def start(self) -> None:
+    def start(self, timeout: float = _OPEN_TIMEOUT) -> None:
         """Fence off an earlier producer with this id, and have its transaction ended."""
-        doing, deadline = f"open the transactional id {self._id!r}", time.monotonic() + _OPEN_TIMEOUT
-        while True:
+        doing, deadline = f"open the transactional id {self._id!r}", time.monotonic() + timeout
+        while not self._started:
             try:
                 self._call(doing, self._client.init_transactions, _SLICE)
             except TransportError as error:
@@ -65,11 +91,21 @@ class Transactions:
                 if not passing or refused or time.monotonic() > deadline:
                     raise
             else:
-                return
+                self._started = True
 
-    def begin(self) -> None:
+    def begin(self, timeout: float | None = None) -> None:
         """See `LogWriter.begin_transaction`."""
-        self._call("begin a transaction", lambda _: self._client.begin_transaction())
+        deadline = _deadline(timeout)
+        if self._fenced is not None:
+            raise self._fenced
+        if self._stuck:
+            self._spent = "it does not return from adding a commit to a transaction"
+        elif self._ending is not None and not self._spent:
+            self._resume(self._ending, deadline)
+        if self._spent:
+            self._renew(deadline)
+        self._call("begin a transaction", lambda _: self._client.begin_transaction(), deadline - time.monotonic())
+        self._begun_at = time.monotonic()
         self.is_open = True
         self.withdrawn = "its transaction failed"
 
@@ -78,12 +114,13 @@ class Transactions:
         if not isinstance(member, KafkaMember):
             raise StateError("The group member belongs to another log.")
         positions, metadata = member.transaction_offsets(offsets)
+        client = self._client
         self._call(
             "add a commit to the transaction",
             # librdkafka 2.16 can wait for a coordinator that is gone for ever, whatever timeout it is given (its
             # issues 5456 and 5511); so it is left to wait by itself.
             lambda left: self._leave_behind(
-                lambda: self._client.send_offsets_to_transaction(positions, metadata, left), left + _GRACE
+                lambda: client.send_offsets_to_transaction(positions, metadata, left), left + _GRACE
             ),
             timeout,
         )
@@ -93,29 +130,80 @@ class Transactions:
         deadline = _deadline(timeout)
         # The client would flush too, and there raise SystemError where a report says that we were fenced off.
         self._deliveries.drain(deadline - time.monotonic())
-        self._call("commit the transaction", self._client.commit_transaction, deadline - time.monotonic())
-        self.is_open = False
+        self._end(_Ending.COMMIT, deadline)
 
     def abort(self, timeout: float | None) -> None:
         """See `LogWriter.abort_transaction`."""
+        if self._ending is _Ending.COMMIT:
+            raise TransportError(
+                "Cannot abort the transaction: its commit is on its way.",
+                code="_CONFLICT",
+                retriable=True,
+                hint="The next transaction begins when it is decided.",
+            )
         self.withdrawn = "its transaction was aborted"
         deadline = _deadline(timeout)
         # What is under way is let arrive. The client would abort a transaction that the broker does not know of yet,
         # since it refuses all partitions while the one before completes; that is an error it never recovers from.
         self._deliveries.drain(min(_ARRIVAL, deadline - time.monotonic()))
-        self._call("abort the transaction", self._client.abort_transaction, deadline - time.monotonic())
-        self.is_open = False
+        self._end(_Ending.ABORT, deadline)
         self._deliveries.drain(_REPORTS)
 
+    # ------------------------------------------------------------ ends that are not answered
+
+    def _end(self, ending: _Ending, deadline: float) -> None:
+        """Commit or abort. Where no answer comes in time, the client goes on with it by itself."""
+        call = self._client.commit_transaction if ending is _Ending.COMMIT else self._client.abort_transaction
+        try:
+            self._call(f"{ending.value} the transaction", call, deadline - time.monotonic())
+        except TransportError as error:
+            if not self._stuck and (error.retriable or ending is _Ending.ABORT):
+                self._ending = ending
+            raise
+        self.is_open = False
+        self._ending = None
+
+    def _resume(self, ending: _Ending, deadline: float) -> None:
+        """See an end through; or find that this client cannot."""
+        if self._is_overdue:
+            self._spent = f"its last transaction could not be {ending.value}ed in time"
+            return
+        try:
+            self._end(ending, deadline)
+        except TransportError as error:
+            if error.retriable or self._fenced is not None:
+                raise
+            self._spent = str(error)
+        except StateError as error:
+            self._spent = str(error)
+
+    def _renew(self, deadline: float) -> None:
+        """Go on with a new client, which ends what the one before has left open."""
+        if self._started or self._deliveries.fatal is not None:
+            _logger.warning("the producer %r goes on with a new client: %s", self._id, self._spent)
+            self._started = self._stuck = False
+            self._client, self._deliveries = self._replace()
+        self.start(max(0.0, deadline - time.monotonic()))
+        self._spent, self._ending, self.is_open = "", None, False
+
+    @property
+    def _is_overdue(self) -> bool:
+        """Whether the broker may have aborted the transaction of its own accord."""
+        return time.monotonic() - self._begun_at > self._lasts
+
+    # ------------------------------------------------------------ calls
+
     def _call(self, doing: str, call: Callable[[float], object], timeout: float | None = None) -> None:
-        """Make a transactional call, again for as long as the client says that it may be repeated."""
+        """Make a transactional call, again and again while the client says that it may be repeated."""
         deadline = _deadline(timeout)
+        pause = _PAUSES[0]
         while True:
             if self._stuck:
                 raise TransportError(
                     f"Cannot {doing}: the client does not return from adding a commit to it.",
                     code="_TIMED_OUT",
-                    hint="Close this producer and open a new one: with the same transactional id it ends what is open.",
+                    retriable=True,
+                    hint="The next transaction begins with a new client, which ends this one.",
                 )
             try:
                 call(max(0.001, deadline - time.monotonic()))
@@ -125,12 +213,24 @@ class Transactions:
                 error = kafka_error(exception)
                 if error is None:
                     raise TransportError(f"Cannot {doing}: the client broke off.", code="_FAIL") from exception
-                if error.retriable() and time.monotonic() < deadline:
+                if error.retriable() and time.monotonic() + pause < deadline:
+                    # Some come at once, and the client keeps memory for each of them.
+                    time.sleep(pause)
+                    pause = min(2 * pause, _PAUSES[1])
                     continue
-                if error.code() == KafkaError._STATE and not error.fatal():
-                    raise StateError(f"Cannot {doing}: {error.str()}.") from None
-                raise self._explain(error, doing) from None
+                raise self._failure(error, doing) from None
             return
+
+    def _failure(self, error: KafkaError, doing: str) -> LVQError:
+        if error.code() == KafkaError._STATE and not error.fatal():
+            return StateError(f"Cannot {doing}: {error.str()}.")
+        failure = self._explain(error, doing)
+        if isinstance(failure, TransportError):
+            if failure.code == "_FENCED" and not self._is_overdue:
+                self._fenced = failure
+            elif error.fatal() or failure.code == "_FENCED":
+                self._spent = str(failure)
+        return failure
 
     def _leave_behind(self, call: Callable[[], object], timeout: float) -> None:
         """Make a call that may never return, and wait for it only so long. Then nothing else can be called either.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.errors import (
@@ -53,6 +53,7 @@ DEFAULTS = {
 }
 # As long as the Java client tries; within it retries are unlimited. In a transaction its own timeout is the limit.
 _DEFAULTS_OUTSIDE_TRANSACTIONS = {**DEFAULTS, "delivery.timeout.ms": 120_000}
+_TRANSACTION_TIMEOUT_MS = 60_000  # the client's default
 _FULL_POLL = 0.01  # seconds between attempts while the local buffer is full
 _CLOSE_TIMEOUT = 5.0  # for what comes after the flush
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
@@ -82,22 +83,23 @@ class KafkaWriter:
         self._transactional_id = transactional_id
         self._max_block = max_block
         self._limit = int(str({**DEFAULTS, **config.properties}["message.max.bytes"]))
-        if transactional_id is None:
-            self._client = open_producer(config, self._health, OWNED, _DEFAULTS_OUTSIDE_TRANSACTIONS)
-        else:
-            self._client = open_producer(
-                config, self._health, {**OWNED, "transactional.id": transactional_id}, DEFAULTS
-            )
-        self._deliveries = Deliveries(self._client, self._delivery_failed)
-        self._receipt = self._deliveries.receipt
-        self._produce: Callable[..., object] = self._client.produce
+        self._config = config
+        self._produce: Callable[..., object]
+        self._open_client()
         self._closed = False
         self._closing = threading.Lock()
         self._cut_short = False
         self._transactions: Transactions | None = None
         if transactional_id is not None:
+            lasts = int(str(config.properties.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))) / 1000
             self._transactions = Transactions(
-                transactional_id, self._client, self._deliveries, self._health, self._explain
+                transactional_id,
+                self._client,
+                self._deliveries,
+                self._health,
+                self._explain,
+                self._replace_client,
+                lasts,
             )
             try:
                 self._transactions.start()
@@ -138,9 +140,9 @@ class KafkaWriter:
         """See `LogWriter.take_failures`."""
         return self._deliveries.take_failures()
 
-    def begin_transaction(self) -> None:
+    def begin_transaction(self, timeout: float | None = None) -> None:
         """See `LogWriter.begin_transaction`."""
-        self._transactional().begin()
+        self._transactional().begin(timeout)
 
     def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None = None) -> None:
         """See `LogWriter.send_offsets`."""
@@ -160,6 +162,25 @@ class KafkaWriter:
             return 0 if self._closed else self._close(timeout)
 
     # ------------------------------------------------------------ inside
+
+    def _open_client(self) -> None:
+        if self._transactional_id is None:
+            self._client = open_producer(self._config, self._health, OWNED, _DEFAULTS_OUTSIDE_TRANSACTIONS)
+        else:
+            owned = {**OWNED, "transactional.id": self._transactional_id}
+            self._client = open_producer(self._config, self._health, owned, DEFAULTS)
+        self._deliveries = Deliveries(self._client, self._delivery_failed)
+        self._receipt = self._deliveries.receipt
+        self._produce = self._client.produce
+
+    def _replace_client(self) -> tuple[Producer, Deliveries]:
+        """Let go of the client and of what it has not sent, and open another one."""
+        before = self._deliveries
+        self._client.purge()
+        before.drain(_CLOSE_TIMEOUT)
+        self._open_client()
+        before.stop()
+        return self._client, self._deliveries
 
     def _close(self, timeout: float | None) -> int:
         self._produce = _refuse
@@ -278,7 +299,9 @@ class KafkaWriter:
             return TransportError(
                 str(explained),
                 code=explained.code,
-                hint="This producer can do no more: close it, and open a new one.",
+                hint="This producer can do no more: close it, and open a new one."
+                if self._transactional_id is None
+                else "The next transaction begins with a new client.",
             )
         return explained
 

@@ -26,6 +26,9 @@ BUFFER_LIMIT = 100_000
 """The number of undecided messages that the Kafka client holds by default (``queue.buffering.max.messages``)."""
 
 
+_TIMEOUT = 60.0  # seconds in which what is open still has to end, before the next transaction
+
+
 class _Receipt(AwaitableReceipt):
     """`Receipt` over a standard future."""
 
@@ -77,6 +80,7 @@ class MemoryWriter:
         self._max_block = max_block
         self._transactional_id = transactional_id
         self._in_transaction = False
+        self._ending: TransactionState | None = None  # how one shall end whose end was not answered
         self._failure: TransportError | None = (
             None  # of an append in the open transaction, which can only be aborted then
         )
@@ -131,12 +135,20 @@ class MemoryWriter:
             failed, self._failed = self._failed, []
         return [error for receipt, error in failed if not receipt.asked]
 
-    def begin_transaction(self) -> None:
+    def begin_transaction(self, timeout: float | None = None) -> None:
         """See `LogWriter.begin_transaction`."""
+        deadline = time.monotonic() + (_TIMEOUT if timeout is None else timeout)
         with self._cluster.changed:
             self._require_open()
             if self._transactional_id is None:
                 raise StateError("This writer has no transactional id.", hint="Ask for writer(transactional_id=...).")
+            self._require_current()
+            if self._ending is not None:
+                while not self._cluster.connected and self._cluster.wait(deadline):
+                    pass
+                if self._in_transaction:
+                    self._end_transaction("begin_transaction", self._ending)
+                self._ending = None
             if self._in_transaction:
                 raise StateError("A transaction is open already.", hint="Commit or abort it first.")
             self._cluster.enter("begin_transaction")
@@ -163,6 +175,8 @@ class MemoryWriter:
 
     def abort_transaction(self, timeout: float | None = None) -> None:
         """See `LogWriter.abort_transaction`."""
+        if self._ending is TransactionState.COMMITTED:
+            raise TransportError("The commit is on its way.", code="_CONFLICT", retriable=True)
         self._end_transaction("abort_transaction", TransactionState.ABORTED)
 
     def close(self, timeout: float | None = None) -> int:
@@ -191,11 +205,17 @@ class MemoryWriter:
     def _end_transaction(self, operation: str, state: TransactionState) -> None:
         with self._cluster.changed:
             self._require_transaction()
-            self._cluster.enter(operation)
+            try:
+                self._cluster.enter(operation)
+            except TransportError as error:
+                if error.retriable:
+                    self._ending = state
+                raise
             self._in_transaction = False
-            self._failure = None
+            self._failure = self._ending = None
             self._cluster.end_transaction(self._producer, state)
             if not self._cluster.answers(operation):
+                self._ending = state
                 raise no_answer(operation)
 
     def _send_waiting(self) -> Callable[[], None]:
@@ -225,14 +245,17 @@ class MemoryWriter:
         if self._closed:
             raise Closed("This writer is closed.")
 
-    def _require_transaction(self) -> None:
-        self._require_open()
+    def _require_current(self) -> None:
         if self._transactional_id is not None and self._cluster.producers[self._transactional_id] != self._producer:
             raise TransportError(
                 f"A newer writer with the transactional id {self._transactional_id!r} has fenced this one off.",
                 code="_FENCED",
                 hint="Let one process use a transactional id at a time.",
             )
+
+    def _require_transaction(self) -> None:
+        self._require_open()
+        self._require_current()
         if not self._in_transaction:
             raise StateError("No transaction is open.", hint="Call begin_transaction first.")
 

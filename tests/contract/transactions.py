@@ -119,8 +119,15 @@ class TransactionsContract:
         with pytest.raises(TransportError) as caught:
             old.commit_transaction(20)
         assert caught.value.code == "_FENCED"
+        with suppress(TransportError):
+            old.abort_transaction(5)
+        with pytest.raises(TransportError, match="has fenced this one off"):
+            old.begin_transaction(5)
+        new.begin_transaction()
+        new.append(topic, b"b", b"2").result(20)
+        new.commit_transaction(20)
         settled(log, topic)
-        assert pairs(read_all(log, topic)) == [("a", "1")]
+        assert pairs(read_all(log, topic)) == [("a", "1"), ("b", "2")]
         old.close(0)
         new.close()
 

@@ -10,6 +10,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -479,21 +480,85 @@ def test_transactional_calls_out_of_place_are_errors_of_state(open_writer: OpenW
             call()
 
 
-def test_a_producer_that_can_do_no_more_is_to_be_closed_and_a_new_one_goes_on(
+def test_a_client_that_can_do_no_more_is_replaced_when_the_next_transaction_begins(
     open_writer: OpenWriter, cluster: MockCluster
 ) -> None:
     writer = open_writer(transactional_id="feed")
     writer.begin_transaction()
     writer.append("t", b"a", b"1").result(10)
     cluster.fail_next(END_TXN, KafkaError.INVALID_TXN_STATE)
-    for step in (writer.commit_transaction, writer.abort_transaction, lambda timeout: writer.begin_transaction()):
-        with pytest.raises(TransportError, match="close it, and open a new one") as caught:
+    for step in (writer.commit_transaction, writer.abort_transaction):
+        with pytest.raises(TransportError, match="begins with a new client") as caught:
             step(10)
         assert not caught.value.retriable
-    successor = open_writer(transactional_id="feed")
-    successor.begin_transaction()
-    successor.append("t", b"a", b"2").result(10)
-    successor.commit_transaction(10)
+    writer.begin_transaction(10)
+    writer.append("t", b"a", b"2").result(10)
+    writer.commit_transaction(10)
+
+
+class Counting:
+    """A client whose calls are counted."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls += 1
+        return getattr(self._client, name)
+
+
+@pytest.mark.parametrize("ending", ["commit", "abort"])
+def test_a_transaction_whose_end_was_not_answered_is_ended_before_the_next_one_begins(
+    open_writer: OpenWriter, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    writer = open_writer(transactional_id="feed")
+    writer.begin_transaction()
+    writer.append("t", b"a", b"1").result(10)
+    assert writer._transactions is not None
+    client = Counting(writer._transactions._client)
+    monkeypatch.setattr(writer._transactions, "_client", client)
+    cluster.down()
+    with pytest.raises(BrokerUnavailable):
+        getattr(writer, f"{ending}_transaction")(0.3)
+    if ending == "commit":
+        with pytest.raises(TransportError, match="its commit is on its way"):
+            writer.abort_transaction(5)
+    with pytest.raises(BrokerUnavailable) as caught:
+        writer.begin_transaction(1.0)
+    assert caught.value.retriable
+    assert client.calls < 30, "the client keeps memory for each refusal"
+    cluster.up()
+    writer.begin_transaction(20)
+    assert writer._transactions._client is client, "within the transaction's time-out its own client ends it"
+    writer.append("t", b"a", b"2").result(10)
+    writer.commit_transaction(10)
+
+
+def test_after_the_time_out_of_a_transaction_whose_end_was_not_answered_a_new_client_goes_on(
+    open_writer: OpenWriter, cluster: MockCluster
+) -> None:
+    writer = open_writer(transactional_id="feed", transaction_timeout_ms=1000)
+    writer.begin_transaction()
+    undecided = writer.append("t", b"a", b"1")
+    undecided.result(10)
+    cluster.down()
+    lost = writer.append("t", b"a", b"2")
+    with pytest.raises(BrokerUnavailable):
+        writer.abort_transaction(0.3)
+    assert writer._transactions is not None
+    client = writer._transactions._client
+    eventually(lambda: writer._transactions._is_overdue)
+    with pytest.raises(BrokerUnavailable):
+        writer.begin_transaction(0.3)
+    cluster.up()
+    writer.begin_transaction(20)
+    assert writer._transactions._client is not client
+    with pytest.raises(DeliveryFailed):
+        lost.result(0)
+    writer.append("t", b"a", b"3").result(10)
+    writer.commit_transaction(10)
+    assert writer.flush(0) == 0
 
 
 def test_a_system_error_of_the_client_is_an_error_of_the_call(
@@ -535,7 +600,7 @@ class Nobody:
     def lost(self, partitions: Sequence[int]) -> None: ...
 
 
-def test_a_commit_that_the_client_never_comes_back_from_ends_the_producer_and_not_the_program() -> None:
+def test_a_commit_that_the_client_never_comes_back_from_ends_the_client_and_neither_producer_nor_program() -> None:
     cluster = MockCluster(brokers=2)
     cluster.create_topic("t")
     cluster.move_group("g", 2)
@@ -548,15 +613,13 @@ def test_a_commit_that_the_client_never_comes_back_from_ends_the_producer_and_no
     cluster.down(2)
     with pytest.raises(TransportError, match="add a commit to the transaction") as caught:
         writer.send_offsets(member, {0: Commit(0, "")}, 1.0)
-    assert "open a new one" in caught.value.hint
+    assert "begins with a new client" in caught.value.hint
     for call in (writer.commit_transaction, writer.abort_transaction):
         with pytest.raises(TransportError, match="does not return"):
             call(5.0)
+    writer.begin_transaction(10.0)
+    writer.commit_transaction(10.0)
     assert writer.close(5.0) == 0
-    successor = log.writer(transactional_id="feed")
-    successor.begin_transaction()
-    successor.commit_transaction(10.0)
-    successor.close()
     member.close()
     log.close()
     cluster.close()
