@@ -27,6 +27,7 @@
     │  └─ CommitMapRefused                 an offset commit's text is not the queue's, newer, or damaged
     ├─ TransportError(ConnectionError)     carries the client's error code and whether a retry makes sense
     │  ├─ BrokerUnavailable
+    │  ├─ OffsetsPending                   an open transaction holds a group's offsets
     │  ├─ AuthenticationFailed(PermissionError)
     │  ├─ Unauthorized(PermissionError)
     │  └─ DeliveryFailed                   a message was not stored; carries the key
@@ -82,6 +83,7 @@ __all__ = [
     "MessageTooLarge",
     "MissingKey",
     "OffsetsExpired",
+    "OffsetsPending",
     "OutcomeUnknown",
     "PartitionsAdded",
     "QueueError",
@@ -307,6 +309,10 @@ class TransportError(LVQError, ConnectionError):
 
 class BrokerUnavailable(TransportError):
     """No broker answered in time."""
+
+
+class OffsetsPending(TransportError):
+    """An open transaction holds a group's offsets: what is consumed is known when it ends."""
 
 
 class AuthenticationFailed(TransportError, PermissionError):

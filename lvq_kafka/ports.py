@@ -331,8 +331,16 @@ class Log(Protocol):
             DataLoss: an offset is beyond the end of the log.
         """
 
-    def committed(self, group: str, topic: str, *, timeout: float = 10.0) -> dict[int, Commit]:
-        """What a group has committed in a topic, stable commits only; partitions without a commit are missing."""
+    def committed(self, group: str, topic: str, *, decided: bool = True, timeout: float = 10.0) -> dict[int, Commit]:
+        """What a group has committed in a topic; partitions without a commit are missing.
+
+        Args:
+            decided: wait while an open transaction holds offsets of the group. Without it what was committed before is
+                returned, which that transaction may change.
+
+        Raises:
+            OffsetsPending: an open transaction still holds some when the time is up.
+        """
 
     def commit(self, group: str, topic: str, commits: Mapping[int, Commit], *, timeout: float = 10.0) -> None:
         """Commit for a group that has no members now.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Collection, Mapping
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.errors import TopicRecreated, TransportError
+from lvq_kafka.errors import OffsetsPending, TopicRecreated, TransportError
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.groups import OnForeignCommits, check_group, known_ends
 from lvq_kafka.ports import Commit, Log, TopicDescription
@@ -18,10 +19,16 @@ from lvq_kafka.retrying import patiently
 
 __all__ = ["Beginning", "Inspection"]
 
+logger = logging.getLogger("lvq_kafka.consumer")
+
+# Seconds that a new consumer waits for an open transaction. That of one who died is aborted by the broker, which looks
+# every ten seconds, when its transaction.timeout.ms is over: a minute with this client, and with Java's.
+_UNDECIDED = 90.0
 _PATIENCE = 30.0  # seconds; how long a partition that just came waits for the cluster to say where it begins and ends
 _LOOK = 30.0  # seconds between two looks whether the topic is still the same one
 _LOOK_AGAIN = 1.0  # seconds until the next one after a look that has failed, or in a trouble
 _REREAD = 300.0  # seconds between two looks whether the group still holds what was committed
+_MOMENT = 0.5  # seconds for what a transaction that is open keeps back
 _QUESTIONS = LEASE / 2  # seconds that a look may take: meanwhile nothing is polled, and no lease renewed
 
 
@@ -48,6 +55,7 @@ class Inspection:
         GroupNotFound, OffsetsExpired, PartitionsAdded: the group holds no offsets, or not for all partitions (R17).
         CommitMapRefused: something else commits with the group.
         TopicNotFound, TopicRecreated: there is no such topic, or it is not the one that was consumed.
+        OffsetsPending: an open transaction holds what is consumed, for longer than those of the dead last by default.
         TransportError: the cluster cannot be reached or refuses.
     """
 
@@ -59,7 +67,7 @@ class Inspection:
         self._on_foreign_commits = on_foreign_commits
         described = log.describe_topic(self._topic)
         self._topic_id = described.id
-        self._load(range(described.partitions), log.committed(self._group, self._topic), described)
+        self._load(range(described.partitions), self._decided(), described)
         self._looked_at = -math.inf
         self._look_at = time.monotonic() + _LOOK
         self._reread_at = time.monotonic() + _REREAD
@@ -87,6 +95,19 @@ class Inspection:
         epochs = {partition: commit.leader_epoch for partition, commit in mine.items()}
         return Beginning(maps, starts, ends, epochs, topic_tag(self._topic_id))
 
+    def _decided(self) -> dict[int, Commit]:
+        """What the group has committed, once no open transaction holds any of it."""
+        deadline, said = time.monotonic() + _UNDECIDED, False
+        while True:
+            try:
+                return self._log.committed(self._group, self._topic)
+            except OffsetsPending as error:
+                if time.monotonic() >= deadline:
+                    raise
+                if not said:
+                    logger.warning("the consumer of %s waits: %s", self._name, error)
+                said = True
+
     def is_due(self, now: float) -> bool:
         """Whether it is time to `look` again."""
         return now >= self._look_at
@@ -94,6 +115,11 @@ class Inspection:
     def hasten(self) -> None:
         """Look soon: who knows what has happened during a trouble. In a long one not more often than each second."""
         self._look_at = min(self._look_at, self._looked_at + _LOOK_AGAIN)
+
+    def reread(self) -> None:
+        """Ask soon what the group holds, and again while that is not answered."""
+        self._reread_at = -math.inf
+        self.hasten()
 
     def look(self, now: float, mine: Collection[int]) -> Mapping[int, CommitMap]:
         """See that the topic is the one that is consumed; returns, every few minutes, what the group holds.
@@ -105,7 +131,8 @@ class Inspection:
         try:
             self._check_id(self._log.describe_topic(self._topic, timeout=_QUESTIONS))
             if now >= self._reread_at:
-                commits = self._log.committed(self._group, self._topic, timeout=max(0.1, deadline - time.monotonic()))
+                left = min(_MOMENT, max(0.1, deadline - time.monotonic()))
+                commits = self._log.committed(self._group, self._topic, timeout=left)
                 stored = examine(self._group, self._topic, mine, commits, queue=self._name).maps
                 self._reread_at = now + _REREAD
         finally:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from threading import Lock
 from typing import TypeVar
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-from lvq_kafka.errors import BrokerUnavailable, Closed, TopicNotFound, TransportError
+from lvq_kafka.errors import TopicNotFound, TransportError
 from lvq_kafka.kafka.admin import KafkaAdmin
+from lvq_kafka.kafka.asking import Asker
 from lvq_kafka.kafka.client import ClientConfig
-from lvq_kafka.kafka.connect import Health, open_consumer
-from lvq_kafka.kafka.errors import TRANSIENT, UNREACHABLE, kafka_error
 from lvq_kafka.kafka.questions import Questions
-from lvq_kafka.kafka.reader import READ_RULES
 from lvq_kafka.ports import Commit
 
 __all__ = ["KafkaGroups", "commit_of", "offsets_of"]
@@ -33,43 +30,30 @@ _SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, 
 class KafkaGroups:
     """The group part of `lvq_kafka.kafka.KafkaLog`; its methods are those of `lvq_kafka.ports.Log`.
 
-    Commits are read by a consumer that never joins, because librdkafka's admin call for it (up to 2.16.0 at least)
-    ends the process with a segmentation fault when the coordinator moves or is still loading. The consumer of the
-    group that was asked about last is kept: to open one and to find the coordinator takes much longer than to ask.
+    Commits are read by `Asker`. There are two of them, since one that waits for a transaction keeps others waiting.
     """
 
     def __init__(self, config: ClientConfig, questions: Questions, admin: KafkaAdmin) -> None:
         self._config = config
         self._questions = questions
         self._admin = admin
-        self._lock = Lock()
-        self._asked_last: tuple[str, Consumer, Health] | None = None
-        self._closed = False
+        self._decided = Asker(config, decided=True)
+        self._by_now = Asker(config, decided=False)
 
     def close(self) -> None:
         """Let go of the connections."""
-        with self._lock:
-            self._closed = True
-            self._forget()
+        self._decided.close()
+        self._by_now.close()
 
-    def committed(self, group: str, topic: str, timeout: float) -> dict[int, Commit]:
+    def committed(self, group: str, topic: str, timeout: float, *, decided: bool = True) -> dict[int, Commit]:
         """See `lvq_kafka.ports.Log.committed`."""
         deadline = time.monotonic() + timeout
         try:
             partitions = self._admin.describe_topic(topic, timeout).partitions
         except TopicNotFound:
             return {}
-        return self._committed(group, topic, range(partitions), deadline)
-
-    def _committed(self, group: str, topic: str, partitions: Iterable[int], deadline: float) -> dict[int, Commit]:
-        asked = [TopicPartition(topic, partition) for partition in partitions]
-        found = self._ask_consumer(
-            group,
-            lambda consumer, left: _without_errors(consumer.committed(asked, left)),
-            f"read the commits of group {group!r}",
-            deadline,
-        )
-        return {partition.partition: commit_of(partition) for partition in found if partition.offset >= 0}
+        asker = self._decided if decided else self._by_now
+        return _commits(asker.ask(group, topic, range(partitions), deadline))
 
     def commit(self, group: str, topic: str, commits: Mapping[int, Commit], timeout: float) -> None:
         """See `lvq_kafka.ports.Log.commit`. Reads back what it wrote."""
@@ -92,7 +76,7 @@ class KafkaGroups:
                 deadline,
                 partitions,
             )
-        stored = self._committed(group, topic, commits, max(deadline, time.monotonic() + 0.1))
+        stored = _commits(self._by_now.ask(group, topic, commits, max(deadline, time.monotonic() + 0.1)))
         lost = sorted(partition for partition, commit in commits.items() if stored.get(partition) != commit)
         if lost:
             raise TransportError(
@@ -148,53 +132,9 @@ class KafkaGroups:
             KafkaAdmin(questions).brokers(max(0.1, deadline - time.monotonic()))
             yield questions
 
-    # ------------------------------------------------------------ the consumer that asks
 
-    def _ask_consumer(self, group: str, call: Callable[[Consumer, float], T], doing: str, deadline: float) -> T:
-        """The answer to a call, which is made again while it fails in a way that passes and there is time."""
-        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise BrokerUnavailable(
-                f"Cannot {doing}: others still wait for an answer to that.",
-                code="_TIMED_OUT",
-                retriable=True,
-                hint="Check that the group's coordinator can be reached.",
-            )
-        try:
-            consumer, health = self._consumer_of(group)
-            while True:
-                left = deadline - time.monotonic()
-                try:
-                    answer = call(consumer, max(0.1, min(left, _SLICE)))
-                except KafkaException as exception:
-                    error = kafka_error(exception)
-                    if error is None:
-                        raise
-                    told = consumer.poll(0)  # the call only says that nothing came; what the client has seen comes here
-                    error = (told.error() if told is not None else None) or error
-                    if error.code() not in TRANSIENT | UNREACHABLE or health.refused or left <= _PAUSE:
-                        self._forget()  # it tells why it is refused only once; a new one says it again
-                        raise health.explain(error, doing) from exception
-                    time.sleep(_PAUSE)
-                else:
-                    health.recovered()
-                    return answer
-        finally:
-            self._lock.release()
-
-    def _consumer_of(self, group: str) -> tuple[Consumer, Health]:
-        if self._closed:
-            raise Closed("The log is closed.")
-        if self._asked_last is None or self._asked_last[0] != group:
-            self._forget()
-            health = Health(self._config.bootstrap_servers)
-            consumer = open_consumer(self._config, health, {**READ_RULES, "group.id": group})
-            self._asked_last = (group, consumer, health)
-        return self._asked_last[1:]
-
-    def _forget(self) -> None:
-        if self._asked_last is not None:
-            self._asked_last[1].close()
-            self._asked_last = None
+def _commits(found: Iterable[TopicPartition]) -> dict[int, Commit]:
+    return {partition.partition: commit_of(partition) for partition in found if partition.offset >= 0}
 
 
 def commit_of(partition: TopicPartition) -> Commit:
@@ -214,13 +154,6 @@ def commit_of(partition: TopicPartition) -> Commit:
 def offsets_of(topic: str, commits: Mapping[int, Commit]) -> list[TopicPartition]:
     """Commits as the client takes them."""
     return [TopicPartition(topic, p, one.offset, one.metadata, one.leader_epoch) for p, one in commits.items()]
-
-
-def _without_errors(partitions: list[TopicPartition]) -> list[TopicPartition]:
-    for partition in partitions:
-        if partition.error is not None:
-            raise KafkaException(partition.error)
-    return partitions
 
 
 def _each_partition(future: GroupOffsets) -> GroupOffsets:

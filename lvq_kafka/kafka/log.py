@@ -130,9 +130,9 @@ class KafkaLog:
         """See `lvq_kafka.ports.Log.delete_before`."""
         return self._admin.delete_before(topic, offsets, timeout)
 
-    def committed(self, group: str, topic: str, *, timeout: float = 10.0) -> dict[int, Commit]:
+    def committed(self, group: str, topic: str, *, decided: bool = True, timeout: float = 10.0) -> dict[int, Commit]:
         """See `lvq_kafka.ports.Log.committed`."""
-        return self._groups.committed(group, topic, timeout)
+        return self._groups.committed(group, topic, timeout, decided=decided)
 
     def commit(self, group: str, topic: str, commits: Mapping[int, Commit], *, timeout: float = 10.0) -> None:
         """See `lvq_kafka.ports.Log.commit`."""

@@ -11,7 +11,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from lvq_kafka.core.records import Fetch, RecordBatch
-from lvq_kafka.errors import Closed, LVQError, TopicNotFound, TransportError
+from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, OffsetsPending, TopicNotFound, TransportError
+from lvq_kafka.kafka.asking import is_pending, pending
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.errors import kafka_error
@@ -33,6 +34,8 @@ _CLASSIC_DEFAULTS: Mapping[str, PropertyValue] = {
     "heartbeat.interval.ms": 500,  # also the time after which a member learns that another one has come
 }
 _COMMITTED_TIMEOUT = 5.0  # seconds for one question
+_PENDING_TIMEOUT = 0.3  # seconds for one that waits for a transaction: meanwhile nothing else is done
+_ASK_AGAIN = 1.0  # seconds until the next such question
 _PATIENCE = 30.0  # seconds over all attempts
 _VISIT = 1.0  # seconds that a poll may be put off, so that another thread can ask the client something
 _LEAVING_POLL = 0.002  # seconds; the client takes its partitions back at once
@@ -52,12 +55,15 @@ class KafkaMember:
     """
 
     def __init__(self, config: ClientConfig, group: str, topic: str, listener: GroupListener) -> None:
+        self._config = config
         self._group = group
         self._topic = topic
         self._listener = listener
         self._owned: set[int] = set()
         self._waiting: set[int] = set()  # the group's, and not owned yet: they could not be begun with
         self._paused: set[int] = set()  # those, and ones that went before they were begun with: the client reads none
+        self._pending = False  # whether a transaction holds what was committed for those that wait
+        self._ask_at = 0.0  # when the group is asked for it again
         self._leaving = False
         self._told = 0  # how often the client has called back
         self._failure: Exception | None = None
@@ -86,7 +92,7 @@ class KafkaMember:
         if self._visitors:
             with self._door:
                 self._door.wait_for(lambda: not self._visitors, _VISIT)
-        if self._waiting:
+        if self._waiting and time.monotonic() >= self._ask_at:
             self._begin_at_last(consumer)
         try:
             fetch = self._pump.poll(timeout)
@@ -233,18 +239,28 @@ class KafkaMember:
 
     def _starts(self, partitions: list[int]) -> Mapping[int, int]:
         """Where the listener wants to start, by the group's commits."""
-        found = patiently(
-            lambda: self._asking(
-                f"read the commits of group {self._group!r}",
-                lambda client: client.committed(self._topic_partitions(partitions), _COMMITTED_TIMEOUT),
-            ),
-            _PATIENCE,
-        )
+        found = patiently(lambda: self._ask_for_commits(partitions), _PATIENCE, unless=(OffsetsPending,))
         for partition in found:
             if partition.error is not None:
                 raise self._explain(partition.error, f"read the commits of group {self._group!r}")
         commits = {partition.partition: commit_of(partition) for partition in found if partition.offset >= 0}
         return self._listener.assigned(partitions, commits)
+
+    def _ask_for_commits(self, partitions: list[int]) -> list[TopicPartition]:
+        doing = f"read the commits of group {self._group!r}"
+        timeout = _PENDING_TIMEOUT if self._pending else _COMMITTED_TIMEOUT
+        try:
+            found: list[TopicPartition] = self._asking(
+                doing, lambda client: client.committed(self._topic_partitions(partitions), timeout)
+            )
+        except BrokerUnavailable as error:
+            self._pending = is_pending(self._config, self._group, self._topic_partitions(partitions))
+            if not self._pending:
+                raise
+            self._ask_at = time.monotonic() + _ASK_AGAIN
+            raise pending(self._group, self._topic) from error
+        self._pending = False
+        return found
 
     def _revoke(self, partitions: Collection[int]) -> None:
         self._waiting.difference_update(partitions)

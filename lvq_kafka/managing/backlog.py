@@ -67,11 +67,12 @@ class Standing:
         return {p: Commit(one.base, one.encode(), self.epochs[p]) for p, one in maps.items()}
 
 
-def look(log: Log, definition: QueueDefinition, *, consumed: bool = True) -> Standing:
+def look(log: Log, definition: QueueDefinition, *, consumed: bool = True, decided: bool = True) -> Standing:
     """See where a queue stands.
 
     Args:
         consumed: whether there is a group at all to ask for.
+        decided: see `Log.committed`.
 
     Raises:
         TopicNotFound: there is no such topic.
@@ -81,7 +82,7 @@ def look(log: Log, definition: QueueDefinition, *, consumed: bool = True) -> Sta
     while True:
         described = log.describe_topic(topic)
         # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
-        commits = log.committed(definition.group, topic) if consumed else {}
+        commits = log.committed(definition.group, topic, decided=decided) if consumed else {}
         starts, ends, stable = log.start_offsets(topic), log.end_offsets(topic), log.stable_ends(topic)
         if described.partitions == len(starts) == len(ends) == len(stable):
             break  # else partitions were added meanwhile, or a broker has just heard of them

@@ -110,7 +110,7 @@ def reset(log: Log, definition: QueueDefinition, to: Point) -> Change:
 
 def repair(log: Log, definition: QueueDefinition, start: Point | None = None, *, dry_run: bool = False) -> Repair:
     """Mend what is wrong with the commits. See `lvq_kafka.queue.LastValueQueue.repair`."""
-    standing = look(log, definition) if dry_run else idle(log, definition)
+    standing = look(log, definition, decided=False) if dry_run else idle(log, definition)
     found = standing.findings()
     starts = {} if start is None else _resolve(log, standing, start, "start")
     maps = dict(found.maps)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.errors import Unauthorized
+from lvq_kafka.errors import OffsetsPending, TransportError, Unauthorized
 from lvq_kafka.managing.backlog import Backlog, Standing, Tally, look, read_backlog
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.groups import OnForeignCommits
@@ -17,6 +17,7 @@ from lvq_kafka.ports import Log
 
 __all__ = ["PartitionStats", "QueueStats", "Tally", "measure"]
 
+_MOMENT = 0.5  # seconds for an answer that an open transaction would keep back
 _ATTEMPTS = 3  # to read while somebody resets the queue
 
 
@@ -62,6 +63,9 @@ class QueueStats:
     redelivered: int
     """Deliveries of messages that are not done, beyond the first of each; 0 where consumers do not count durably."""
 
+    pending: bool
+    """Whether an open transaction holds offsets of the group: what it has consumed counts here as not done."""
+
     @property
     def depth(self) -> int:
         """Messages that are not done: of each key the newest. Those in work count."""
@@ -103,7 +107,7 @@ def measure(
         consumed: whether it is a queue that can be consumed.
     """
     for attempt in range(1, _ATTEMPTS + 1):
-        standing = look(log, definition, consumed=consumed)
+        standing = look(log, definition, consumed=consumed, decided=False)
         loaded = standing.maps(on_foreign_commits) if consumed else _untouched(standing)
         backlog = read_backlog(log, standing, loaded, timeout=timeout)
         # What was consumed during the read does not count either.
@@ -111,7 +115,9 @@ def measure(
         if attempt == _ATTEMPTS or all(now[partition].covers(then) for partition, then in loaded.items()):
             break
     members: int | None = None
+    pending = False
     if consumed:
+        pending = _is_pending(log, definition)
         with suppress(Unauthorized):
             members = log.member_count(definition.group)
     partitions = _count(standing, backlog, now, consumed=consumed)
@@ -122,8 +128,17 @@ def measure(
         partitions,
         members,
         tally=replace(backlog.tally, consumed=backlog.tally.consumed + done_since),
+        pending=pending,
         redelivered=sum(max(0, now[item.partition].counts.get(item.offset, 0) - 1) for item in backlog.messages),
     )
+
+
+def _is_pending(log: Log, definition: QueueDefinition) -> bool:
+    try:
+        log.committed(definition.group, definition.topic, timeout=_MOMENT)
+    except TransportError as error:
+        return isinstance(error, OffsetsPending)
+    return False
 
 
 def _untouched(standing: Standing) -> dict[int, CommitMap]:
@@ -132,7 +147,7 @@ def _untouched(standing: Standing) -> dict[int, CommitMap]:
 
 def _commits_of_now(log: Log, standing: Standing, before: Mapping[int, CommitMap]) -> Mapping[int, CommitMap]:
     definition = standing.definition
-    commits = log.committed(definition.group, definition.topic)
+    commits = log.committed(definition.group, definition.topic, decided=False)
     found = examine(definition.group, definition.topic, before, commits, described=standing.described)
     return {partition: found.maps.get(partition, then) for partition, then in before.items()}
 

@@ -66,7 +66,8 @@ class Consumed:
             learned = self._learn(self._ask(), others)
 
     def _ask(self) -> dict[int, CommitMap]:
-        commits = self._log.committed(self._group, self._topic)
+        # What an open transaction consumes is not consumed yet.
+        commits = self._log.committed(self._group, self._topic, decided=False)
         described = self._log.describe_topic(self._topic)  # afterwards: the commits of a topic go with it
         partitions = range(described.partitions)
         ends = self._known_ends(commits)

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
-from lvq_kafka.errors import Closed, ConfigError, DataLoss, TransportError
+from lvq_kafka.errors import Closed, ConfigError, DataLoss, OffsetsPending, TransportError
 from lvq_kafka.ports import Commit, GroupListener, GroupMember, LogEnd, LogReader, LogWriter, TopicDescription
 from lvq_kafka.testing.memory_cluster import DEFAULTS
 from lvq_kafka.testing.memory_controls import Controls
@@ -156,7 +156,7 @@ class MemoryLog(Controls):
             cluster.changed.notify_all()
             return {partition: log.start for partition, log in logs.items()}
 
-    def committed(self, group: str, topic: str, *, timeout: float = 10.0) -> dict[int, Commit]:
+    def committed(self, group: str, topic: str, *, decided: bool = True, timeout: float = 10.0) -> dict[int, Commit]:
         """See `Log.committed`. Waits while an open transaction holds a commit."""
         deadline = time.monotonic() + timeout
         with self._cluster.changed:
@@ -166,10 +166,10 @@ class MemoryLog(Controls):
                 if found is None:
                     return {}
                 undecided = found.undecided(topic)
-                if not undecided:
+                if not (decided and undecided):
                     return found.committed(topic)
                 if not self._cluster.wait(deadline):
-                    raise TransportError(
+                    raise OffsetsPending(
                         f"An open transaction holds commits of group {group!r} for partition {sorted(undecided)} of "
                         f"{topic!r}.",
                         code="UNSTABLE_OFFSET_COMMIT",

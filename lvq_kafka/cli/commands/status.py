@@ -246,6 +246,8 @@ def _remarks(found: QueueStatus) -> list[str]:
     told = [str(finding) for finding in found.findings if finding.severity == "warning"]
     told += [f"not all is visible: {shortfall}" for shortfall in found.blocked]
     told += [f"not checked: {what}" for what in found.unchecked]
+    if found.stats is not None and found.stats.pending:
+        told.append("an open transaction holds what was consumed: what it settles counts as to be consumed")
     if found.split_keys:
         some = ", ".join(found.split_keys[:5]) + (", …" if len(found.split_keys) > 5 else "")
         told.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from lvq_kafka.errors import BrokerUnavailable, TransportError
 from lvq_kafka.kafka import KafkaLog
@@ -15,7 +16,7 @@ from tests.unit.kafka.mock_cluster import MockCluster
 def test_who_asks_behind_others_that_get_no_answer_waits_no_longer_than_asked_to() -> None:
     with closing(KafkaLog("127.0.0.1:1")) as log:
         log._groups._admin.describe_topic = lambda topic, timeout: TopicDescription(topic, "id", 1, 1)  # type: ignore[method-assign]
-        with log._groups._lock, pytest.raises(BrokerUnavailable, match="others still wait") as caught:
+        with log._groups._decided._lock, pytest.raises(BrokerUnavailable, match="others still wait") as caught:
             log.committed("g", "t", timeout=0.05)
         assert caught.value.retriable
 
@@ -24,8 +25,9 @@ def test_a_commit_that_is_not_there_when_it_is_read_back_is_refused(monkeypatch:
     """A coordinator can take the commit of one partition and answer for all."""
     with closing(MockCluster()) as cluster, closing(KafkaLog(cluster.bootstrap_servers)) as log:
         cluster.create_topic("t", 3)
-        stored, commits = log._groups._committed, dict.fromkeys(range(3), Commit(7))
-        monkeypatch.setattr(log._groups, "_committed", lambda *asked: {**stored(*asked), 1: Commit(6)})
+        commits = dict.fromkeys(range(3), Commit(7))
+        stored = [TopicPartition("t", partition, 6 if partition == 1 else 7) for partition in commits]
+        monkeypatch.setattr(log._groups._by_now, "ask", lambda *asked: stored)
         with pytest.raises(TransportError, match=r"does not hold what was committed for partitions \[1\]") as caught:
             log.commit("g", "t", commits)
         assert caught.value.retriable
