@@ -224,8 +224,9 @@ class Producer(Generic[V]):
         Raises:
             StateError: this producer has no transactional id, or a transaction is open already.
             DeliveryFailed: a message was not stored; the transaction is aborted.
-            TransportError: it could not be committed; ``code`` is ``"_FENCED"`` when a newer producer with the same
-                transactional id has taken over.
+            OutcomeUnknown: nobody knows whether it has committed.
+            TransportError: it could not be committed, and is aborted; ``code`` is ``"_FENCED"`` when a newer producer
+                with the same transactional id has taken over.
         """
         try:
             self.writer.begin_transaction(timeout)
@@ -234,10 +235,18 @@ class Producer(Generic[V]):
         try:
             yield self
             self.flush_transaction(timeout)
-            self.writer.commit_transaction(timeout)
         except BaseException as error:
             self._abort(error)
             raise
+        try:
+            self.writer.commit_transaction(timeout)
+        except BaseException as error:
+            if self._abort(error):
+                raise
+            raise OutcomeUnknown(
+                f"Whether the transaction on {self.topic} has committed is not known: {error}",
+                hint="It is decided before the next one begins; what was sent in it tells, read committed.",
+            ) from error
 
     def __enter__(self) -> Self:
         return self
@@ -344,13 +353,18 @@ class Producer(Generic[V]):
                 hint="Give it more time, or see whether the brokers can be reached.",
             )
 
-    def _abort(self, error: BaseException) -> None:
+    def _abort(self, error: BaseException) -> bool:
+        """Abort the transaction because of this; False where it could not be."""
         try:
             self.writer.abort_transaction()
         except LVQError as besides:
-            if getattr(besides, "code", "") != "_FENCED":  # whoever fenced us off has aborted it
-                error.add_note(f"The transaction could not be aborted either: {besides}")
-        self.writer.take_failures()  # sends that the abort has withdrawn are no news
+            if getattr(besides, "code", "") == "_FENCED":  # whoever fenced us off has aborted it
+                return True
+            error.add_note(f"The transaction could not be aborted either: {besides}")
+            return False
+        finally:
+            self.writer.take_failures()  # sends that the abort has withdrawn are no news
+        return True
 
 
 def _is_unkeyed(headers: _Pairs) -> bool:

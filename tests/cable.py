@@ -1,15 +1,45 @@
-"""A cable between a Kafka client and its broker that can be cut: nothing arrives then, and neither side is told."""
+"""A cable between a Kafka client and its broker that can be cut, and that can keep a frame back.
+
+Cut, nothing arrives, and neither side is told. A frame that is kept arrives when it is released, over the connection
+that it was sent on: as after a box in between that has reset the client's side of it, and whose buffer is sent later.
+"""
 
 from __future__ import annotations
 
 import socket
 import struct
 from contextlib import suppress
-from threading import Event, Thread
+from dataclasses import dataclass, field
+from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Cable"]
+__all__ = ["END_TXN", "OFFSET_COMMIT", "TXN_OFFSET_COMMIT", "Cable", "Trap"]
+
+OFFSET_COMMIT = 8
+"""The API key of these requests; and so on."""
+END_TXN = 26
+TXN_OFFSET_COMMIT = 28
+
+
+@dataclass(eq=False)
+class Trap:
+    """Waits for a request of one kind, or for its answer."""
+
+    api: int
+    at_answer: bool
+    cuts: bool
+    sprung: Event = field(default_factory=Event)
+    frame: bytes = b""
+    target: socket.socket | None = None
+
+    def release(self) -> bytes:
+        """Let the frame arrive where it was sent; returns what the broker answers, which nobody else will see."""
+        assert self.target is not None
+        assert not self.at_answer
+        self.target.settimeout(10)
+        self.target.sendall(self.frame)
+        return _receive(self.target, *struct.unpack(">i", _receive(self.target, 4)))
 
 
 class Cable:
@@ -26,6 +56,8 @@ class Cable:
         self._whole = Event()
         self._whole.set()
         self._sockets: list[socket.socket] = []
+        self._traps: list[Trap] = []
+        self._setting = Lock()
         self._threads: list[Thread] = []
         self._accepting = Thread(target=self._accept, daemon=True)
         self._accepting.start()
@@ -36,6 +68,27 @@ class Cable:
 
     def mend(self) -> None:
         self._whole.set()
+
+    def keep_next(self, api: int) -> Trap:
+        """Keep the next request of this kind. Its connection carries nothing more, and is reset for the client."""
+        return self._set(Trap(api, at_answer=False, cuts=False))
+
+    def cut_at(self, api: int, *, answer: bool = False) -> Trap:
+        """Be cut from the next request of this kind on, which is lost; or from its answer on, which is lost instead."""
+        return self._set(Trap(api, at_answer=answer, cuts=True))
+
+    def _set(self, trap: Trap) -> Trap:
+        with self._setting:
+            self._traps.append(trap)
+        return trap
+
+    def _caught(self, api: int, *, is_answer: bool) -> Trap | None:
+        with self._setting:
+            for trap in self._traps:
+                if (trap.api, trap.at_answer) == (api, is_answer):
+                    self._traps.remove(trap)
+                    return trap
+        return None
 
     def __enter__(self) -> Self:
         return self
@@ -61,22 +114,45 @@ class Cable:
                     client.close()
                     continue
                 self._sockets += [client, broker]
+                asked: dict[bytes, int] = {}  # by correlation id
                 for source, target in ((client, broker), (broker, client)):
-                    thread = Thread(target=self._carry, args=(source, target, target is client), daemon=True)
+                    thread = Thread(target=self._carry, args=(source, target, asked, target is client), daemon=True)
                     self._threads.append(thread)
                     thread.start()
 
-    def _carry(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
+    def _carry(self, source: socket.socket, target: socket.socket, asked: dict[bytes, int], is_answer: bool) -> None:
         there, here = (self._host.encode() + struct.pack(">i", port) for port in (self._port, self._own_port))
         with suppress(OSError, EOFError):
             while True:
                 head = _receive(source, 4)
                 frame = head + _receive(source, *struct.unpack(">i", head))
+                if is_answer:
+                    api = asked.pop(frame[4:8], -1)
+                else:
+                    (api,) = struct.unpack(">h", frame[4:6])
+                    asked[frame[8:12]] = api
+                trap = self._caught(api, is_answer=is_answer)
+                if trap is not None and trap.cuts:
+                    self.cut()
+                    trap.sprung.set()
+                    continue
+                if trap is not None:
+                    trap.frame, trap.target = frame, target
+                    _reset(source)
+                    trap.sprung.set()
+                    return
                 self._whole.wait()
                 target.sendall(frame.replace(there, here) if is_answer else frame)
         for one in (source, target):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+
+
+def _reset(one: socket.socket) -> None:
+    with suppress(OSError):
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        one.shutdown(socket.SHUT_RDWR)
+        one.close()
 
 
 def _close(one: socket.socket) -> None:

@@ -258,6 +258,8 @@ class Consumer(Generic[V]):
 
         Raises (at its beginning):
             StateError: one is open already, or this is a callback on the consumer's own thread.
+            OutcomeUnknown: what became of the one before is not known in time.
+            TransportError: the producer cannot begin one in time.
 
         Raises (at the end of the block, the transaction being aborted):
             LockLost: a message went to another consumer meanwhile, or may have, or its ``lock_timeout`` was over.
@@ -266,7 +268,9 @@ class Consumer(Generic[V]):
                 transactional id has taken over.
 
         Raises (when it is not known whether it has committed):
-            OutcomeUnknown: consumer and producer are of no use any more. The group decides when it is known.
+            OutcomeUnknown: the consumer goes on when the group knows: when the next transaction begins, which ends
+                what is open, or when ``transaction.timeout.ms`` is over. Until then it commits nothing, and soon hands
+                out nothing; the settlements of the transaction say what became of it.
         """
         return Transaction(
             self._acquiring,

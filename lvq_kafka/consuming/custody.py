@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
 from threading import Condition, RLock
 
@@ -13,11 +14,11 @@ from lvq_kafka.consuming.holdings import LEASE, Doing, Durable, Holdings, Limits
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.records import Fetch
-from lvq_kafka.errors import LockLost, StateError, TransportError
+from lvq_kafka.errors import LockLost, OutcomeUnknown, StateError, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.ports import Commit
 
@@ -39,7 +40,21 @@ class _Transaction(Enum):
     NEXT = "next"
     """Its commit is next, when the one before it is known to have arrived."""
     COMMITTING = "committing"
-    """Its commit is on its way, or its outcome is not known: no other is sent, since that would win over it."""
+    """Its commit is on its way: no other is sent, since that would win over it."""
+    UNDECIDED = "undecided"
+    """Nobody has said whether it has committed. The group does, when it knows; until then no other commit is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Undecided:
+    """A transaction of which nobody knows whether it has committed."""
+
+    flight: Flight[Durable]
+    left: Mapping[Item, Step]
+    tell: Callable[[bool | None], None]
+
+
+_COMMITTING = frozenset({_Transaction.COMMITTING, _Transaction.UNDECIDED})
 
 
 class Custody(Holdings):
@@ -48,6 +63,7 @@ class Custody(Holdings):
     def __init__(self, definition: QueueDefinition, limits: Limits, clock: Callable[[], float] = uptime) -> None:
         super().__init__(definition, limits, clock)
         self._transaction = _Transaction.NONE
+        self._undecided: _Undecided | None = None
         # By partition, the last plain commit, until the group is known to have decided on it.
         self._unanswered: dict[int, Flight[Durable]] = {}
         self._asked: Flight[Durable] | None = None  # the last commit, of a transaction or not
@@ -100,8 +116,8 @@ class Custody(Holdings):
 
     @property
     def committing(self) -> bool:
-        """Whether a transaction's commit is on its way, so that no other may be sent."""
-        return self._transaction is _Transaction.COMMITTING
+        """Whether a transaction's commit is on its way, or may be, so that no other may be sent."""
+        return self._transaction in _COMMITTING
 
     @property
     def failed(self) -> bool:
@@ -260,7 +276,8 @@ class Custody(Holdings):
             if said & _HEARD and flight is self._asked:
                 self.proven()
             if said == {Answer.STORED}:
-                self._trouble.clear()
+                for doing in ("reading", "committing"):
+                    self._trouble.pop(doing, None)
             for partition, answer in each.items():
                 if answer in _HEARD and self._unanswered.get(partition) is flight:
                     del self._unanswered[partition]
@@ -293,8 +310,8 @@ class Custody(Holdings):
 
     # ---------------------------------------------------------------- transactions
 
-    def open_transaction(self) -> None:
-        """One more would undo what this one says: a commit is about all of its partitions.
+    def check_transaction(self) -> None:
+        """See that a transaction may be opened: one more would undo what this one says, about all of its partitions.
 
         Raises:
             StateError: one is open, or this is the I/O thread, which a commit would wait for.
@@ -303,9 +320,26 @@ class Custody(Holdings):
         self.check_may_wait()
         with self._lock:
             self._check()
-            if self._transaction is not _Transaction.NONE:
+            if self._transaction not in (_Transaction.NONE, _Transaction.UNDECIDED):
                 raise StateError("A transaction is open already on this consumer.", hint="One at a time.")
+
+    def open_transaction(self, timeout: float = 0.0) -> None:
+        """Open one, when it is known what became of the one before.
+
+        Raises:
+            OutcomeUnknown: that is not known in time.
+            StateError, Closed, LVQError: as `check_transaction`.
+        """
+        with self._lock:
+            self._wait_for(lambda: self._undecided is None or self._closed or self.failed, timeout)
+            self.check_transaction()
+            if self._undecided is not None:
+                raise OutcomeUnknown(
+                    f"Whether the transaction before on {self.topic} has committed is not known yet.",
+                    hint="See whether the brokers can be reached: the group says so when it is decided.",
+                )
             self._transaction = _Transaction.OPEN
+            self._trouble.pop("transacting", None)
 
     def begin_commit(self, items: Collection[Item], timeout: float) -> Flight[Durable] | None:
         """What a transaction commits for these messages, which were left. No other commit is sent until it is over.
@@ -351,6 +385,55 @@ class Custody(Holdings):
                 self._asked, self._asked_at = flight, asked_at
                 self._decided_at |= dict.fromkeys(flight.maps, math.inf)
             return flight
+
+    def leave_undecided(
+        self, flight: Flight[Durable], left: Mapping[Item, Step], tell: Callable[[bool | None], None]
+    ) -> None:
+        """It may have committed, or commit yet. The group says so, by what it holds when nothing of it is open.
+
+        Args:
+            left: its messages, and what becomes of them when it has.
+            tell: told whether it has; None where this consumer ends before it is known.
+        """
+        with self._lock:
+            self._transaction = _Transaction.UNDECIDED
+            self._undecided = _Undecided(flight, left, tell)
+
+    @property
+    def undecided(self) -> Collection[int]:
+        """The partitions for which a transaction may have committed."""
+        undecided = self._undecided
+        return () if undecided is None else undecided.flight.maps.keys()
+
+    def decide(self, stored: Mapping[int, CommitMap]) -> None:
+        """What the group holds, with nothing of it open: the transaction has committed if its messages are done there.
+
+        While a partition stays here nobody else commits for it, so the map is that of the transaction, or the one
+        before. Where it has gone, and all are done, the next owner may have done them; it is the same for whoever
+        asks about these messages.
+        """
+        with self._lock:
+            undecided = self._undecided
+            if undecided is None or not stored.keys() >= undecided.flight.maps.keys():
+                return
+            self._undecided = None
+            self._trouble.pop("transacting", None)
+        committed = all(stored[item.partition].done(item.offset) for item in undecided.left)
+        steps = [(step if committed else Ledger.give_back, item) for item, step in undecided.left.items()]
+        logger.warning(
+            "the consumer of %s goes on: the transaction of which nobody knew %s committed",
+            self._definition.name,
+            "has" if committed else "has not",
+        )
+        self.end_transaction(steps, undecided.flight, Answer.STORED if committed else Answer.UNKNOWN)
+        undecided.tell(committed)
+
+    def end_undecided(self) -> None:
+        """This consumer ends, and will not know what became of its transaction."""
+        with self._lock:
+            undecided, self._undecided = self._undecided, None
+        if undecided is not None:
+            undecided.tell(None)
 
     def check_decided(self, partitions: Iterable[int], since: float) -> None:
         """See that what the group held of these since then cannot have been changed by a transaction of this consumer.

@@ -106,6 +106,7 @@ class Consuming:
             self._fail(error)
         finally:
             self._custody.forget(self._custody.partitions)
+            self._custody.end_undecided()
 
     def _fail(self, error: BaseException) -> None:
         what = error if isinstance(error, LVQError) else repr(error)
@@ -145,6 +146,8 @@ class Consuming:
             self._answered(self._flight, Answer.UNKNOWN)
         if self._flight is None and now >= (self._not_before if custody.urgent else self._commit_at):
             self._commit(member)
+        if custody.undecided:
+            self._inspection.reread()
         if self._inspection.is_due(now):
             self._look(now)
         self._standstill.look(now)
@@ -160,15 +163,17 @@ class Consuming:
     def _look(self, now: float) -> None:
         """See that topic and group are what we take them for, now and then, and after every trouble."""
         before = self._custody.durable
+        undecided = self._custody.undecided
         try:
-            stored = self._inspection.look(now, self._custody.partitions)
+            stored = self._inspection.look(now, {*before, *undecided})
         except TransportError as error:
             if not error.retriable:
                 raise
             self._custody.trouble("reading", error)
             return
         self._custody.recovered()
-        for partition in self._custody.found(stored, before):
+        self._custody.decide({p: stored[p] for p in undecided if p in stored})
+        for partition in self._custody.found({p: stored[p] for p in before if p in stored}, before):
             logger.warning(
                 "another commit was written over that of queue %s, partition %d; it is written again",
                 self._name,

@@ -29,8 +29,8 @@ __all__ = ["LEASE", "Doing", "Durable", "Haul", "Holdings", "Limits", "Step", "r
 
 Durable = Future[None]
 
-Doing = Literal["reading", "committing"]
-"""What the I/O thread has trouble with."""
+Doing = Literal["reading", "committing", "transacting"]
+"""What the I/O thread, or a transaction, has trouble with."""
 
 Step = Callable[[Ledger, Item], None]
 """What becomes of a message; see `Ledger`."""

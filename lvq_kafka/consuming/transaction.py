@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -160,11 +161,19 @@ class Transaction(Generic[V]):
     # ---------------------------------------------------------------- life
 
     def __enter__(self) -> Self:
-        self._holdings.open_transaction()
+        patience = _PATIENCE if self._timeout is None else self._timeout
+        deadline = time.monotonic() + patience
         try:
-            self._producer.writer.begin_transaction()
+            # The writer first: it ends what is open, and then the group can say what has become of it.
+            self._holdings.check_transaction()
+            self._producer.writer.begin_transaction(patience)
+        except TransportError as error:
+            self._holdings.trouble("transacting", error)
+            raise
+        try:
+            self._holdings.open_transaction(max(0.0, deadline - time.monotonic()))
         except BaseException:
-            self._holdings.end_transaction([], None, Answer.UNKNOWN)
+            self._producer.writer.abort_transaction(self._timeout)
             raise
         self._leaving.begin()
         return self
@@ -208,23 +217,25 @@ class Transaction(Generic[V]):
         self._end(flight, Answer.STORED, None)
 
     def _commit_failed(self, error: BaseException, flight: Flight[Durable] | None) -> None:
-        """It has not committed if it can be aborted; else nobody knows.
+        """It has not committed if it can be aborted; else nobody knows, until the group says so.
 
-        Then this consumer must do no more: to hand the messages out again, or to commit anything, could undo what the
-        transaction says. The group decides about the partitions when the transaction is decided.
+        To hand the messages out again before, or to commit anything, could undo what the transaction says.
         """
         if self._abort_producer(error):
             self._end(flight, Answer.UNKNOWN, _aborted(error))
             return
         unknown = OutcomeUnknown(
             f"Whether the transaction on {self._holdings.topic} has committed is not known: {error}",
-            hint="Close the consumer and the producer, and open new ones: they begin when it is decided.",
+            hint="The consumer goes on when the group says so, which is at the latest when the next one begins.",
         )
+        self._holdings.trouble("transacting", unknown)
         if flight is None:
             self._end(flight, Answer.UNKNOWN, unknown)
-            return
-        self._holdings.fail(unknown)
-        self._leaving.decision.make(unknown)
+        else:
+            left, self._leaving.left = self._leaving.left, {}
+            outcomes = {True: None, False: _aborted(error), None: unknown}
+            decision = self._leaving.decision
+            self._holdings.leave_undecided(flight, left, lambda committed: decision.make(outcomes[committed]))
         raise unknown from error
 
     def _abort(self, error: BaseException, flight: Flight[Durable] | None = None) -> None:

@@ -107,16 +107,6 @@ def test_a_transaction_can_be_used_again_and_its_settlements_are_told_apart(worl
         second.result(0)
 
 
-def test_the_settlement_of_a_transaction_whose_outcome_is_not_known_says_that(world: World) -> None:
-    world.send(("a", "a"))
-    with consuming(world) as consumer, world.producer() as producer:
-        world.lose_answers("commit_transaction")
-        with pytest.raises(OutcomeUnknown), consumer.transaction(producer) as tx:
-            settlement = tx.acquire_many(1, 10)[0].ack()
-        with pytest.raises(OutcomeUnknown, match="has committed is not known"):
-            settlement.result(10)
-
-
 def committing_while(producer: Producer[Any], meanwhile: Callable[[], object]) -> None:
     """Have something happen between the moment when the offsets are part of a transaction, and its commit."""
     commit = producer.writer.commit_transaction

@@ -564,42 +564,130 @@ def test_a_commit_that_fails_and_can_be_aborted_is_aborted(world: World) -> None
 # ---------------------------------------------------------------- an outcome that is not known
 
 
-def test_an_unknown_outcome_ends_the_consumer_and_the_next_one_finds_what_was_decided(world: World) -> None:
+def test_an_outcome_that_nobody_knew_is_told_by_the_group_and_the_consumer_goes_on(world: World) -> None:
     world.send(("a", "a"), ("b", "b"))
     with consuming(world) as consumer, world.producer() as producer:
         world.lose_answers("commit_transaction")
-        with pytest.raises(OutcomeUnknown, match="not known") as caught:
-            in_transaction(consumer, producer)
+        with failing(consumer, producer, OutcomeUnknown, match="not known") as (tx, caught):
+            (delivery,) = tx.acquire_many(1, 10)
+            producer.put(delivery.key, "a!")
+            settlement = delivery.ack()
         assert isinstance(caught.value.__cause__, BrokerUnavailable)
+        settlement.result(10)
+        in_transaction(consumer, producer)
+        assert (outputs(world), world.committed_offsets()) == (["a!", "b!"], {0: 2})
+        assert not consumer.stats.trouble
+
+
+def fail_to_commit(world: World) -> None:
+    """The next commit of a transaction is not answered, nor can it be aborted: nobody knows whether it will be done."""
+    world.fail_next("commit_transaction", BrokerUnavailable("no answer", code="_TIMED_OUT", retriable=True))
+
+
+def test_a_commit_that_was_on_its_way_is_seen_through_before_the_next_transaction(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+    with consuming(world) as consumer, world.producer() as producer:
+        fail_to_commit(world)
         with pytest.raises(OutcomeUnknown):
-            consumer.acquire(0)
-        eventually(lambda: world.member_count(GROUP) == 0)
-    assert outputs(world) == ["a!"]
-    with consuming(world) as consumer:
-        assert drain(consumer, 1) == ["b"]
+            in_transaction(consumer, producer)
+        assert outputs(world) == []
+        in_transaction(consumer, producer)
+        assert (outputs(world), world.committed_offsets()) == (["a!", "b!"], {0: 2})
+        assert nothing_comes(consumer)
 
 
-def test_after_an_unknown_outcome_nothing_is_committed_that_could_undo_it(world: World) -> None:
+def test_a_transaction_that_was_aborted_after_all_brings_its_messages_again(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world) as consumer, world.producer() as producer:
+        fail_to_commit(world)
+        with failing(consumer, producer, OutcomeUnknown) as (tx, _):
+            (delivery,) = tx.acquire_many(1, 10)
+            settlement = delivery.ack()
+        assert "has committed is not known" in consumer.stats.trouble
+        with world.producer() as successor:  # ends what its predecessor has left open
+            with pytest.raises(LockLost, match="was aborted"):
+                settlement.result(10)
+            in_transaction(consumer, successor)
+        assert (outputs(world), world.committed_offsets()) == (["a!"], {0: 1})
+
+
+def test_while_the_outcome_is_not_known_the_next_transaction_waits_and_says_so(world: World) -> None:
+    world.send(("a", "a"))
+    with consuming(world) as consumer, world.producer() as producer, world.producer("other", "other") as other:
+        fail_to_commit(world)
+        with pytest.raises(OutcomeUnknown):
+            in_transaction(consumer, producer)
+        with pytest.raises(OutcomeUnknown, match="the transaction before"):
+            in_transaction(consumer, other, timeout=0.1)
+        producer.writer.commit_transaction()
+        with consumer.transaction(other):
+            pass
+
+
+def test_a_settlement_of_a_transaction_says_so_where_the_consumer_ends_before_the_outcome_is_known(
+    world: World,
+) -> None:
+    world.send(("a", "a"))
+    with consuming(world) as consumer, world.producer() as producer:
+        fail_to_commit(world)
+        with pytest.raises(OutcomeUnknown), consumer.transaction(producer) as tx:
+            settlement = tx.acquire_many(1, 10)[0].ack()
+        consumer.close()
+        with pytest.raises(OutcomeUnknown, match="has committed is not known"):
+            settlement.result(10)
+
+
+def test_while_an_outcome_is_not_known_nothing_is_committed_that_could_undo_it(world: World) -> None:
     world.send(("a", "a"), ("b", "b"), ("c", "c"))
     with consuming(world, commit_interval=0.0) as consumer, world.producer() as producer:
         outside = take(consumer)
         has_read_all(world, consumer)
-        timed_out = BrokerUnavailable("no answer", code="_TIMED_OUT", retriable=True)
-        world.fail_next("commit_transaction", timed_out)
-        world.fail_next("abort_transaction", timed_out)
         eventually(lambda: world.committed_map().delivered == 1)
+        fail_to_commit(world)
         with pytest.raises(OutcomeUnknown):
             in_transaction(consumer, producer)
         sent = consumer.stats.commits
-        eventually(lambda: outside.state is State.LOST)
-        with pytest.raises(LockLost):
-            outside.ack()
+        settlement = outside.ack()
         consumer.close()
         assert consumer.stats.commits == sent
+        with pytest.raises(LockLost):
+            settlement.result(0)
         producer.writer.commit_transaction()  # it was on its way
         assert outputs(world) == ["b!"]
     with consuming(world) as consumer:
         assert drain(consumer, 2) == ["a", "c"]
+
+
+def test_a_worker_goes_on_by_itself_after_an_outage_in_any_step(world: World) -> None:
+    world.send(*((f"k{number}", f"k{number}") for number in range(5)))
+    with consuming(world) as consumer, world.producer() as producer:
+        for step in ("append", "send_offsets", "commit_transaction", "abort_transaction"):
+            with (
+                suppress(BrokerUnavailable, OutcomeUnknown, Trouble),
+                consumer.transaction(producer, timeout=0.2) as tx,
+            ):
+                (delivery,) = tx.acquire_many(1, 10)
+                call = getattr(producer.writer, step)
+
+                def after_the_outage_began(*arguments: Any, call: Callable[..., Any] = call, **options: Any) -> Any:
+                    world.disconnect()
+                    return call(*arguments, **options)
+
+                setattr(producer.writer, step, after_the_outage_began)
+                producer._append = producer.writer.append
+                producer.put(delivery.key, f"{delivery.value}!")
+                delivery.ack()
+                if step == "abort_transaction":
+                    raise Trouble
+            setattr(producer.writer, step, call)
+            producer._append = producer.writer.append
+            with pytest.raises((BrokerUnavailable, OutcomeUnknown)):
+                in_transaction(consumer, producer, timeout=0.05)
+            assert consumer.stats.trouble
+            world.reconnect()
+        while not (world.committed_offsets() == {0: 5} and nothing_comes(consumer)):
+            in_transaction(consumer, producer)
+        assert sorted(outputs(world)) == [f"k{number}!" for number in range(5)]
 
 
 def test_an_interrupt_during_the_commit_leaves_it_unknown_where_it_cannot_be_aborted(world: World) -> None:
