@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 
@@ -30,7 +31,8 @@ class Counting:
         self._commits = commits
         self._counted = counted
         self._line: list[tuple[Item, Future[None]]] = []
-        self._passed_over: dict[tuple[int, bytes | int], None] = {}  # by partition and lane, since their last hand-out
+        # By partition and lane, since their last hand-out.
+        self._passed_over: OrderedDict[tuple[int, bytes | int], None] = OrderedDict()
 
     def __len__(self) -> int:
         return sum(item.state in _HELD for item, _ in self._line)
@@ -56,7 +58,7 @@ class Counting:
         ]
         self._passed_over.update(dict.fromkeys((item.partition, item.lane) for item in items))
         while len(self._passed_over) > _REMEMBERED:  # those that were deleted never come
-            del self._passed_over[next(iter(self._passed_over))]
+            self._passed_over.popitem(last=False)
         return items
 
     def take(self, most: int) -> list[Item]:

@@ -78,7 +78,7 @@ class Custody(Holdings):
         """See `lvq_kafka.forking`."""
         self._lock = RLock()
         self._changed = Condition(self._lock)
-        self._takers.clear()  # their event loops are the parent's
+        self._takers.forget()
         self.fail(left_behind(f"The consumer of {self._definition.name}"))
         self.forget(self.partitions)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from lvq_kafka.core.commit_map import CommitMap
@@ -16,7 +17,7 @@ class Lives:
 
     def __init__(self) -> None:
         self._present: dict[int, int] = {}  # by partition
-        self._last: dict[int, CommitMap] = {}  # by number
+        self._last: OrderedDict[int, CommitMap] = OrderedDict()  # by number
 
     def begin(self, partition: int, life: int) -> None:
         """A partition was assigned."""
@@ -26,7 +27,7 @@ class Lives:
         """It is gone, and this is what the group is known to hold."""
         self._last[self._present.pop(partition)] = last
         while len(self._last) > _REMEMBERED:
-            del self._last[next(iter(self._last))]
+            self._last.popitem(last=False)
 
     def lasts(self, partition: int, life: int) -> bool:
         """Whether that assignment has not ended."""

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -115,9 +116,9 @@ class Store:
         when nothing has changed in it for as long. A version is none any more before its files go.
         """
         now = datetime.now(UTC)
-        kept = self.all()
+        kept = deque(self.all())
         while len(kept) > keep and (now - kept[1].committed).total_seconds() >= grace:
-            gone = kept.pop(0)
+            gone = kept.popleft()
             self.storage.delete(_name(gone.number))
             logger.info("Version %d of %s is pruned.", gone.number, self.storage.root)
         used = {file.name.partition("/")[0] for version in kept for file in version.files}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lvq_kafka.consuming.takers import Taker, Takers
 
 
@@ -90,3 +92,55 @@ def test_all_are_woken_by_news_for_all() -> None:
     line.takers.wake_all()
     assert (line.woken, line.takers.wanted) == (["a", "b", "c"], 0)
     line.takers.wake_next()
+
+
+class Counted(Taker):
+    """Someone who counts, for all of them, how often one is asked whether they were woken."""
+
+    asked = 0
+    _woken = False
+
+    @property
+    def woken(self) -> bool:
+        Counted.asked += 1
+        return self._woken
+
+    @woken.setter
+    def woken(self, woken: bool) -> None:
+        self._woken = woken
+
+
+def test_the_next_one_is_found_in_as_many_steps_however_many_have_been_woken_and_have_not_looked_yet() -> None:
+    """As the tasks of a loop that is busy, while a thread takes messages without waiting."""
+
+    def steps(number: int) -> float:
+        takers, waiting = Takers(), [Counted(1, lambda: None) for _ in range(number)]
+        for taker in waiting:
+            takers.wait(taker)
+        Counted.asked = 0
+        for _ in waiting:
+            takers.serve(None)
+        for taker in waiting:
+            takers.serve(taker)
+        assert not takers
+        return Counted.asked / number
+
+    assert steps(500) == pytest.approx(steps(10), rel=0.1)
+
+
+def test_how_many_are_wanted_is_known_whatever_they_do() -> None:
+    line = Line()
+    one, two, three = (line.waiting(name, most) for name, most in (("a", 1), ("b", 2), ("c", 4)))
+    assert line.takers.wanted == 7
+    line.takers.wake_next()
+    assert line.takers.wanted == 6
+    line.takers.wait(one)
+    line.takers.wait(one)
+    assert line.takers.wanted == 7
+    line.takers.leave(two)
+    line.takers.leave(two)
+    assert line.takers.wanted == 5
+    line.takers.serve(three)
+    assert (line.takers.wanted, line.woken) == (0, ["a", "a"])
+    line.takers.forget()
+    assert (line.takers.wanted, len(line.takers)) == (0, 0)
