@@ -81,7 +81,8 @@ class Producer(Generic[V]):
             producer.delete("IBM")
 
     In asyncio code ``await producer.send(...)`` is the position, and leaving ``async with queue.producer()`` flushes
-    without holding up the event loop. A send waits for room in the local buffer only, which ``max_block`` limits.
+    without holding up the event loop, as `flush_async` does. A send waits for room in the local buffer only, which
+    ``max_block`` limits.
 
     Thread-safe, except for transactions, which are one thread's business. Does not survive a fork: open it in the
     process that uses it.

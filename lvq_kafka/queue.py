@@ -77,6 +77,10 @@ class LastValueQueue(Managed, Generic[V]):
     constructor, which uses an existing compacted topic as it is, with no registry and no consumers:
     ``LastValueQueue("prices", key_header=None)`` takes the record key itself for the key.
 
+    In asyncio ``await LastValueQueue.open_async(...)``: what waits for the cluster has a twin whose name ends in
+    ``_async``, and `close` has `aclose`. A task that is cancelled meanwhile goes on at once; what was half open is
+    closed in the background. What only manages a queue has no twin; `asyncio.to_thread` will do.
+
     Args:
         topic: the compacted topic.
         key_header: the message header that names the key; None when the record key itself is the key. It has to be

@@ -43,7 +43,8 @@ class Consumer(Generic[V]):
             with delivery:                # a clean exit acks, an exception releases
                 work(delivery.value)
 
-        async for delivery in consumer: ...        # the same in asyncio, without a thread per message
+        async with await queue.consumer_async() as consumer:
+            async for delivery in consumer: ...    # the same in asyncio, without a thread per message
 
         consumer.run(handle, workers=8)            # the same by a callback, in threads
 

@@ -24,7 +24,11 @@ __all__ = ["Reader"]
 
 
 class Reader(Generic[V]):
-    """Follows a queue in the background, from `open` to `close`: by ``with``, or by ``async with`` in asyncio code."""
+    """Follows a queue in the background, from `open` to `close`: by ``with``, or by ``async with`` in asyncio code.
+
+    In asyncio, what waits for the cluster has a twin whose name ends in ``_async``. It waits in a thread of its own; a
+    task that is cancelled meanwhile goes on at once.
+    """
 
     def __init__(
         self,

@@ -39,6 +39,14 @@ def test_the_example_with_async_for_runs(memory_log: MemoryLog, capsys: pytest.C
         asyncio.run(asyncio.wait_for(main(), 10))
 
 
+def test_the_example_of_a_program_in_asyncio_runs(memory_log: MemoryLog, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    exec(block("python", "view.watch()"), names)
+    LastValueQueue.declare("prices", key_header="ticker", log=memory_log)
+    asyncio.run(asyncio.wait_for(names["serve"](log=memory_log), 20))
+    assert "visible: 119.50" in capsys.readouterr().out
+
+
 def test_the_examples_of_consuming_run(memory_log: MemoryLog) -> None:
     names: dict[str, Any] = {}
     exec(block("python", "max_deliveries=5"), names)
