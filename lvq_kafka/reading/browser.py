@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from threading import Event as Flag
-from threading import Thread
+from threading import Lock, Thread
 from typing import Generic, Self
 
 from lvq_kafka.aio import in_thread
@@ -34,6 +35,8 @@ from lvq_kafka.reading.selection import Selection, seconds
 from lvq_kafka.reading.watch import Watch
 
 __all__ = ["Browser"]
+
+_SOME = 4096  # keys that are looked at with the lock held, which takes some 2 ms
 
 
 class Browser(Reader[V], Generic[V]):
@@ -109,6 +112,8 @@ class Browser(Reader[V], Generic[V]):
         self._first: Mapping[int, int] = {}  # before which nothing is selected
         self._since: Mapping[int, int] = {}  # where reading begins
         self._given: dict[bytes, Record] = {}  # what was given and was not consumed as far as is known
+        self._told_of = 0  # of this many pieces of news of what was consumed
+        self._telling = Lock()
         self._over = False
         self._stop = Flag()
         self._watch: Watch[V] | None = None
@@ -177,13 +182,26 @@ class Browser(Reader[V], Generic[V]):
             if any(now.get(partition, 0) < offset for partition, offset in self._since.items()):
                 self._since = {partition: min(now.get(partition, 0), at) for partition, at in self._since.items()}
                 self._follower.rewind(self._since)
-        if self._watch is not None:
-            self._watch.changed(self._dump_keys(self._follower.table) if taken_back else self._gone())
+            if self._watch is not None:
+                self._watch.changed(self._dump_keys(self._follower.table))
 
-    def _gone(self) -> list[bytes]:
-        """The keys of what was given and is consumed."""
-        assert self._consumed is not None
-        return [key for key, record in self._given.items() if self._consumed.done(record)]
+    def _look(self, consumed: Consumed) -> None:
+        """Learn what is consumed by now, and tell of what of it was given.
+
+        That is looked for in all that was given, some at a time, so that nobody waits for the lock for long.
+        """
+        consumed.look()
+        watch = self._watch
+        with self._telling:  # who comes second goes on when all is told
+            if watch is None or self._told_of == consumed.news:
+                return
+            self._told_of, given = consumed.news, iter(list(self._given))
+            while some := list(islice(given, _SOME)):
+                with self._follower.lock:
+                    records = [(key, self._given.get(key)) for key in some]
+                    gone = [key for key, record in records if record is not None and consumed.done(record)]
+                    if gone:
+                        watch.changed(gone)
 
     def _dump_keys(self, table: Store) -> Sequence[bytes]:
         return table.keys(self._order)
@@ -226,7 +244,7 @@ class Browser(Reader[V], Generic[V]):
             return
         self._follower.check()
         try:
-            self._consumed.look()
+            self._look(self._consumed)
             self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
         except Exception as error:  # without this knowledge it would show what was consumed
             if not (self._stop.is_set() or _passes(error)):

@@ -40,6 +40,8 @@ class Consumed:
     ) -> None:
         self.as_of = 0.0
         """Seconds since the epoch of the last look; 0.0 before the first."""
+        self.news = 0
+        """How many looks have found something else than the one before."""
         self._log = log
         self._queue = definition.name
         self._topic = definition.topic
@@ -100,6 +102,7 @@ class Consumed:
             self.as_of = time.time()
             before, self._maps = self._maps, maps
             if maps != before:
+                self.news += 1
                 self._on_news(any(p not in maps or not maps[p].covers(was) for p, was in before.items()))
         return True
 

@@ -11,6 +11,7 @@ import pytest
 from lvq_kafka import TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue
 from lvq_kafka.errors import BrokerUnavailable, Closed, QueueNotDeclared, ReaderFailed, TopicRecreated
 from lvq_kafka.ports import Commit, LogReader
+from lvq_kafka.reading.consumed import Consumed
 from lvq_kafka.testing import MemoryLog
 from tests.unit.managing import consume, put
 from tests.unit.polling import before_polls
@@ -90,6 +91,46 @@ def test_r15_what_a_transaction_still_hides_at_the_open_comes_as_an_update(optio
         told: list[Any] = []
         eventually(lambda: told.append(browser.take(30)) or "last" in values(told))
     assert "hidden" in values(told)
+
+
+class CountedLock:
+    """The lock of a reader, which starts to count something whenever it is taken."""
+
+    def __init__(self, lock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.most = self._done = 0
+        self._lock = lock
+        done = Consumed.done
+
+        def counted(consumed: Consumed, record: Any) -> bool:
+            self._done += 1
+            return done(consumed, record)
+
+        monkeypatch.setattr(Consumed, "done", counted)
+
+    def __enter__(self) -> None:
+        self._lock.__enter__()
+        self._done = 0
+
+    def __exit__(self, *error: object) -> None:
+        self.most = max(self.most, self._done)
+        self._lock.__exit__(*error)
+
+
+def test_who_learns_what_was_consumed_looks_for_it_in_all_that_was_given_and_holds_nobody_up(
+    queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lvq_kafka.reading.browser._SOME", 10)
+    put(queue, *(f"{number}=v" for number in range(100)))
+    with queue.browser(refresh=3600) as browser:
+        assert len(browser.drain()) == 101
+        consume(queue, *(str(number) for number in range(0, 100, 7)))
+        listeners = browser._follower._standing.listeners
+        lock = CountedLock(listeners.lock, monkeypatch)
+        listeners.lock = lock  # type: ignore[assignment]
+        browser.refresh()
+        assert 0 < lock.most <= 10
+        told = browser.drain()
+    assert told == [Deleted(str(number), consumed=True) for number in range(0, 100, 7)]
 
 
 def test_g5_a_browser_that_cannot_learn_what_was_consumed_says_so(
