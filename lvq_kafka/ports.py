@@ -189,6 +189,13 @@ class GroupListener(Protocol):
 class GroupMember(Protocol):
     """A member of a consumer group on one topic. For one thread."""
 
+    @property
+    def losses(self) -> int:
+        """Connections that were lost in use. A commit on its way then was sent again, and may arrive once more, late.
+
+        A loss is counted before an answer comes to what was sent again because of it.
+        """
+
     def poll(self, timeout: float) -> Fetch:
         """As `LogReader.poll`, for the partitions this member is assigned; also drives the membership."""
 

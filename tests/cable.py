@@ -10,6 +10,7 @@ import socket
 import struct
 from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import Queue
 from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Self
@@ -32,14 +33,13 @@ class Trap:
     sprung: Event = field(default_factory=Event)
     frame: bytes = b""
     target: socket.socket | None = None
+    answers: Queue[bytes] = field(default_factory=Queue)
 
     def release(self) -> bytes:
-        """Let the frame arrive where it was sent; returns what the broker answers, which nobody else will see."""
-        assert self.target is not None
-        assert not self.at_answer
-        self.target.settimeout(10)
+        """Let the frame arrive where it was sent; returns the broker's answer, which the client will not see."""
+        assert self.target is not None, "it has not been caught"
         self.target.sendall(self.frame)
-        return _receive(self.target, *struct.unpack(">i", _receive(self.target, 4)))
+        return self.answers.get(timeout=10)
 
 
 class Cable:
@@ -114,13 +114,15 @@ class Cable:
                     client.close()
                     continue
                 self._sockets += [client, broker]
-                asked: dict[bytes, int] = {}  # by correlation id
+                asked: dict[bytes, int | Trap] = {}  # by correlation id
                 for source, target in ((client, broker), (broker, client)):
                     thread = Thread(target=self._carry, args=(source, target, asked, target is client), daemon=True)
                     self._threads.append(thread)
                     thread.start()
 
-    def _carry(self, source: socket.socket, target: socket.socket, asked: dict[bytes, int], is_answer: bool) -> None:
+    def _carry(
+        self, source: socket.socket, target: socket.socket, asked: dict[bytes, int | Trap], is_answer: bool
+    ) -> None:
         there, here = (self._host.encode() + struct.pack(">i", port) for port in (self._port, self._own_port))
         with suppress(OSError, EOFError):
             while True:
@@ -128,6 +130,9 @@ class Cable:
                 frame = head + _receive(source, *struct.unpack(">i", head))
                 if is_answer:
                     api = asked.pop(frame[4:8], -1)
+                    if isinstance(api, Trap):
+                        api.answers.put(frame)
+                        continue
                 else:
                     (api,) = struct.unpack(">h", frame[4:6])
                     asked[frame[8:12]] = api
@@ -138,6 +143,7 @@ class Cable:
                     continue
                 if trap is not None:
                     trap.frame, trap.target = frame, target
+                    asked[frame[8:12]] = trap
                     _reset(source)
                     trap.sprung.set()
                     return

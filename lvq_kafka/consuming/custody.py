@@ -306,7 +306,15 @@ class Custody(Holdings):
         """
         with self._lock:
             judged = stored if before is None else [p for p in stored if before.get(p) is self._commits.last(p)]
-            return [partition for partition in judged if not self._commits.found(partition, stored[partition])]
+            over = [partition for partition in judged if not self._commits.found(partition, stored[partition])]
+            ready = self._commits.take_ready()
+        resolve(ready)
+        return over
+
+    def doubt(self) -> None:
+        """A commit may arrive late: nothing is durable before a look at what the group holds."""
+        with self._lock:
+            self._commits.doubt()
 
     # ---------------------------------------------------------------- transactions
 

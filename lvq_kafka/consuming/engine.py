@@ -61,6 +61,7 @@ class Consuming:
         self._flight: Flight[Durable] | None = None
         self._commit_at = self._not_before = self._answer_by = 0.0
         self._polled_at = self._busy_until = 0.0
+        self._losses = 0  # of the member's connections, that are known
         self._standstill = Standstill(name, custody, time.monotonic())
         self._stop = Event()
         self._thread = custody.thread = Thread(target=self._run, name=f"lvq-consume-{name}", daemon=True)
@@ -139,6 +140,7 @@ class Consuming:
                 self._look(time.monotonic())  # a broker that lags says so of a new topic, too
             self._stop.wait(pause)
             return
+        self._heed_losses(member)
         if fetch.positions:
             custody.read(fetch)
         now = time.monotonic()
@@ -165,7 +167,7 @@ class Consuming:
         before = self._custody.durable
         undecided = self._custody.undecided
         try:
-            stored = self._inspection.look(now, {*before, *undecided})
+            stored = self._inspection.look(now, {*before, *undecided}, decided=bool(undecided))
         except TransportError as error:
             if not error.retriable:
                 raise
@@ -179,6 +181,7 @@ class Consuming:
                 self._name,
                 partition,
             )
+            self._doubt()
 
     # ---------------------------------------------------------------- committing
 
@@ -194,7 +197,18 @@ class Consuming:
         except TransportError as error:
             self._answered(flight, self._judge(error))
 
+    def _heed_losses(self, member: GroupMember) -> None:
+        if member.losses != self._losses:
+            self._losses = member.losses
+            self._doubt()
+
+    def _doubt(self) -> None:
+        """A commit may arrive late. So it is looked, soon and more than once, whether one was written over a later."""
+        self._custody.doubt()
+        self._inspection.doubt()
+
     def _take_answer(self, flight: Flight[Durable], outcome: Mapping[int, TransportError | None]) -> None:
+        self._heed_losses(self._member)
         answers = {p: Answer.STORED if error is None else self._judge(error) for p, error in outcome.items()}
         self._answered(flight, answers)
 

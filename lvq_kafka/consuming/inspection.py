@@ -24,9 +24,11 @@ logger = logging.getLogger("lvq_kafka.consumer")
 # Seconds that a new consumer waits for an open transaction. That of one who died is aborted by the broker, which looks
 # every ten seconds, when its transaction.timeout.ms is over: a minute with this client, and with Java's.
 _UNDECIDED = 90.0
+_OPENING = 10.0  # seconds that a new consumer waits for an answer
 _PATIENCE = 30.0  # seconds; how long a partition that just came waits for the cluster to say where it begins and ends
 _LOOK = 30.0  # seconds between two looks whether the topic is still the same one
 _LOOK_AGAIN = 1.0  # seconds until the next one after a look that has failed, or in a trouble
+_LATE = (0.0, 1.0, 5.0, 15.0, 60.0)  # seconds after a lost connection, of looks for what it has written over
 _REREAD = 300.0  # seconds between two looks whether the group still holds what was committed
 _MOMENT = 0.5  # seconds for what a transaction that is open keeps back
 _QUESTIONS = LEASE / 2  # seconds that a look may take: meanwhile nothing is polled, and no lease renewed
@@ -71,6 +73,7 @@ class Inspection:
         self._looked_at = -math.inf
         self._look_at = time.monotonic() + _LOOK
         self._reread_at = time.monotonic() + _REREAD
+        self._rereads: list[float] = []  # when to look, since something may be written late over what the group holds
 
     def begin(self, partitions: Collection[int], commits: Mapping[int, Commit]) -> Beginning:
         """Judge the commits of partitions that have just been assigned. Raises as the constructor, and `DataLoss`.
@@ -100,13 +103,16 @@ class Inspection:
         deadline, said = time.monotonic() + _UNDECIDED, False
         while True:
             try:
-                return self._log.committed(self._group, self._topic)
+                return patiently(self._committed, _OPENING, unless=(OffsetsPending,))
             except OffsetsPending as error:
                 if time.monotonic() >= deadline:
                     raise
                 if not said:
                     logger.warning("the consumer of %s waits: %s", self._name, error)
                 said = True
+
+    def _committed(self) -> dict[int, Commit]:
+        return self._log.committed(self._group, self._topic, timeout=_OPENING / 4)
 
     def is_due(self, now: float) -> bool:
         """Whether it is time to `look` again."""
@@ -121,7 +127,13 @@ class Inspection:
         self._reread_at = -math.inf
         self.hasten()
 
-    def look(self, now: float, mine: Collection[int]) -> Mapping[int, CommitMap]:
+    def doubt(self) -> None:
+        """Ask at once what the group holds, and again and again: something may be written over it late."""
+        now = time.monotonic()
+        self._rereads = [now + after for after in _LATE]
+        self._look_at = min(self._look_at, now)
+
+    def look(self, now: float, mine: Collection[int], *, decided: bool = False) -> Mapping[int, CommitMap]:
         """See that the topic is the one that is consumed; returns, every few minutes, what the group holds.
 
         A topic that was deleted and created anew is read on at the old position, and nobody is told.
@@ -130,15 +142,16 @@ class Inspection:
         stored: Mapping[int, CommitMap] = {}
         try:
             self._check_id(self._log.describe_topic(self._topic, timeout=_QUESTIONS))
-            if now >= self._reread_at:
+            if now >= min((self._reread_at, *self._rereads[:1])):
                 left = min(_MOMENT, max(0.1, deadline - time.monotonic()))
-                commits = self._log.committed(self._group, self._topic, timeout=left)
+                commits = self._log.committed(self._group, self._topic, decided=decided, timeout=left)
                 stored = examine(self._group, self._topic, mine, commits, queue=self._name).maps
                 self._reread_at = now + _REREAD
+                self._rereads = [due for due in self._rereads if due > now]
         finally:
             self._looked_at = time.monotonic()
             self._look_at = self._looked_at + _LOOK_AGAIN
-        self._look_at = self._looked_at + _LOOK
+        self._look_at = min((self._looked_at + _LOOK, *self._rereads[:1]))
         return stored
 
     def _load(

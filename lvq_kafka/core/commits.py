@@ -50,7 +50,9 @@ class _Book(Generic[W]):
     stored: int = 0
     """The last of them that is known to be stored."""
     sure: bool = True
-    """Whether nothing older can have been written over that."""
+    """Whether none of the commits that were sent before it can have been written over that."""
+    doubted: bool = False
+    """Whether one may arrive late, and a look has not shown since that none has."""
     wanted: int = 0
     """The first of them that may be the last to be stored. Until it is, one is sent though nothing has changed."""
     asked: int = 0
@@ -115,10 +117,20 @@ class Commits(Generic[W]):
         if book is None:
             return True
         if book.durable.sequence <= stored.sequence <= book.sequence and stored.covers(book.durable):
+            if book.doubted:
+                book.doubted = False
+                self._ledger.dirty.add(partition)  # somebody may wait for what needs no commit
+                if book.sure:
+                    self._tell(book, book.stored)
             return True
         book.sequence = max(book.sequence, stored.sequence)
         self._doubt(partition, book)
         return False
+
+    def doubt(self) -> None:
+        """What was sent before may arrive once more, over what was sent later: nothing is durable before a look."""
+        for book in self._books.values():
+            book.doubted = True
 
     def renew(self, partitions: Collection[int]) -> None:
         """Send a commit for these though nothing may have changed."""
@@ -188,7 +200,7 @@ class Commits(Generic[W]):
         ).shortened(self._ledger.limit)
         # What was sent since may be stored, too. It counts deliveries that have been taken back meanwhile.
         if claim == book.durable and book.stored >= max(book.attempts, book.wanted):
-            if book.sure:
+            if book.sure and not book.doubted:
                 self._tell(book, book.attempts + 1)
             return None
         if claim.covers(book.durable):
@@ -223,7 +235,8 @@ class Commits(Generic[W]):
             elif answer is Answer.STORED:
                 book.durable, book.stored, book.sure = commit_map, number, partition in flight.alone
                 if book.sure:
-                    self._tell(book, number)
+                    if not book.doubted:
+                        self._tell(book, number)
                 elif not any(partition in older.maps for older in self._flights):
                     self._want(partition, book)
             else:
@@ -258,7 +271,7 @@ class Commits(Generic[W]):
     def wait_done(self, partition: int, offset: int, waiter: W) -> None:
         """Have the waiter told when the group holds that this message is done."""
         book = self._books[partition]
-        if book.durable.done(offset) and book.sure:
+        if book.durable.done(offset) and book.sure and not book.doubted:
             self._ready.append(waiter)
         else:
             book.waiters.append((offset, 0, waiter))

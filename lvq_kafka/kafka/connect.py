@@ -24,6 +24,10 @@ Client = TypeVar("Client", Consumer, Producer, AdminClient)
 _NUMBER = re.compile(r"rdkafka#\S+")  # a client's, of those in this process
 
 
+_INFO = 6  # of syslog, as the client counts
+_LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # Python's, by syslog's
+
+
 class _Repeats(logging.Filter):
     """Lets the same line through once in ten seconds: a client without a broker says it twenty times a second."""
 
@@ -56,6 +60,8 @@ class Health:
     """
 
     def __init__(self, servers: str) -> None:
+        self.losses = 0
+        """Connections that were lost in use: what was on its way over one may arrive yet, behind what is sent later."""
         self._servers = servers
         self._refusal: KafkaError | None = None
         self._outage: KafkaError | None = None
@@ -104,6 +110,28 @@ class Health:
         return translate(error, doing, topic=topic, servers=self._servers, detail=detail)
 
 
+class _Ear:
+    """Takes the client's log, and hears in it of connections that were lost: nothing else tells of one at once.
+
+    A poll brings the line before the answer to a request that was sent again because of it. That is not passed on
+    where it was not asked for; nor is what is below the level that was.
+    """
+
+    def __init__(self, health: Health, *, closes: bool, level: int) -> None:
+        self._health = health
+        self._closes = closes
+        self._least = _LEVELS[max(0, min(level, 7))]
+
+    def log(self, level: int, form: str, *parts: object) -> None:
+        """As of a logger; the client calls this."""
+        if "FAIL" in parts and any("Disconnected" in str(part) or "timed out" in str(part) for part in parts):
+            self._health.losses += 1
+            if not self._closes and level < logging.ERROR:
+                return
+        if level >= self._least:
+            _logger.log(level, form, *parts)
+
+
 def open_consumer(
     config: ClientConfig, health: Health, owned: Mapping[str, Any], defaults: Mapping[str, PropertyValue] | None = None
 ) -> Consumer:
@@ -136,8 +164,12 @@ def open_admin(config: ClientConfig, health: Health) -> AdminClient:
 
 
 def _open(kind: Callable[..., Client], properties: dict[str, Any], health: Health) -> Client:
+    closes = str(properties.get("log.connection.close", "false")).lower() in ("true", "1")
+    level = str(properties.get("log_level", _INFO))
+    heard = {"log.connection.close": True, "log_level": _INFO} if level.isdecimal() and int(level) <= _INFO else {}
+    ear = _Ear(health, closes=closes, level=int(level) if level.isdecimal() else _INFO)
     try:
-        return kind({"log.connection.close": False, **properties, "error_cb": health.report}, logger=_logger)
+        return kind({**properties, **heard, "error_cb": health.report}, logger=ear)
     except KafkaException as exception:
         error = kafka_error(exception)
         raise _config_error(str(exception) if error is None else error.str(), properties) from None

@@ -86,6 +86,11 @@ class KafkaMember:
             ),
         )
 
+    @property
+    def losses(self) -> int:
+        """See `lvq_kafka.ports.GroupMember.losses`."""
+        return self._health.losses
+
     def poll(self, timeout: float) -> Fetch:
         """See `lvq_kafka.ports.GroupMember.poll`."""
         consumer = self._open()

@@ -67,6 +67,7 @@ class Transactions:
         self._explain = explain
         self._replace = replace
         self._lasts = lasts
+        self._losses = 0  # of connections, that the client had told of when a transaction began
         self._begun_at = -math.inf
         self._ending: _Ending | None = None  # what has not been answered
         self._spent = ""  # why this client begins no more transactions
@@ -102,8 +103,14 @@ class Transactions:
             self._spent = "it does not return from adding a commit to a transaction"
         elif self._ending is not None and not self._spent:
             self._resume(self._ending, deadline)
+        self._deliveries.poll(0)  # brings what the client has to tell of its connections
+        if self._health.losses != self._losses and self._begun_at > -math.inf and not self._spent:
+            # What was on its way may arrive in the next transaction, and count for it: offsets, even its end. A new
+            # client has another epoch, and the broker refuses that of the old one.
+            self._spent = "it lost a connection, and what was on its way may arrive in the next transaction"
         if self._spent:
             self._renew(deadline)
+        self._losses = self._health.losses
         self._call("begin a transaction", lambda _: self._client.begin_transaction(), deadline - time.monotonic())
         self._begun_at = time.monotonic()
         self.is_open = True

@@ -30,6 +30,7 @@ class MemoryMember:
         self._held: set[int] = set()  # what the listener knows that it holds
         self._answers: list[Callable[[], None]] = []
         self._closed = False
+        self.losses = 0
         with cluster.changed:
             self.group = cluster.group(group)
             self._join()

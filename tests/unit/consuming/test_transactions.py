@@ -817,8 +817,8 @@ def test_a_look_that_began_before_the_commit_of_a_transaction_does_not_take_it_f
             overwritten.append(found(*args))
             return overwritten[-1]
 
-        def slowly(group: str, topic: str, *, timeout: float = 10.0) -> dict[int, Commit]:
-            found = committed(group, topic, timeout=timeout)
+        def slowly(group: str, topic: str, *, timeout: float = 10.0, **options: Any) -> dict[int, Commit]:
+            found = committed(group, topic, timeout=timeout, **options)
             if current_thread() is consumer._consuming._thread:
                 asked.set()
                 assert over.wait(10)

@@ -583,6 +583,54 @@ def test_what_was_found_while_a_commit_was_on_its_way_is_mended_by_the_next_one(
     assert pipe.fly(), "it may have arrived before what was found"
 
 
+def test_g11_where_a_commit_may_arrive_late_nothing_is_durable_before_a_look_has_found_it() -> None:
+    pipe = Pipe(3)
+    pipe.ack(0)
+    flight = pipe.fly()
+    pipe.commits.doubt()
+    pipe.commits.landed(flight, STORED)
+    assert pipe.told == []
+    pipe.ack(1)
+    second = pipe.commit()
+    assert pipe.told == []
+    assert pipe.commits.take() is None, "it is for a look to say so, and for no further commit"
+    assert pipe.commits.found(0, second)
+    assert pipe.told == ["0", "1"]
+    pipe.ack(2)
+    pipe.commit()
+    assert pipe.told == ["2"]
+
+
+def test_g11_a_commit_that_has_arrived_late_is_written_over_before_more_is_durable() -> None:
+    pipe = Pipe(3)
+    pipe.ack(0)
+    late = pipe.commit()
+    assert pipe.told == ["0"]
+    pipe.commits.doubt()
+    pipe.ack(1)
+    pipe.commit()
+    assert not pipe.commits.found(0, late)
+    assert pipe.commits.urgent
+    mended = pipe.commit()
+    assert mended.covers(CommitMap(2))
+    assert mended.sequence > late.sequence
+    assert pipe.told == []
+    assert pipe.commits.found(0, mended)
+    assert pipe.told == ["1"]
+
+
+def test_a_count_that_waits_is_told_by_the_look_too() -> None:
+    pipe = Pipe(2, counted=True)
+    pipe.commit()
+    pipe.commits.doubt()
+    pipe.commits.wait_stored(0, "counted")
+    assert pipe.commits.take() is None
+    assert pipe.told == []
+    assert pipe.commits.found(0, pipe.commits.last(0))
+    assert pipe.commits.take() is None
+    assert pipe.told == ["counted"]
+
+
 def test_a_commit_whose_answer_was_lost_is_ours_when_it_is_found() -> None:
     pipe = settled()
     pipe.ack(0, wait=False)
