@@ -30,8 +30,9 @@
     │  ├─ OffsetsPending                   an open transaction holds a group's offsets
     │  ├─ AuthenticationFailed(PermissionError)
     │  ├─ Unauthorized(PermissionError)
-    │  └─ DeliveryFailed                   a message was not stored; carries the key
-    │     └─ MessageTooLarge(ValueError)
+    │  ├─ DeliveryFailed                   a message was not stored; carries the key
+    │  │  └─ MessageTooLarge(ValueError)
+    │  └─ DeliveryUnknown                  a message may have been stored; carries the key; also an OutcomeUnknown
     ├─ DataLoss                            offsets a reader needs are gone from the log
     ├─ OutcomeUnknown(TimeoutError)        not decided in time; it may still happen
     ├─ CatchUpTimeout(TimeoutError)        carries what each partition still lacks
@@ -72,6 +73,7 @@ __all__ = [
     "DataLoss",
     "DecodeError",
     "DeliveryFailed",
+    "DeliveryUnknown",
     "DiskFull",
     "EmbeddedBrokerError",
     "EncodeError",
@@ -343,6 +345,21 @@ class DataLoss(LVQError):
 
 class OutcomeUnknown(LVQError, TimeoutError):
     """What was asked for is not decided yet, and time is up. It may still happen: ask again, or wait for longer."""
+
+
+class DeliveryUnknown(TransportError, OutcomeUnknown):
+    """A message may have been stored: the producer has given up on it, and does not know what became of it.
+
+    It was handed to a broker, or may have been, and no answer came within ``delivery.timeout.ms`` or before the
+    producer was closed. It lies before everything that this producer sends later, or nowhere (G14). To send it once
+    more is safe, unless somebody else has written the key since. ``key`` is its record key; None where not known.
+    """
+
+    def __init__(
+        self, message: str, *, key: bytes | None = None, code: str, retriable: bool = True, hint: str = ""
+    ) -> None:
+        super().__init__(message, code=code, retriable=retriable, hint=hint)
+        self.key = key
 
 
 class CatchUpTimeout(LVQError, TimeoutError):

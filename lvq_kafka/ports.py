@@ -71,13 +71,14 @@ class Receipt(Protocol):
 
         Raises:
             DeliveryFailed: the message was not stored (`MessageTooLarge`: the topic refused its size).
+            DeliveryUnknown: it may have been stored, and nothing more will be known of it.
             OutcomeUnknown: it was not decided in time.
         """
 
     def __await__(self) -> Generator[Any, None, Position]: ...
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Wait, and return the error that `result` would raise for a message that was not stored, or None.
+        """Wait, and return the error that `result` would raise for a message that has failed, or None.
 
         Raises:
             OutcomeUnknown: it was not decided in time.
@@ -141,7 +142,7 @@ class LogWriter(Protocol):
         """Drop the transaction's records."""
 
     def close(self, timeout: float | None = None) -> int:
-        """Flush and close; return how many appends were not decided."""
+        """Flush and close; return how many appends were not decided. Their receipts fail."""
 
 
 class LogReader(Protocol):

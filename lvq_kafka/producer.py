@@ -20,6 +20,7 @@ from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,
     ConfigError,
+    DeliveryUnknown,
     LVQError,
     MissingKey,
     OutcomeUnknown,
@@ -67,8 +68,16 @@ class Producer(Generic[V]):
     """Sends messages to one last value queue.
 
     Every send returns at once with a `Receipt`, a future of the position. It resolves by itself, with the position
-    when all in-sync replicas have the record, else with an error; nobody has to poll or flush. The order of sends
-    holds per key, through retries. While the local buffer is full, a send waits.
+    when all in-sync replicas have the record, else with an error; nobody has to poll or flush. While the local buffer
+    is full, a send waits.
+
+    The order of sends holds per key, through retries and time-outs (G14). A message that is undecided for longer than
+    the property ``delivery.timeout.ms`` (120 s) is given up, with all that was sent behind it, to any partition;
+    sends that come meanwhile wait for a moment. `DeliveryFailed` says that a message was not stored, `DeliveryUnknown`
+    that it may have been: then it lies before all that this producer sends later. That does not hold between two
+    producers. Where one was closed, or its process died, with messages undecided, these may yet come to lie behind
+    what the next one sends, for as long as the network or a stopped broker can keep them; fenced off are only those of
+    a ``transactional_id``.
 
     A failure is never silent: one that was not seen through ``receipt.result()`` or ``receipt.exception()`` is raised
     by the next `flush`, by `close`, or at the end of ``with``. One that was seen is not raised again.
@@ -180,7 +189,7 @@ class Producer(Generic[V]):
         """Wait until every message is decided.
 
         Raises:
-            DeliveryFailed: the first failure that nobody has seen; all of these count as seen now.
+            DeliveryFailed, DeliveryUnknown: the first failure that nobody has seen; all of these count as seen now.
             OutcomeUnknown: some are still undecided after ``timeout`` seconds. They may yet be stored.
         """
         self._report(self.writer.flush(timeout), timeout)
@@ -203,9 +212,10 @@ class Producer(Generic[V]):
             raise BrokerUnavailable(message, code="_TIMED_OUT", retriable=True, hint=late.hint) from None
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush and close. What is undecided after ``timeout`` seconds is withdrawn, where it was not sent already.
+        """Flush and close. What is undecided after ``timeout`` seconds is given up: its receipts fail.
 
-        Raises what `flush` raises.
+        What was sent already may yet be stored, and then lie behind what another producer sends: see `Producer`. Raises
+        what `flush` raises.
         """
         undecided = self.writer.close(timeout)
         self._append = self._refuse
@@ -343,8 +353,10 @@ class Producer(Generic[V]):
     def _report(self, undecided: int, timeout: float | None) -> None:
         failures = self.writer.take_failures()
         if failures:
-            if len(failures) > 1:
-                failures[0].add_note(f"{len(failures) - 1} more messages for {self.topic!r} were not stored.")
+            unknown = sum(isinstance(failure, DeliveryUnknown) for failure in failures[1:])
+            for number, what in ((len(failures) - 1 - unknown, "were not stored"), (unknown, "may have been stored")):
+                if number:
+                    failures[0].add_note(f"{number} more messages for {self.topic!r} {what}.")
             raise failures[0]
         if undecided:
             within = "" if timeout is None else f" within {timeout:g} s"

@@ -91,7 +91,7 @@ def sent_in_order(lines: Iterable[Line | None], hand_over: Callable[[Line], Rece
     When a message cannot be handed over, those before it are yielded first.
 
     Raises:
-        DeliveryFailed: a message was not stored.
+        DeliveryFailed, DeliveryUnknown: a message was not stored, or may not have been.
     """
     in_flight: deque[tuple[Line, Receipt]] = deque()
     try:

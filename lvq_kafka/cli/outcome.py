@@ -13,6 +13,7 @@ from lvq_kafka.errors import (
     ConfigError,
     DataLoss,
     DeliveryFailed,
+    DeliveryUnknown,
     EmbeddedBrokerError,
     KeyMismatch,
     MessageTooLarge,
@@ -86,7 +87,7 @@ def exit_code(error: BaseException) -> int:
     """The exit code for an error; a reader or a delivery that failed ends as what made it fail."""
     if isinstance(error, Complaint):
         return error.code
-    if isinstance(error, ReaderFailed | DeliveryFailed) and error.__cause__ is not None:
+    if isinstance(error, ReaderFailed | DeliveryFailed | DeliveryUnknown) and error.__cause__ is not None:
         return exit_code(error.__cause__)
     for kind, code in _BY_ERROR:
         if isinstance(error, kind):

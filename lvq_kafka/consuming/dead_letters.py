@@ -15,6 +15,7 @@ from lvq_kafka.errors import (
     AlreadySettled,
     ConfigError,
     DeliveryFailed,
+    DeliveryUnknown,
     LockLost,
     MessageTooLarge,
     TopicNotFound,
@@ -88,7 +89,10 @@ class _Letter:
         self._holdings.check_may_wait()
 
     def when_durable(self, item: Item) -> Durable:
-        """See `Durability.when_durable`; it fails with `DeliveryFailed` when the letter could not be stored."""
+        """See `Durability.when_durable`; it fails with `DeliveryFailed` when the letter could not be stored.
+
+        With `DeliveryUnknown` when it may have been. Either way the message comes again.
+        """
         outcome = Decision()
 
         def decided(decision: Durable) -> None:
@@ -229,10 +233,12 @@ class DeadLetters:
             logger.warning("the dead letter of %s has no room for headers that tell of its death", source)
             self._post(letter)
             return
-        logger.warning("the dead letter of %s could not be stored: %s", source, error)
+        is_open = isinstance(error, DeliveryUnknown)
+        what = f"dead letter of {source} {'may not have been stored' if is_open else 'could not be stored'}: {error}"
+        logger.warning("the %s", what)
         self._take_back(item, self._holdings.clock() + _AGAIN)
-        failure = DeliveryFailed(
-            f"The dead letter of {source} could not be stored: {error}",
+        failure = (DeliveryUnknown if is_open else DeliveryFailed)(
+            f"The {what}",
             key=item.key,
             code=error.code if isinstance(error, TransportError) else "_FAIL",
             retriable=isinstance(error, TransportError) and error.retriable,

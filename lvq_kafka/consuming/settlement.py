@@ -97,6 +97,7 @@ class Settlement:
             LockLost: the partition went to another consumer before, or the transaction was aborted; the message may
                 come again.
             DeliveryFailed: the dead letter of a rejected message could not be stored; the message comes again.
+            DeliveryUnknown: the dead letter may have been stored; the message comes again.
             OutcomeUnknown: not durable within ``timeout`` seconds, and may become so later; or it is not known whether
                 the transaction has committed.
             ReaderFailed: the consumer stopped because of an error before.

@@ -52,7 +52,7 @@ OPERATIONS = frozenset(
 )
 """The calls that `MemoryLog.fail_next` can make fail, by their names in `lvq_kafka.ports`."""
 
-ANSWERED = frozenset({"commit", "commit_transaction"})
+ANSWERED = frozenset({"append", "commit", "commit_transaction"})
 """The calls whose answers `MemoryLog.lose_answers` can lose."""
 
 

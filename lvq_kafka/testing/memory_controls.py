@@ -130,8 +130,8 @@ class Controls:
 
         Operations have the names of the methods in `lvq_kafka.ports`: ``"poll"`` stands for readers and group
         members, ``"commit"`` for members and `commit`. A call that is waiting in `poll` fails at once. A
-        `DeliveryFailed` or `MessageTooLarge` planned for ``"append"`` comes through the receipt, any other error out
-        of the call.
+        `DeliveryFailed`, `MessageTooLarge` or `DeliveryUnknown` planned for ``"append"`` comes through the receipt, any
+        other error out of the call.
 
         Raises:
             ConfigError: there is no such operation.
@@ -143,8 +143,9 @@ class Controls:
     def lose_answers(self, operation: str, times: int = 1) -> None:
         """Let the next ``times`` calls of an operation do what they are to do, and lose the answer.
 
-        The operation is ``"commit"`` of group members, where `commit_async` is never answered and `commit` raises, or
-        ``"commit_transaction"``. What is raised is a `BrokerUnavailable` with the code ``_TIMED_OUT``.
+        The operation is ``"commit"`` of group members, where `commit_async` is never answered and `commit` raises,
+        ``"commit_transaction"``, or ``"append"``. What is raised is a `BrokerUnavailable` with the code ``_TIMED_OUT``;
+        the receipt of an append fails with `DeliveryUnknown`.
 
         Raises:
             ConfigError: it is another operation.

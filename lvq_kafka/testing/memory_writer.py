@@ -10,7 +10,7 @@ from typing import cast
 
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Headers, Position
-from lvq_kafka.errors import Closed, DeliveryFailed, MessageTooLarge, StateError, TransportError
+from lvq_kafka.errors import Closed, DeliveryFailed, DeliveryUnknown, MessageTooLarge, StateError, TransportError
 from lvq_kafka.ports import Commit, GroupMember, Receipt
 from lvq_kafka.receipts import AwaitableReceipt, undecided
 from lvq_kafka.testing.memory_cluster import Cluster, no_answer, record_size, refused
@@ -27,6 +27,7 @@ BUFFER_LIMIT = 100_000
 
 
 _TIMEOUT = 60.0  # seconds in which what is open still has to end, before the next transaction
+_DELIVERIES = (DeliveryFailed, DeliveryUnknown)
 
 
 class _Receipt(AwaitableReceipt):
@@ -116,8 +117,8 @@ class MemoryWriter:
                 self._waiting.append(append)
                 return append.receipt
             outcome = self._decide(append)
-        if isinstance(outcome, TransportError) and not isinstance(outcome, DeliveryFailed):
-            raise outcome  # a receipt tells of failed deliveries only
+        if isinstance(outcome, TransportError) and not isinstance(outcome, _DELIVERIES):
+            raise outcome  # a receipt tells of deliveries only
         _resolve(append.receipt, outcome)  # outside the lock: callbacks may call anything
         return append.receipt
 
@@ -190,8 +191,7 @@ class MemoryWriter:
                     self._cluster.end_transaction(self._producer, TransactionState.ABORTED)
             withdrawn, self._waiting = self._waiting, []
         for append in withdrawn:
-            error = refused(append.key, "_PURGE_QUEUE", "The writer was closed before the message could be sent.")
-            _resolve(append.receipt, error)
+            _resolve(append.receipt, self._unanswered(append))
         return undecided
 
     def _await_room(self) -> None:
@@ -233,13 +233,28 @@ class MemoryWriter:
         producer = self._producer if self._in_transaction else None
         try:
             self._cluster.enter("append")
-            return self._cluster.store(append.topic, append.key, append.value, append.headers, producer=producer)
+            position = self._cluster.store(append.topic, append.key, append.value, append.headers, producer=producer)
+            if not self._cluster.answers("append"):
+                raise self._unanswered(append)
+            return position
         except TransportError as error:
             if self._in_transaction:
                 self._failure = error
-            if isinstance(error, DeliveryFailed):
+            if isinstance(error, _DELIVERIES):
                 self._failed.append((append.receipt, error))
             return error
+
+    def _unanswered(self, append: _Append) -> TransportError:
+        """The error of an append that no answer came for. One of a transaction is not seen without a commit."""
+        key = key_text(append.key)
+        if self._in_transaction:
+            return refused(append.key, "_TIMED_OUT", f"No answer came for the message for key {key!r}.")
+        return DeliveryUnknown(
+            f"Cannot tell whether the message for key {key!r} in {append.topic!r} was stored: no answer came.",
+            key=append.key,
+            code="_TIMED_OUT",
+            hint="Send the key's current value again.",
+        )
 
     def _require_open(self) -> None:
         if self._closed:

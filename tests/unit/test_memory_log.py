@@ -15,6 +15,7 @@ from lvq_kafka.errors import (
     ConfigError,
     DataLoss,
     DeliveryFailed,
+    DeliveryUnknown,
     StateError,
     TransportError,
 )
@@ -307,8 +308,30 @@ def test_a_writer_closed_in_an_outage_withdraws_what_waits(log: MemoryLog) -> No
     log.disconnect()
     receipt = writer.append("t", b"a", b"1")
     assert writer.close(0) == 1
-    assert isinstance(receipt.exception(0), DeliveryFailed)
+    assert isinstance(receipt.exception(0), DeliveryUnknown), "as on Kafka, where nobody can tell"
     log.reconnect()
+    assert log.records("t") == []
+
+
+def test_the_answer_to_an_append_can_be_lost(log: MemoryLog) -> None:
+    writer = log.writer()
+    log.lose_answers("append")
+    receipt = writer.append("t", b"a", b"1")
+    with pytest.raises(DeliveryUnknown, match="whether the message for key 'a' in 't' was stored") as caught:
+        receipt.result(0)
+    assert (caught.value.key, caught.value.retriable) == (b"a", True)
+    assert pairs(log.records("t")) == [("a", "1")]
+    assert writer.append("t", b"a", b"2").result(0).offset == 1
+
+
+def test_a_transaction_without_an_answer_to_an_append_can_only_be_aborted(log: MemoryLog) -> None:
+    writer = log.writer(transactional_id="feed")
+    writer.begin_transaction()
+    log.lose_answers("append")
+    assert isinstance(writer.append("t", b"a", b"1").exception(0), DeliveryFailed)
+    with pytest.raises(TransportError, match="failed"):
+        writer.commit_transaction()
+    writer.abort_transaction()
     assert log.records("t") == []
 
 

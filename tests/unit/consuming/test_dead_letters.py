@@ -14,6 +14,7 @@ from lvq_kafka.errors import (
     BrokerUnavailable,
     ConfigError,
     DeliveryFailed,
+    DeliveryUnknown,
     LockLost,
     TopicNotFound,
     TransportError,
@@ -186,6 +187,20 @@ def test_a_message_whose_dead_letter_is_not_stored_comes_again(
         assert world.texts(DEAD) == []
         again.reject("bad").result(10)
     assert world.texts(DEAD) == ["a"]
+
+
+def test_a_message_whose_dead_letter_may_have_been_stored_comes_again_too(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.send(("a", "a"))
+    with consuming(world, dead_letters=DEAD) as consumer:
+        delivery = take(consumer)
+        world.lose_answers("append")
+        with pytest.raises(DeliveryUnknown, match=r"dead letter of prices/0/0 may not have been stored.*comes again"):
+            delivery.reject("bad").result(10)
+        assert "the dead letter of prices/0/0 may not have been stored" in caplog.text
+        take(consumer).reject("bad").result(10)
+    assert world.texts(DEAD) == ["a", "a"]
 
 
 def test_the_source_is_not_done_before_the_dead_letter_is_stored(world: World) -> None:
