@@ -5,6 +5,8 @@ polls while another one sends therefore slows both down (measured: to half the r
 keep out of each other's way. The background thread polls, so that nobody has to call ``poll`` or ``flush`` to learn of
 an outcome. When a sender is busy, it only keeps the time, and says when a poll is `due`: the next send does it.
 Callbacks always run on the background thread: never inside a send, whose caller may hold a lock.
+
+The background thread also sees when an append has been undecided for too long.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from lvq_kafka.errors import StateError, TransportError
+from lvq_kafka.errors import DeliveryUnknown, StateError, TransportError
+from lvq_kafka.kafka.ages import Ages
 from lvq_kafka.kafka.errors import kafka_error
+from lvq_kafka.kafka.failures import Failures
 from lvq_kafka.kafka.receipt import KafkaReceipt
 from lvq_kafka.ports import Receipt
 from lvq_kafka.receipts import undecided
@@ -41,22 +45,31 @@ class Deliveries:
 
     Args:
         client: the producer that makes them.
-        describe: makes the library's error of a failed delivery.
+        limit: how long an append may be undecided, in seconds; None for as long as it takes.
+        failures: makes the library's errors of failed deliveries.
+        give_up: called on the background thread when an append has been undecided for longer.
     """
 
-    def __init__(self, client: Producer, describe: Callable[[KafkaError, Message], TransportError]) -> None:
+    def __init__(
+        self,
+        client: Producer,
+        limit: float | None,
+        failures: Failures,
+        give_up: Callable[[], None],
+    ) -> None:
         self.receipt: type[KafkaReceipt] = type("KafkaReceipt", (KafkaReceipt,), {"__slots__": (), "_deliveries": self})
-        """Makes the receipt of one append."""
+        """Makes the receipt of one append; its maker gives it its moment."""
+        self.ages = Ages(limit)
+        """How long appends have been undecided. The background thread's, except for the present moment."""
         self.parked = False
         """Whether the background thread waits for `wake`, since nothing was under way."""
         self.due = False
         """Whether the next send shall `poll`. One that does so shows that somebody sends."""
-        self.fatal: KafkaError | None = None
-        """What has put the client past use."""
         self.watchers: dict[KafkaReceipt, list[_Watcher]] = {}
         """Who wants to know of an outcome."""
         self._client = client
-        self._describe = describe
+        self._errors = failures
+        self._give_up = give_up
         self._lock = threading.Lock()
         self._failures: dict[KafkaReceipt, TransportError] = {}
         self._callbacks: deque[tuple[Callable[[Receipt], object], Receipt]] = deque()
@@ -67,11 +80,18 @@ class Deliveries:
         self._thread = threading.Thread(target=self._run, name="lvq-kafka-deliveries", daemon=True)
         self._thread.start()
 
+    @property
+    def fatal(self) -> KafkaError | None:
+        """What has put the client past use."""
+        return self._errors.fatal
+
     # ------------------------------------------------------------ for senders and those who wait
 
     def poll(self, timeout: float) -> None:
         """Poll on the thread that sends."""
         self.due = False
+        if threading.current_thread() is self._thread:  # in a callback: nobody else would keep the time
+            self._keep_time()
         self._poll_client(timeout)
 
     def wake(self) -> None:
@@ -98,6 +118,7 @@ class Deliveries:
 
     def _wait(self, event: threading.Event, timeout: float) -> bool:
         if threading.current_thread() is self._thread:  # in a callback: nobody else would poll
+            self._keep_time()
             self._poll_client(min(_POLL, max(0.0, timeout)))
             return event.is_set()
         return event.wait(timeout)
@@ -118,6 +139,22 @@ class Deliveries:
             finally:
                 self._flushing -= 1
         return 0 if self._stopping else len(self._client)
+
+    def settle(self, timeout: float, quiet: float | None = None) -> bool:
+        """Poll on the background thread, calling nobody back, until every append is decided.
+
+        False when time is up, or when none was decided for ``quiet`` seconds.
+        """
+        now = time.monotonic()
+        deadline, left, progress = now + timeout, len(self._client), now
+        while left and not self._stopping:
+            if now >= deadline or (quiet is not None and now >= progress + quiet):
+                return False
+            self._poll_client(min(_POLL, deadline - now))
+            now, before, left = time.monotonic(), left, len(self._client)
+            if left < before:
+                progress = now
+        return True
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""
@@ -140,7 +177,7 @@ class Deliveries:
 
     def failed(self, receipt: KafkaReceipt, error: KafkaError, message: Message) -> TransportError:
         """Keep a failure until somebody takes notice of it."""
-        failure = self._describe(error, message)
+        failure = self._errors.of_delivery(error, message)
         if len(self._failures) < _KEPT_FAILURES:
             self._failures[receipt] = failure
         return failure
@@ -194,6 +231,7 @@ class Deliveries:
 
     def _serve(self) -> None:
         while not self._done():
+            self._keep_time()
             self.due = True
             self._poll(_POLL if len(self._client) else 0)
             if not self.due and len(self._client) >= _CROWD:
@@ -203,13 +241,17 @@ class Deliveries:
     def _done(self) -> bool:
         return self._stopping or not (len(self._client) or self._callbacks)
 
+    def _keep_time(self) -> None:
+        if self.ages.overdue():
+            self._give_up()
+
     def _poll_client(self, timeout: float) -> None:
         try:
             self._client.poll(timeout)
         except KafkaException as exception:
             # A fatal error (fenced off, sequence lost), which the client raises here instead of calling error_cb. From
             # now on every other call raises it too; they know what they were doing, so it is for them to say it.
-            self.fatal = kafka_error(exception)
+            self._errors.fatal = kafka_error(exception)
         except Exception:  # from stats_cb and the like: no business of whoever happens to send or wait
             _logger.exception("A callback of the Kafka client failed.")
 
@@ -223,6 +265,7 @@ class Deliveries:
     def _stand_by(self) -> None:
         """Leave the polling to the senders, until none of them is busy any more or somebody waits for a receipt."""
         while not (self.due or self._nudge.is_set()) and len(self._client) >= _CROWD:
+            self._keep_time()
             self.due = True
             self._nudge.wait(_TICK)
             self._call_back()
@@ -240,4 +283,4 @@ class Deliveries:
 
 def _lose(receipt: KafkaReceipt) -> None:
     """An interrupt (Ctrl-C) hit its very report, or it was sent while another thread closed the producer."""
-    receipt.lost(TransportError("The outcome of a send was lost.", code="_DESTROY", retriable=True))
+    receipt.outcome = DeliveryUnknown("The outcome of a send was lost: it may have been stored.", code="_DESTROY")

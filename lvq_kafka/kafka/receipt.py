@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from confluent_kafka import KafkaError, Message
 
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import TransportError
+from lvq_kafka.kafka.ages import Moment
 from lvq_kafka.ports import Receipt
 from lvq_kafka.receipts import AwaitableReceipt
 
@@ -21,21 +22,23 @@ __all__ = ["KafkaReceipt"]
 class KafkaReceipt(AwaitableReceipt):
     """`Receipt` of an append to Kafka.
 
-    One is made for each record, so making one costs next to nothing: its only slot stays empty until the outcome is
-    known, its writer is an attribute of its class (each has a subclass of its own), and who waits is kept elsewhere.
+    One is made for each record, so making one costs next to nothing: its only slot holds its moment until the outcome
+    is known (see `Ages`), its writer is an attribute of its class (each has a subclass of its own), and who waits is
+    kept elsewhere.
     """
 
-    __slots__ = ("_outcome",)
+    __slots__ = ("outcome",)
 
     _deliveries: ClassVar[Deliveries]
-    _outcome: tuple[str, int, int | None] | TransportError
+    outcome: Moment | tuple[str, int, int | None] | TransportError
+    """Its moment while it is undecided; set by whoever makes it."""
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         """Take the delivery report; the client calls this."""
         if error is None:
-            self._outcome = (message.topic(), message.partition(), message.offset())  # type: ignore[assignment]
+            self.outcome = (message.topic(), message.partition(), message.offset())  # type: ignore[assignment]
         else:
-            self._outcome = self._deliveries.failed(self, error, message)
+            self.outcome = self._deliveries.failed(self, error, message)
         if self._deliveries.watchers:
             self._deliveries.tell(self)
 
@@ -53,28 +56,25 @@ class KafkaReceipt(AwaitableReceipt):
 
     def done(self) -> bool:
         """See `Receipt.done`."""
-        return hasattr(self, "_outcome")
+        return type(self.outcome) is not Moment
 
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
         """See `Receipt.add_done_callback`. Runs on the writer's own thread, or here when the outcome is known."""
         if not self._deliveries.watch(self, callback):
             callback(self)
 
-    def lost(self, error: TransportError) -> None:
-        """The report will never come."""
-        self._outcome = error
-
     def _await(self, timeout: float | None) -> tuple[str, int, int | None] | TransportError:
         if not self.done():
             self._deliveries.wait_for(self, timeout)
-        if not isinstance(self._outcome, tuple):
+        outcome = cast("tuple[str, int, int | None] | TransportError", self.outcome)
+        if not isinstance(outcome, tuple):
             self._deliveries.noticed(self)
-        return self._outcome
+        return outcome
 
     def __repr__(self) -> str:
         if not self.done():
             return "<Receipt undecided>"
-        return f"<Receipt {_position(self._outcome) if isinstance(self._outcome, tuple) else repr(self._outcome)}>"
+        return f"<Receipt {_position(self.outcome) if isinstance(self.outcome, tuple) else repr(self.outcome)}>"
 
 
 def _position(outcome: tuple[str, int, int | None]) -> Position:

@@ -8,22 +8,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from lvq_kafka.core.keys import key_text
-from lvq_kafka.errors import (
-    Closed,
-    DeliveryFailed,
-    LVQError,
-    MessageTooLarge,
-    StateError,
-    TransportError,
-)
+from lvq_kafka.errors import Closed, LVQError, MessageTooLarge, StateError, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
+from lvq_kafka.kafka.ages import limit_of, without_deadline
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_producer
 from lvq_kafka.kafka.deliveries import Deliveries
 from lvq_kafka.kafka.errors import kafka_error
+from lvq_kafka.kafka.failures import Failures
 from lvq_kafka.kafka.receipt import KafkaReceipt
 from lvq_kafka.kafka.transactions import Transactions
 from lvq_kafka.ports import Commit, GroupMember
@@ -51,13 +46,11 @@ DEFAULTS = {
     # How long a writer may go on with an old partition count: what it writes to a key's old home loses (R14).
     "topic.metadata.refresh.interval.ms": 30_000,
 }
-# As long as the Java client tries; within it retries are unlimited. In a transaction its own timeout is the limit.
-_DEFAULTS_OUTSIDE_TRANSACTIONS = {**DEFAULTS, "delivery.timeout.ms": 120_000}
 _TRANSACTION_TIMEOUT_MS = 60_000  # the client's default
 _FULL_POLL = 0.01  # seconds between attempts while the local buffer is full
-_CLOSE_TIMEOUT = 5.0  # for what comes after the flush
-_FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-_PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+_CLOSE_TIMEOUT = 5.0  # for the abort that comes after the flush
+_HOLD = 1.0  # seconds that appends wait before messages are given up, half of it where none is acknowledged any more
+_WITHDRAWAL = 5.0  # seconds in which the client tells of all that was taken back from it
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -67,7 +60,9 @@ class KafkaWriter:
 
     Args:
         config: how to reach the cluster. ``linger.ms``, ``batch.size``, ``compression.type``, ``delivery.timeout.ms``
-            and the like may be set; what durability and placement rest on may not.
+            and the like may be set; what durability and placement rest on may not. ``delivery.timeout.ms`` (120,000)
+            is how long an append may be undecided: when one is for longer it fails, and so does all that is behind it.
+            ``socket.timeout.ms`` is half of that at most.
         transactional_id: writes in transactions only. Opening fences off an earlier writer with the same id.
         max_block: seconds that an append may wait for room in the local buffer.
 
@@ -84,6 +79,7 @@ class KafkaWriter:
         self._max_block = max_block
         self._limit = int(str({**DEFAULTS, **config.properties}["message.max.bytes"]))
         self._config = config
+        self._gate = threading.Lock()
         self._produce: Callable[..., object]
         self._open_client()
         self._closed = False
@@ -119,6 +115,7 @@ class KafkaWriter:
         if deliveries.due:  # before handing over: an interrupt of the poll then means that nothing was sent
             deliveries.poll(0)
         receipt = self._receipt()
+        receipt.outcome = deliveries.ages.now
         if headers is not None and type(headers) is not list:  # the client takes no other sequence
             headers = list(headers)
         try:
@@ -164,31 +161,54 @@ class KafkaWriter:
     # ------------------------------------------------------------ inside
 
     def _open_client(self) -> None:
+        limit, owned = None, {**OWNED, "transactional.id": self._transactional_id}
         if self._transactional_id is None:
-            self._client = open_producer(self._config, self._health, OWNED, _DEFAULTS_OUTSIDE_TRANSACTIONS)
-        else:
-            owned = {**OWNED, "transactional.id": self._transactional_id}
-            self._client = open_producer(self._config, self._health, owned, DEFAULTS)
-        self._deliveries = Deliveries(self._client, self._delivery_failed)
+            limit = limit_of(self._config.properties)
+            owned = {**OWNED, **without_deadline(limit, self._config.properties)}
+        self._client = open_producer(self._config, self._health, owned, DEFAULTS)
+        self._failures = Failures(self._health, self._transactional_id, self._why_withdrawn)
+        self._deliveries = Deliveries(self._client, limit, self._failures, self._give_up)
         self._receipt = self._deliveries.receipt
-        self._produce = self._client.produce
+        self._produce = self._client_produce = self._client.produce
 
     def _replace_client(self) -> tuple[Producer, Deliveries]:
         """Let go of the client and of what it has not sent, and open another one."""
         before = self._deliveries
         self._client.purge()
-        before.drain(_CLOSE_TIMEOUT)
+        before.drain(_WITHDRAWAL)
         self._open_client()
         before.stop()
         return self._client, self._deliveries
 
+    def _give_up(self) -> None:
+        """Time is up for a message: fail it, and all that is behind it, so that no newer one overtakes it.
+
+        Its partition may be the only one in trouble. So appends are held back first, until the others are decided.
+        """
+        deliveries, ages = self._deliveries, self._deliveries.ages
+        self._switch(self._client_produce, _no_room)
+        try:
+            if not deliveries.settle(_HOLD, quiet=_HOLD / 2) and ages.overdue():
+                self._client.purge(blocking=False)
+                deliveries.settle(_WITHDRAWAL)
+            if not len(self._client):
+                ages.forget()
+        finally:
+            self._switch(_no_room, self._client_produce)
+
+    def _switch(self, before: Callable[..., object], after: Callable[..., object]) -> None:
+        with self._gate:
+            if self._produce is before:  # and not closed in between
+                self._produce = after
+
     def _close(self, timeout: float | None) -> int:
-        self._produce = _refuse
+        with self._gate:
+            self._produce = _refuse
         undecided = self._deliveries.drain(timeout)
         if undecided:
             self._cut_short = True
             self._client.purge()
-            self._deliveries.drain(_CLOSE_TIMEOUT)
+            self._deliveries.drain(_WITHDRAWAL)
         if self._transactions is not None and self._transactions.is_open:
             with contextlib.suppress(LVQError):  # else the broker does it, when the transaction's timeout has passed
                 self._transactions.abort(_CLOSE_TIMEOUT)
@@ -196,7 +216,7 @@ class KafkaWriter:
         self._closed = True
         self._deliveries.stop()
         # Let go of the client rather than close it: its close waits without limit to abort what we could not.
-        del self._client
+        del self._client, self._client_produce
         return undecided
 
     def _append_when_there_is_room(
@@ -205,6 +225,7 @@ class KafkaWriter:
         deadline = float("inf") if self._max_block is None else time.monotonic() + self._max_block
         while True:
             self._deliveries.poll(_FULL_POLL)
+            receipt.outcome = self._deliveries.ages.now  # its time begins when the client takes it
             try:
                 self._produce(topic, value, key, -1, receipt, receipt, 0, headers)
             except BufferError:
@@ -244,71 +265,15 @@ class KafkaWriter:
             ) from None
         if error.code() == KafkaError._STATE and self._transactional_id is not None and not error.fatal():
             raise StateError("No transaction is open.", hint="Begin one before sending.") from None
-        raise self._explain(error, f"send to {topic!r}", topic) from None
+        raise self._failures.explain(error, f"send to {topic!r}", topic) from None
 
-    def _delivery_failed(self, error: KafkaError, message: Message) -> TransportError:
-        """The error of a record that was handed over and not stored."""
-        topic, key, value = message.topic() or "", message.key(), message.value()
-        key = key if isinstance(key, bytes) else None
-        name = key_text(key or b"")
-        doing = f"store the message for key {name!r} in {topic!r}"
-        if error.code() in _PURGED and self._deliveries.fatal is None:
-            # (The client fails the transaction after one with a refused batch, too: it finds a gap in its own numbers.)
-            return DeliveryFailed(
-                f"Cannot {doing}: {self._why_withdrawn()}.",
-                key=key,
-                code=error.name(),
-                retriable=True,
-                hint="Send it again.",
-            )
-        reason = self._deliveries.fatal or error
-        if reason.code() == KafkaError._MSG_TIMED_OUT:  # the health of our connections may know why
-            reason = KafkaError(KafkaError._TIMED_OUT, "No acknowledgement within delivery.timeout.ms")
-        cause = self._explain(reason, doing, topic)
-        if isinstance(cause, MessageTooLarge):
-            return MessageTooLarge(
-                f"The message for key {name!r} has {len(key or b'') + len(value or b'')} bytes of key and value, "
-                f"more than max.message.bytes of the topic {topic!r}.",
-                key=key,
-                code=error.name(),
-                hint="Raise that setting or store the value elsewhere; where messages of this size do pass alone, they "
-                "were refused as a batch: set the client's batch.size below max.message.bytes.",
-            )
-        failure = DeliveryFailed(
-            str(cause).removesuffix(cause.hint).rstrip(),
-            key=key,
-            code=cause.code if isinstance(cause, TransportError) else error.name(),
-            retriable=isinstance(cause, TransportError) and cause.retriable,
-            hint=cause.hint,
-        )
-        failure.__cause__ = cause
-        return failure
-
-    def _explain(self, error: KafkaError, doing: str, topic: str | None = None) -> LVQError:
-        if error.code() == KafkaError._FATAL:
-            error = self._deliveries.fatal or error
-        if error.code() in _FENCED or (error.fatal() and "fenced" in error.str().lower()):
-            return TransportError(
-                f"Cannot {doing}: a newer writer with the transactional id {self._transactional_id!r} "
-                "has fenced this one off.",
-                code="_FENCED",
-                hint="Let one process use a transactional id at a time; close this producer.",
-            )
-        explained = self._health.explain(error, doing, topic=topic)
-        if error.fatal() and isinstance(explained, TransportError) and not explained.hint:
-            return TransportError(
-                str(explained),
-                code=explained.code,
-                hint="This producer can do no more: close it, and open a new one."
-                if self._transactional_id is None
-                else "The next transaction begins with a new client.",
-            )
-        return explained
+    def _explain(self, error: KafkaError, doing: str) -> LVQError:
+        return self._failures.explain(error, doing)
 
     def _why_withdrawn(self) -> str:
         if self._transactions is not None and not self._cut_short:
             return self._transactions.withdrawn
-        return "the producer was closed before the cluster had acknowledged it"
+        return "the producer was closed before the cluster had acknowledged it" if self._cut_short else ""
 
     def _transactional(self) -> Transactions:
         if self._closed:
@@ -316,6 +281,10 @@ class KafkaWriter:
         if self._transactions is None:
             raise StateError("This writer has no transactional id.", hint="Open it with transactional_id=...")
         return self._transactions
+
+
+def _no_room(*_: object) -> NoReturn:
+    raise BufferError
 
 
 def _refuse(*_: object) -> NoReturn:

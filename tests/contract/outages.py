@@ -7,7 +7,7 @@ from typing import Protocol
 import pytest
 
 from lvq_kafka.core.records import Record
-from lvq_kafka.errors import BrokerUnavailable
+from lvq_kafka.errors import BrokerUnavailable, DeliveryUnknown
 from lvq_kafka.ports import Log
 from tests.contract.harness import COMPACTED, follow, pairs, polls_without_error, put, read_all
 from tests.waiting import eventually
@@ -70,4 +70,9 @@ class OutagesContract:
         outage.reconnect()
         assert [receipt.result(30).offset for receipt in receipts] == list(range(1, 20))
         assert pairs(read_all(log, topic)) == [("a", str(n)) for n in range(20)]
-        writer.close()
+
+        outage.disconnect()
+        receipt = writer.append(topic, b"a", b"20")
+        assert writer.close(0.1) == 1
+        assert isinstance(receipt.exception(0), DeliveryUnknown)
+        outage.reconnect()

@@ -13,7 +13,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue, queues
 from lvq_kafka.embedded import EmbeddedBroker
-from lvq_kafka.errors import BrokerUnavailable, DeliveryFailed, DiskFull, TransportError
+from lvq_kafka.errors import BrokerUnavailable, DeliveryFailed, DeliveryUnknown, DiskFull, TransportError
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.integration.bad_input import IN_TIME, enter, error_of, lvq, queue_of, send
@@ -119,7 +119,7 @@ def test_a_full_disk_is_what_the_broker_died_of_and_nothing_acknowledged_is_lost
                 producer.flush(30)
             return not broker.running
 
-        with pytest.raises(DeliveryFailed) as caught:
+        with pytest.raises(DeliveryUnknown) as caught:
             eventually(fill, 60)
         assert caught.value.retriable
         eventually(lambda: broker.failure is not None)

@@ -74,6 +74,9 @@ _set_heartbeats = _function("rd_kafka_mock_set_group_consumer_heartbeat_interval
 _set_session = _function("rd_kafka_mock_set_group_consumer_session_timeout_ms", None, _pointer, _int)
 _topic_create = _function("rd_kafka_mock_topic_create", _int, _pointer, _text, _int, _int)
 _topic_delete = _function("rd_kafka_mock_topic_delete", _int, _pointer, _text)
+_partition_set_leader = _function(
+    "rd_kafka_mock_partition_set_leader", _int, _pointer, _text, ctypes.c_int32, ctypes.c_int32
+)
 _topic_set_error = _function("rd_kafka_mock_topic_set_error", None, _pointer, _text, _int)
 _delete_records = _function(
     "rd_kafka_mock_partition_delete_records", _int, _pointer, _text, ctypes.c_int32, ctypes.c_int64
@@ -127,6 +130,10 @@ class MockCluster:
 
     def delete_topic(self, name: str) -> None:
         assert _topic_delete(self._cluster, name.encode()) == 0
+
+    def elect(self, topic: str, partition: int, broker: int) -> None:
+        """Make this broker the partition's leader."""
+        assert _partition_set_leader(self._cluster, topic.encode(), partition, broker) == 0
 
     def hide_topic(self, name: str) -> None:
         """Let brokers say in answers about metadata that there is no such topic, as if they had not heard of it yet."""

@@ -1,0 +1,97 @@
+"""How long appends have been undecided (G14), at the price of one reference for each."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import deque
+from collections.abc import Mapping
+
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka.client import PropertyValue
+
+__all__ = ["Ages", "Moment", "limit_of", "without_deadline"]
+
+_FINEST = 0.02  # seconds
+_COARSEST = 1.0
+_DELIVERY_TIMEOUT = 120_000  # ms; as long as the Java client tries
+_SOCKET_TIMEOUT = 60_000  # ms; the client's own default
+
+
+class Moment:
+    """When some appends were made. A receipt refers to its moment until it is decided."""
+
+    __slots__ = ("__weakref__", "end")
+
+    def __init__(self) -> None:
+        self.end = float("inf")
+
+
+class Ages:
+    """Tells whether an append has been undecided for longer than it may be. The methods are for one thread.
+
+    Nothing is counted or listed: a past moment lives for as long as one of its receipts is undecided.
+
+    Args:
+        limit: how long an append may be undecided, in seconds; None for as long as it takes.
+    """
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit = limit
+        self.step = _COARSEST if limit is None else min(_COARSEST, max(_FINEST, limit / 10))
+        """Seconds that a moment lasts, and by which an append may be given up late. It never is early."""
+        self.now = Moment()
+        """The moment of a receipt that is made now."""
+        self._began = time.monotonic()
+        self._past: deque[weakref.ref[Moment]] = deque()
+
+    def overdue(self) -> bool:
+        """Whether an append has been undecided for too long."""
+        if self.limit is None:
+            return False
+        time_now = time.monotonic()
+        if time_now - self._began >= self.step:
+            self.now.end = self._began = time_now
+            self._past.append(weakref.ref(self.now))
+            self.now = Moment()
+        oldest = self._oldest()
+        return oldest is not None and time_now - oldest.end >= self.limit
+
+    def forget(self) -> None:
+        """Nothing old is undecided, whatever it looks like: an interrupt may have hit the report of a receipt."""
+        while self.overdue():
+            self._past.popleft()
+
+    def _oldest(self) -> Moment | None:
+        while self._past:
+            if (oldest := self._past[0]()) is not None:
+                return oldest
+            self._past.popleft()
+        return None
+
+
+def limit_of(properties: Mapping[str, PropertyValue]) -> float | None:
+    """How long an append may be undecided, in seconds, by the client's two names for it; 0 is without limit."""
+    names = ("delivery.timeout.ms", "message.timeout.ms")
+    name = next((name for name in names if name in properties), names[0])
+    return _milliseconds(properties, name, _DELIVERY_TIMEOUT) / 1000 or None
+
+
+def without_deadline(limit: float | None, properties: Mapping[str, PropertyValue]) -> dict[str, int]:
+    """Properties of a client that gives up nothing by itself: the deadline is ours (G14).
+
+    Behind a message that it gives up the client goes on under a new epoch, while requests of the old one are under way:
+    older messages then land behind newer ones, and some twice. What it does besides is to give up the connection of a
+    request that takes as long. It still does, and soon enough to try another one.
+    """
+    socket = _milliseconds(properties, "socket.timeout.ms", _SOCKET_TIMEOUT)
+    if limit is not None:
+        socket = min(socket, max(10, int(limit * 500)))
+    return {"delivery.timeout.ms": 0, "message.timeout.ms": 0, "socket.timeout.ms": socket}
+
+
+def _milliseconds(properties: Mapping[str, PropertyValue], name: str, default: int) -> int:
+    given = properties.get(name, default)
+    if not str(given).strip().isdecimal():
+        raise ConfigError(f"{name} is not a number of milliseconds: {given!r}.", options=[name])
+    return int(str(given))

@@ -1,0 +1,145 @@
+"""What the client's errors mean to who sends: whether a message was stored, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, Message
+
+from lvq_kafka.core.keys import key_text
+from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown, LVQError, MessageTooLarge, TransportError
+from lvq_kafka.kafka.connect import Health
+from lvq_kafka.kafka.errors import NO_TOPIC, UNAUTHORIZED
+
+__all__ = ["Failures"]
+
+_FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+_PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+_LEAVE_OPEN = frozenset(
+    {
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.UNKNOWN_PRODUCER_ID,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+)
+"""A broker's answers that do not say that a message is not in its log. All others do."""
+
+
+class Failures:
+    """The library's errors for those of one producer's client.
+
+    Args:
+        health: what the client says of its connections.
+        transactional_id: the producer's, if it has one.
+        withdrawn: why messages were taken back, where it was not since their time was up.
+    """
+
+    def __init__(self, health: Health, transactional_id: str | None, withdrawn: Callable[[], str]) -> None:
+        self._health = health
+        self._transactional_id = transactional_id
+        self._withdrawn = withdrawn
+        self.fatal: KafkaError | None = None
+        """What has put the client past use."""
+
+    def explain(self, error: KafkaError, doing: str, topic: str | None = None) -> LVQError:
+        """The error for one that the client met while doing what is said."""
+        if error.code() == KafkaError._FATAL:
+            error = self.fatal or error
+        if error.code() in _FENCED or (error.fatal() and "fenced" in error.str().lower()):
+            return TransportError(
+                f"Cannot {doing}: a newer writer with the transactional id {self._transactional_id!r} "
+                "has fenced this one off.",
+                code="_FENCED",
+                hint="Let one process use a transactional id at a time; close this producer.",
+            )
+        explained = self._health.explain(error, doing, topic=topic)
+        if error.fatal() and isinstance(explained, TransportError) and not explained.hint:
+            return TransportError(
+                str(explained),
+                code=explained.code,
+                hint="This producer can do no more: close it, and open a new one."
+                if self._transactional_id is None
+                else "The next transaction begins with a new client.",
+            )
+        return explained
+
+    def of_delivery(self, error: KafkaError, message: Message) -> TransportError:
+        """The error of a message that was handed over, and of which no broker has said that it is stored."""
+        if self._may_be_stored(error, message):
+            return self._unknown(error, message)
+        name, topic = _name(message), message.topic() or ""
+        doing = f"store the message for key {name!r} in {topic!r}"
+        if error.code() in _PURGED and self.fatal is None and (why := self._withdrawn()):
+            # (The client fails the transaction after one with a refused batch, too: it finds a gap in its own numbers.)
+            return DeliveryFailed(
+                f"Cannot {doing}: {why}.", key=_key(message), code=error.name(), retriable=True, hint="Send it again."
+            )
+        cause = self.explain(self._reason(error), doing, topic)
+        if isinstance(cause, MessageTooLarge):
+            return MessageTooLarge(
+                f"The message for key {name!r} has {len(_key(message) or b'') + len(message.value() or b'')} bytes of "
+                f"key and value, more than max.message.bytes of the topic {topic!r}.",
+                key=_key(message),
+                code=error.name(),
+                hint="Raise that setting or store the value elsewhere; where messages of this size do pass alone, they "
+                "were refused as a batch: set the client's batch.size below max.message.bytes.",
+            )
+        code, retriable = _facts(cause, error)
+        failure = DeliveryFailed(
+            _without_hint(cause), key=_key(message), code=code, retriable=retriable, hint=cause.hint
+        )
+        failure.__cause__ = cause
+        return failure
+
+    def _unknown(self, error: KafkaError, message: Message) -> DeliveryUnknown:
+        doing = f"tell whether the message for key {_name(message)!r} in {message.topic()!r} was stored"
+        remedy = "Send the key's current value again."
+        if error.code() in _PURGED and self.fatal is None and (why := self._withdrawn()):
+            return DeliveryUnknown(f"Cannot {doing}: {why}.", key=_key(message), code=error.name(), hint=remedy)
+        cause = self.explain(self._reason(error), doing, message.topic())
+        code, retriable = _facts(cause, error)
+        hint = f"{cause.hint} {remedy}".lstrip()
+        unknown = DeliveryUnknown(_without_hint(cause), key=_key(message), code=code, retriable=retriable, hint=hint)
+        unknown.__cause__ = cause
+        return unknown
+
+    def _may_be_stored(self, error: KafkaError, message: Message) -> bool:
+        """Whether the message may be in the log, or come to lie there, where readers see it.
+
+        Of a message that it takes back from its queue the client does not tell whether it was sent before.
+        """
+        if self._transactional_id is not None or message.partition() is None:  # aborted; without a place to go to
+            return False
+        if (
+            self.fatal is not None and self.fatal.code() in UNAUTHORIZED
+        ):  # it was given no producer id, and sent nothing
+            return False
+        code = error.code()
+        return code in _LEAVE_OPEN or (code < 0 and code not in NO_TOPIC)
+
+    def _reason(self, error: KafkaError) -> KafkaError:
+        if self.fatal is not None:
+            return self.fatal
+        if error.code() in _PURGED or error.code() == KafkaError._MSG_TIMED_OUT:  # our connections may know why
+            return KafkaError(KafkaError._TIMED_OUT, "No acknowledgement within delivery.timeout.ms")
+        return error
+
+
+def _facts(cause: LVQError, error: KafkaError) -> tuple[str, bool]:
+    """The code, and whether it is worth another try."""
+    return (cause.code, cause.retriable) if isinstance(cause, TransportError) else (error.name(), False)
+
+
+def _without_hint(error: LVQError) -> str:
+    return str(error).removesuffix(error.hint).rstrip()
+
+
+def _key(message: Message) -> bytes | None:
+    key = message.key()
+    return key if isinstance(key, bytes) else None
+
+
+def _name(message: Message) -> str:
+    return key_text(_key(message) or b"")

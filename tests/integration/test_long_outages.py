@@ -1,0 +1,155 @@
+"""Outages that last longer than a message may be undecided: nothing lands behind what was sent later (G14)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.ports import Receipt
+from lvq_kafka.producer import Producer
+from lvq_kafka.testing.brokers import ProvidedBroker
+from tests.integration.test_producer import COMPACT, read
+from tests.late_cables import HoldingCable, SlowCable
+from tests.waiting import eventually
+
+
+class Numbers:
+    """Sends rising numbers under few keys, and judges what came of them by what a plain reader finds."""
+
+    def __init__(self, producer: Producer[bytes]) -> None:
+        self._producer = producer
+        self.sent: list[Receipt] = []
+
+    def send(self, count: int = 1) -> list[Receipt]:
+        receipts = [self._producer.put(n % 5, b"%d" % n) for n in range(len(self.sent), len(self.sent) + count)]
+        self.sent += receipts
+        return receipts
+
+    def send_until_stored(self) -> None:
+        """Send one after the other until one is acknowledged."""
+        eventually(lambda: self.send()[0].exception(20) is None, 60)
+
+    def judge(self, log: KafkaLog) -> set[int]:
+        """The numbers in the log, after the last was decided."""
+        failures = {number: receipt.exception(20) for number, receipt in enumerate(self.sent)}
+        stored = [int(record.value or b"") for record in read(log, self._producer.topic)]
+        assert stored == sorted(set(stored)), "in the order in which they were sent, and none twice"
+        assert {number for number, failure in failures.items() if failure is None} <= set(stored)
+        assert not {number for number, failure in failures.items() if isinstance(failure, DeliveryFailed)} & set(stored)
+        return set(stored)
+
+    def failed(self, kind: type[Exception]) -> list[int]:
+        """The numbers whose receipts have failed so."""
+        return [n for n, receipt in enumerate(self.sent) if receipt.done() and isinstance(receipt.exception(0), kind)]
+
+
+@contextmanager
+def numbers(log: KafkaLog, servers: str, topic: str, limit: float = 1.0) -> Iterator[Numbers]:
+    log.create_topic(topic, partitions=1, config=COMPACT)
+    through = KafkaLog(ClientConfig(servers, {"delivery.timeout.ms": int(limit * 1000)}))
+    producer = Producer(through, topic, key_header="n")
+    sent = Numbers(producer)
+    sent.send_until_stored()  # a broker that has just begun takes a while to give a producer its id
+    yield sent
+    producer.writer.close(10)
+    through.close()
+
+
+def steadily(sent: Numbers, seconds: float) -> None:
+    """Send some 200 a second for so long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sent.send()
+        time.sleep(0.005)
+
+
+def outlast(sent: Numbers) -> None:
+    """Send during an outage until what was sent first is given up, and a little more."""
+    first, *rest = sent.send(200)
+    failure = first.exception(20)
+    assert isinstance(failure, DeliveryUnknown)
+    assert (failure.code, failure.retriable) == ("_TIMED_OUT", True)
+    while not all(receipt.done() for receipt in rest):
+        sent.send()
+    sent.send(20)
+
+
+def test_g14_nothing_lands_behind_what_was_sent_after_a_broken_line(kafka_log: KafkaLog, topic_name: str) -> None:
+    """On a slow line messages are given up while requests are under way that others depend on."""
+    servers = kafka_log.config.bootstrap_servers
+    with (
+        SlowCable(servers) as cable,
+        numbers(kafka_log, cable.bootstrap_servers, topic_name, limit=2.0) as sent,
+    ):
+        steadily(sent, 1.0)
+        cable.cut()
+        steadily(sent, 3.5)
+        cable.latency = 0.4
+        cable.mend()  # what is on the line arrives, then what the client sends now
+        steadily(sent, 2.0)
+        cable.latency = 0.0
+        sent.send_until_stored()
+        assert sent.failed(DeliveryUnknown)
+        sent.judge(kafka_log)
+
+
+def test_g14_nothing_lands_behind_what_was_sent_after_a_broker_stood_still_or_was_killed(
+    private_broker: ProvidedBroker,
+) -> None:
+    log = KafkaLog(private_broker.bootstrap_servers)
+    with numbers(log, private_broker.bootstrap_servers, "prices") as sent:
+        private_broker.pause()
+        outlast(sent)
+        private_broker.resume()
+        sent.send_until_stored()
+        sent.judge(log)
+        private_broker.kill()
+        outlast(sent)
+        private_broker.restart()
+        sent.send_until_stored()
+        sent.judge(log)
+    log.close()
+
+
+def test_g14_requests_that_the_network_has_kept_are_refused_once_newer_ones_are_stored(
+    kafka_log: KafkaLog, topic_name: str
+) -> None:
+    servers = kafka_log.config.bootstrap_servers
+    with HoldingCable(servers) as cable, numbers(kafka_log, cable.bootstrap_servers, topic_name) as sent:
+        cable.hold()
+        outlast(sent)
+        given_up = set(sent.failed(DeliveryUnknown))
+        cable.reset()
+        sent.send_until_stored()
+        cable.release()
+        sent.send_until_stored()
+        assert not sent.judge(kafka_log) & given_up
+
+
+@pytest.mark.parametrize("arrival", ["before", "after"])
+def test_g14_what_waits_in_the_client_to_be_sent_again_may_have_been_stored(
+    kafka_log: KafkaLog, topic_name: str, arrival: str
+) -> None:
+    servers = kafka_log.config.bootstrap_servers
+    with HoldingCable(servers) as cable, numbers(kafka_log, cable.bootstrap_servers, topic_name) as sent:
+        first, end = len(sent.sent), kafka_log.end_offsets(topic_name)[0]
+        cable.hold()
+        on_the_line = sent.send(5)
+        eventually(lambda: cable.held)
+        cable.refuse()
+        cable.reset()
+        assert [type(receipt.exception(20)) for receipt in on_the_line] == [DeliveryUnknown] * 5
+        if arrival == "before":
+            cable.release()
+            eventually(lambda: kafka_log.end_offsets(topic_name)[0] > end)
+        cable.accept()
+        sent.send_until_stored()
+        if arrival == "after":
+            cable.release()
+        sent.send_until_stored()
+        assert (first in sent.judge(kafka_log)) == (arrival == "before")
