@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
 from lvq_kafka import LastValueQueue
+from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import UNREADABLE
 from lvq_kafka.entries import Entry
 from lvq_kafka.errors import KeyMismatch
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.testing.brokers import ProvidedBroker
+from lvq_spark import pin
+from lvq_spark.scan.scanning import Scan
 from tests.raw_records import UNREADABLE_NAME, RawRecord, produce_raw
 from tests.unit.managing import declare, drained, put
 
@@ -46,4 +50,48 @@ def test_r16_a_header_name_that_is_not_utf_8_stops_nobody(
     assert [row["key"] for row in exported if "key" in row] == ["before", "evil", "after"]
     assert queue.stats().depth == 3
     assert drained(queue) == ["1", "2", "3"]
+    queue.delete()
+
+
+def test_whatever_a_record_is_made_of_everything_reads_it(
+    broker: ProvidedBroker, kafka_log: KafkaLog, topic_name: str
+) -> None:
+    """Odd keys, names, values and numbers of headers, among the records of transactions."""
+    queue = declare(kafka_log, topic_name)
+    odd: dict[bytes, list[tuple[bytes, bytes | None]]] = {
+        b"": [(b"ticker", b"")],
+        b"\xff\xfe": [(b"ticker", b"\xff\xfe")],
+        b"\x1b]0;title\x07\n": [(b"\x1b[2J", b"\r\xff")],
+        b"no headers": [],
+        b"null": [(b"ticker", None), (b"", None)],
+        b"twice": [(b"ticker", b"once"), (b"ticker", b"twice")],
+        b"another": [(b"ticker", b"somebody else")],
+        b"NUL": [(b"ticker\0", b"NUL"), (b"a\0b", b"1")],
+        b"reserved": [(b"lvq-ttl", b"0"), (b"lvq-unkeyed", b"1"), (b"lvq-dlq-source", b"x")],
+        b"many": [(b"ticker", b"many")] * 1000,
+        b"wide": [(b"ticker", b"wide"), (b"w", b"x" * 50_000)],
+        b"k" * 5_000: [(UNREADABLE_NAME, None)] * 3,
+    }
+    with queue.producer(transactional_id=topic_name) as producer:
+        for number, (key, headers) in enumerate(odd.items()):
+            records = [RawRecord(key, value, headers) for value in (b"old", b"%d" % number)]
+            produce_raw(broker.bootstrap_servers, topic_name, *records)
+            with suppress(ZeroDivisionError), producer.transaction():
+                producer.put("aborted", str(1 // (number % 2)))
+                producer.delete("aborted")
+    expected = [(key_text(key), str(number)) for number, key in enumerate(odd)]
+    with queue.view() as view:
+        assert [(entry.key, entry.value) for entry in view.entries()] == expected
+        assert view.counters.mismatched == 2 * len(["another", "the one that cannot be read"])
+    with queue.browser(follow=False) as browser:
+        assert [(event.key, event.value) for event in browser if isinstance(event, Entry)] == expected
+    assert lvq(broker, "status", topic_name)[0]["waiting"] == len(odd)
+    rows = [
+        row for rows in Scan(pin(queue), ClientConfig(broker.bootstrap_servers)).read(0) for row in rows.to_pylist()
+    ]
+    assert [(key_text(row["key"]), row["value"].decode()) for row in rows] == expected
+    other = declare(kafka_log, f"{topic_name}-moved")
+    assert queue.move(other).messages == len(odd)
+    assert sorted(drained(other)) == sorted(value for _, value in expected)
+    other.delete(delete_topic=True)
     queue.delete()

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lvq_kafka.core.mismatch import choose_keys
-from lvq_kafka.core.records import UNREADABLE, RecordBatch
+from lvq_kafka.core.records import UNREADABLE, Headers, RecordBatch
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.ports import LogReader
 from tests.raw_records import UNREADABLE_NAME, RawRecord, produce_raw
@@ -63,6 +65,38 @@ def test_headers_that_cannot_be_read_do_not_keep_others_from_being_read(
                 assert all(mine is UNREADABLE for mine in again.headers if mine == UNREADABLE)
         picked = [batch.pick(range(len(batch))) for batch in batches]
         assert sum(choose_keys(batch, TOPIC, "t", "record")[1] for batch in picked) == kinds.count("b")
+
+
+ANY = st.one_of(
+    st.binary(max_size=8), st.sampled_from([b"", b"t", b"k", b"a\0b", b"\xff", b"\xed\xa0\x80", b"\xef\xbf\xbd"])
+)
+HEADER = st.tuples(ANY, st.one_of(st.none(), ANY))
+SOME = st.one_of(st.lists(HEADER, max_size=4), st.builds(lambda header: [header] * 500, HEADER))
+RECORDS = st.lists(st.builds(RawRecord, st.one_of(st.none(), ANY), st.one_of(st.none(), ANY), SOME), min_size=1)
+
+
+def as_read(record: RawRecord) -> tuple[bytes | None, bytes | None, Headers]:
+    """What is to come of a record: a name ends at its first NUL, as it is a text of C's for the client."""
+    names = [name.partition(b"\0")[0] for name, _ in record.headers]
+    try:
+        headers = tuple((name.decode(), value) for name, (_, value) in zip(names, record.headers))
+    except UnicodeDecodeError:
+        headers = UNREADABLE
+    return record.key, record.value, headers
+
+
+@settings(max_examples=40)
+@given(st.lists(RECORDS, min_size=1, max_size=3), st.booleans())
+def test_whatever_bytes_records_hold_they_are_read_as_they_are(batches: list[list[RawRecord]], late: bool) -> None:
+    cluster = MockCluster()
+    cluster.create_topic(TOPIC)
+    for batch in batches:
+        produce_raw(cluster.bootstrap_servers, TOPIC, *batch)
+    written = [record for batch in batches for record in batch]
+    with closing(reader(cluster, late=late)) as one:
+        found = [record for batch in poll(one, len(written)) for record in batch]
+    cluster.close()
+    assert [(record.key, record.value, record.headers) for record in found] == list(map(as_read, written))
 
 
 def test_the_log_names_the_first_record_and_says_it_once(
