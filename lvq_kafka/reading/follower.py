@@ -70,12 +70,10 @@ class Follower:
         if self._threads:
             return
         self._reading.open()
-        self._threads = [
-            Thread(target=self._guard, args=(self._reading.run,), name=f"lvq-read-{self.topic}", daemon=True),
-            Thread(target=self._guard, args=(self._observing.run,), name=f"lvq-observe-{self.topic}", daemon=True),
-        ]
-        for thread in self._threads:
+        for name, body in (("read", self._reading.run), ("observe", self._observing.run)):
+            thread = Thread(target=self._guard, args=(body,), name=f"lvq-{name}-{self.topic}", daemon=True)
             thread.start()
+            self._threads.append(thread)  # whoever closes meanwhile can join none that was not started
         tell_of_forks(self)
 
     def _guard(self, body: Callable[[], None]) -> None:

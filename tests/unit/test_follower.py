@@ -359,3 +359,20 @@ def test_a_reader_begins_within_the_log_though_that_was_cut_off_before_the_place
         assert isinstance(event, Entry)
         assert event.value == "2"
     assert begun == [{0: 1}]
+
+
+def test_a_reader_that_is_closed_while_its_threads_start_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Thread] = []
+
+    class ClosingFirst(Thread):
+        def start(self) -> None:
+            view.close()
+            started.append(self)
+            super().start()
+
+    monkeypatch.setattr("lvq_kafka.reading.follower.Thread", ClosingFirst)
+    view = OneTopic().queue.view()
+    view.start()
+    assert len(started) == 2
+    eventually(lambda: not any(thread.is_alive() for thread in started))
+    assert view.state == "closed"
