@@ -156,13 +156,24 @@ def _no_number(name: str) -> NoReturn:
 
 _from_json = json.JSONDecoder(parse_constant=_no_number).decode
 
+
+def _read_text(data: bytes) -> str:
+    return data.decode("utf-8")
+
+
+def _json(value: object) -> bytes:
+    return _to_json(value).encode("utf-8")
+
+
+def _read_json(data: bytes) -> Any:
+    return _from_json(data.decode("utf-8"))
+
+
 BYTES: Codec[bytes] = Codec(_bytes, bytes, name="bytes")
 """Values are bytes, taken and given as they are."""
 
-TEXT: Codec[str] = Codec(_text, lambda data: data.decode("utf-8"), name="text")
+TEXT: Codec[str] = Codec(_text, _read_text, name="text")
 """Values are text, written as UTF-8."""
 
-JSON: Codec[Any] = Codec(
-    lambda value: _to_json(value).encode("utf-8"), lambda data: _from_json(data.decode("utf-8")), name="json"
-)
+JSON: Codec[Any] = Codec(_json, _read_json, name="json")
 """Values are what JSON can hold, written compactly as UTF-8. NaN and infinities are refused; None is JSON's null."""

@@ -11,6 +11,7 @@
     │  ├─ EncodeError                      a value that its codec cannot write
     │  └─ DecodeError                      a value that its codec cannot read; carries the position
     ├─ StateError(RuntimeError)
+    │  ├─ BoundToProcess(TypeError)        pickled, copied, or used in a child after a fork
     │  ├─ Closed                           used after close()
     │  ├─ AlreadySettled                   a delivery was acked, released or rejected before
     │  └─ LockLost                         the delivery's partition is no longer held by this consumer
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadySettled",
     "AuthenticationFailed",
+    "BoundToProcess",
     "BrokerStartFailed",
     "BrokerUnavailable",
     "CatchUpTimeout",
@@ -174,6 +176,13 @@ class DecodeError(CodecError):
 
 class StateError(LVQError, RuntimeError):
     """The object is not in a state that allows the call."""
+
+
+class BoundToProcess(StateError, TypeError):
+    """The object has connections and threads of its own, and cannot leave the process that opened it.
+
+    It was pickled or copied, or is used in a child process after a fork.
+    """
 
 
 class Closed(StateError):

@@ -1,17 +1,33 @@
-"""Forks: threads and connections stay with the parent, so what was open tells the child that it is of no use there.
+"""What is bound to its process: it cannot be pickled or copied, and is of no use in a forked child.
 
-Without that a view would serve what it held at the fork for ever, and call itself caught up.
+Threads and connections stay with the parent. So what was open tells the child that it is of no use there: without that
+a view would serve what it held at the fork for ever, and call itself caught up.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
-from typing import Protocol
+from typing import ClassVar, NoReturn, Protocol
 from weakref import WeakSet
 
-from lvq_kafka.errors import StateError
+from lvq_kafka.errors import BoundToProcess
 
-__all__ = ["LeftBehind", "left_behind", "tell_of_forks"]
+__all__ = ["Bound", "LeftBehind", "left_behind", "tell_of_forks"]
+
+
+class Bound:
+    """Something that is neither pickled nor copied."""
+
+    __slots__ = ()
+
+    elsewhere: ClassVar[str] = "Send what it takes to open the queue, such as its name, and open another one there."
+    """What to do instead."""
+
+    def __reduce__(self) -> NoReturn:
+        raise BoundToProcess(
+            f"{self!r} cannot be pickled or copied: it belongs to the process that opened it.", hint=self.elsewhere
+        )
 
 
 class LeftBehind(Protocol):
@@ -22,7 +38,7 @@ class LeftBehind(Protocol):
 
 
 _open: WeakSet[LeftBehind] = WeakSet()
-_kept: list[LeftBehind] = []  # in a child: to free a client there, whose threads are not, ends the process
+_kept: list[LeftBehind] = []  # in a child
 
 
 def tell_of_forks(thing: LeftBehind) -> None:
@@ -30,14 +46,17 @@ def tell_of_forks(thing: LeftBehind) -> None:
     _open.add(thing)
 
 
-def left_behind(what: str) -> StateError:
+def left_behind(what: str) -> BoundToProcess:
     """The error of all that is asked of it there."""
-    return StateError(f"{what} belongs to the process that opened it.", hint="Open another one after the fork.")
+    return BoundToProcess(f"{what} belongs to the process that opened it.", hint="Open another one after the fork.")
 
 
 def _in_child() -> None:
     _kept.extend(_open)
     for thing in _kept:
+        # To free a client whose threads are not there ends the process, or stands still. And Python frees whatever it
+        # can when it ends, so there is one reference more than it knows of.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
         thing.left_behind()
 
 

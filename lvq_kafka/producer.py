@@ -26,6 +26,7 @@ from lvq_kafka.errors import (
     OutcomeUnknown,
     UnencodableKey,
 )
+from lvq_kafka.forking import Bound
 from lvq_kafka.ports import Log, Receipt
 
 __all__ = ["Keyless", "Message", "MessageHeaders", "Producer"]
@@ -64,7 +65,7 @@ class Message(Generic[V]):
         return f"Message({', '.join(parts)})"
 
 
-class Producer(Generic[V]):
+class Producer(Bound, Generic[V]):
     """Sends messages to one last value queue.
 
     Every send returns at once with a `Receipt`, a future of the position. It resolves by itself, with the position

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.errors import OutcomeUnknown
+from lvq_kafka.forking import Bound
 
 if TYPE_CHECKING:
     from lvq_kafka.core.records import Position
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["AwaitableReceipt", "undecided"]
 
 
-class AwaitableReceipt:
+class AwaitableReceipt(Bound):
     """Makes ``await receipt`` the position, or the error that ``result`` would raise.
 
     Without state of its own, since one receipt is made for each message. A task that is cancelled while it awaits ends
@@ -24,6 +25,8 @@ class AwaitableReceipt:
     """
 
     __slots__ = ()
+
+    elsewhere = "Wait for it here, and send the position."
 
     def __await__(self: Receipt) -> Generator[Any, None, Position]:
         if not self.done():

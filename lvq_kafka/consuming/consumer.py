@@ -25,6 +25,7 @@ from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.consuming.workers import Handler, Workers
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import ConfigError
+from lvq_kafka.forking import Bound
 from lvq_kafka.managing.groups import OnForeignCommits
 from lvq_kafka.ports import Log
 from lvq_kafka.producer import Producer
@@ -32,7 +33,7 @@ from lvq_kafka.producer import Producer
 __all__ = ["Consumer", "ConsumerStats"]
 
 
-class Consumer(Generic[V]):
+class Consumer(Bound, Generic[V]):
     """A consumer of a queue. It shares the queue's partitions with all other consumers of the queue.
 
     Messages come as deliveries: exclusive (G9), of each key only the newest value and only one at a time (G13), in

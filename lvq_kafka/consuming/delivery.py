@@ -15,6 +15,7 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.outstanding import Item
 from lvq_kafka.core.records import Headers, Position, header_value
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
+from lvq_kafka.forking import Bound
 
 __all__ = ["Delivery", "Holder", "items_of"]
 
@@ -49,7 +50,7 @@ class Holder(Protocol):
         """See `Delivery.extend`."""
 
 
-class Delivery(Generic[V]):
+class Delivery(Bound, Generic[V]):
     """A message that this consumer holds, and nobody else, until it is settled.
 
     As a context manager it settles itself where that was not done: a clean exit acks, an exception releases. If the
@@ -59,6 +60,8 @@ class Delivery(Generic[V]):
     """
 
     __slots__ = ("_holder", "_item", "_read", "_value")
+
+    elsewhere = "Send its key, value and position; it can be settled only here."
 
     def __init__(self, holder: Holder, item: Item, read: Callable[[Item], V]) -> None:
         self._holder = holder

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from lvq_kafka.core.outstanding import Item
 from lvq_kafka.errors import LVQError, OutcomeUnknown
-from lvq_kafka.forking import left_behind, tell_of_forks
+from lvq_kafka.forking import Bound, left_behind, tell_of_forks
 
 __all__ = ["Decision", "Durability", "JointSettlement", "Settlement"]
 
@@ -54,7 +54,7 @@ class Decision(Future[None]):
         self.make(left_behind("The settlement"))
 
 
-class Settlement:
+class Settlement(Bound):
     """What `Delivery.ack` and `Delivery.reject` return. Nobody has to look at it.
 
     It can be waited for, by `result` or by ``await``, from any thread or event loop, also when the consumer is closed.
@@ -66,6 +66,8 @@ class Settlement:
     """
 
     __slots__ = ("_durability", "_future", "_item")
+
+    elsewhere = "Wait for it here."
 
     def __init__(self, durability: Durability, item: Item, future: Future[None] | None = None) -> None:
         self._durability = durability

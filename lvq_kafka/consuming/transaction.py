@@ -27,6 +27,7 @@ from lvq_kafka.errors import (
     StateError,
     TransportError,
 )
+from lvq_kafka.forking import Bound
 from lvq_kafka.ports import GroupMember, LogWriter
 from lvq_kafka.producer import Producer
 
@@ -97,7 +98,7 @@ class _Leaving(Settling):
             raise StateError("The transaction is not open.", hint="Use it inside `with consumer.transaction(...)`.")
 
 
-class Transaction(Generic[V]):
+class Transaction(Bound, Generic[V]):
     """A transaction over what a consumer takes and a producer sends; see `Consumer.transaction`.
 
     Everything that is acked in it, everything the producer sends meanwhile, and the record of what is done commit

@@ -21,11 +21,12 @@ class Arrears:
     then nothing but the key has to be looked at, by a dict, which costs a tenth of taking each of them in.
     """
 
-    __slots__ = ("_beside", "_counted", "_gather", "_newest", "position")
+    __slots__ = ("_beside", "_counted", "_gather", "_kind", "_newest", "position")
 
     def __init__(self) -> None:
         self._newest: dict[bytes, Any] = {}  # entries of the batches
         self._gather = RecordBatch().gather
+        self._kind = RecordBatch
         self._beside = self._counted = 0
         self.position = 0
         """One past the last record that was read, and past what followed it."""
@@ -40,9 +41,12 @@ class Arrears:
         return self._beside
 
     def suit(self, batch: RecordBatch, keys: Sequence[bytes | None], others: Collection[bytes | int]) -> bool:
-        """Whether records can be noted here: each has a key and a value. And whether that may save work: there are few
-        keys as yet, or most of these are here or among the others, as a sample says.
+        """Whether records can be noted here: each has a key and a value, and all that are here make a batch with them.
+        And whether that may save work: there are few keys as yet, or most of these are here or among the others, as a
+        sample says.
         """
+        if self._newest and type(batch) is not self._kind:  # what one kind of batch is made of is nothing to another
+            return False
         if (not all(keys) and None in keys) or batch.deletes:
             return False
         if len(self._newest) + len(others) < _FEW:
@@ -54,7 +58,7 @@ class Arrears:
         """Take note of records beyond all that are here; returns how many records have been replaced."""
         before = len(self._newest)
         self._newest.update(zip(keys, batch.entries()))
-        self._gather = batch.gather
+        self._gather, self._kind = batch.gather, type(batch)
         self.position = batch.ends[1] + 1
         return before + len(keys) - len(self._newest)
 

@@ -9,6 +9,7 @@ from threading import Lock
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from lvq_kafka.errors import BrokerUnavailable, Closed, OffsetsPending
+from lvq_kafka.forking import tell_of_forks
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.errors import TRANSIENT, UNREACHABLE, kafka_error
@@ -37,6 +38,12 @@ class Asker:
         self._lock = Lock()
         self._asked_last: tuple[str, Consumer, Health] | None = None
         self._closed = False
+        tell_of_forks(self)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`. The consumer stays with this object, which is kept: to close it waits for ever."""
+        self._lock = Lock()
+        self._left, self._asked_last = self._asked_last, None
 
     def close(self) -> None:
         """Let go of the connections."""

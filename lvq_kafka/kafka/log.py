@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from lvq_kafka.forking import Bound
 from lvq_kafka.kafka.admin import EARLIEST, LATEST, KafkaAdmin, at
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.epochs import check_uncut, overwritten
@@ -16,7 +17,7 @@ from lvq_kafka.ports import Commit, GroupListener, GroupMember, LogEnd, LogReade
 __all__ = ["KafkaLog"]
 
 
-class KafkaLog:
+class KafkaLog(Bound):
     """A Kafka cluster, as `lvq_kafka.ports.Log` describes it. Thread-safe.
 
     Opens one admin client for questions; readers, members and writers have connections of their own.

@@ -10,8 +10,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, OffsetsPending, TopicNotFound, TransportError
+from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.asking import is_pending, pending
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
@@ -78,6 +79,8 @@ class KafkaMember:
             owned["partition.assignment.strategy"] = "cooperative-sticky"
             defaults |= _CLASSIC_DEFAULTS
         self._consumer: Consumer | None = open_consumer(config, self._health, owned, defaults)
+        self._left: Consumer | None = None  # in a forked child: the parent's
+        tell_of_forks(self)
         self._pump = MessagePump(self._consumer, topic, self._health, late=True)
         self._asking(
             f"subscribe to topic {topic!r}",
@@ -90,6 +93,11 @@ class KafkaMember:
     def losses(self) -> int:
         """See `lvq_kafka.ports.GroupMember.losses`."""
         return self._health.losses
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self._door = Condition()
+        self._left, self._consumer = self._consumer, None
 
     def poll(self, timeout: float) -> Fetch:
         """See `lvq_kafka.ports.GroupMember.poll`."""
@@ -108,7 +116,7 @@ class KafkaMember:
         if self._owned.issuperset(fetch.positions):
             return fetch
         # A partition can go after the client gave out its records, in the same call.
-        batch = RecordBatch.of(record for record in fetch.batch if record.partition in self._owned)
+        batch = fetch.batch.pick([row for row, p in enumerate(fetch.batch.partitions) if p in self._owned])
         mine = ({p: one for p, one in each.items() if p in self._owned} for each in (fetch.positions, fetch.epochs))
         return Fetch(batch, *mine)
 
@@ -349,6 +357,8 @@ class KafkaMember:
         return self._health.explain(error, doing, topic=self._topic)
 
     def _open(self) -> Consumer:
+        if self._left is not None:
+            raise left_behind(f"This member of group {self._group!r}")
         if self._consumer is None:
             raise self._closed()
         return self._consumer

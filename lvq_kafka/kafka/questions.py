@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.errors import Closed, ConfigError
+from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_admin
 from lvq_kafka.kafka.errors import TRANSIENT, UNREACHABLE, kafka_error
@@ -45,6 +46,13 @@ class Questions:
         self._health = Health(config.bootstrap_servers)
         self._client: AdminClient | None = open_admin(config, self._health)
         self._changing = Lock()
+        self._left: AdminClient | None = None  # in a forked child: the parent's client, which must not be let go there
+        tell_of_forks(self)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self._changing = Lock()
+        self._left, self._client = self._client, None
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -56,8 +64,11 @@ class Questions:
 
         Raises:
             Closed: after `close`.
+            BoundToProcess: in a child process after a fork.
         """
         client = self._client
+        if self._left is not None:
+            raise left_behind("This connection")
         if client is None:
             raise Closed("The log is closed.")
         return client
@@ -85,7 +96,7 @@ class Questions:
             client, now = self.check_open(), time.monotonic()
             limit = min(deadline, now + self._ATTEMPT) if harmless else deadline
             futures: list[Future[T]] = []
-            _let_go()
+            _keeper.let_go()
             try:
                 futures = list(request(client, max(0.1, limit - now)))
                 answers = [self._wait(client, future, limit) for future in futures]
@@ -110,7 +121,7 @@ class Questions:
                 return answers
             finally:
                 if not all(future.done() for future in futures):
-                    _keep(client, futures)
+                    _keeper.keep(client, futures)
             time.sleep(pause)
             pause = min(2 * pause, longest)
 
@@ -142,27 +153,40 @@ class _Kept:
 
 
 _GRACE = 1.0  # seconds from the last answer until the client's thread has certainly left our code
-_kept: list[_Kept] = []
-_keeping = Lock()
 
 
-def _keep(client: AdminClient, futures: Collection[Future[Any]]) -> None:
-    with _keeping:
-        _kept.append(_Kept(client, futures))
+class _Keeper:
+    """Keeps the clients with questions that nobody waits for any more."""
+
+    def __init__(self) -> None:
+        self._kept: list[_Kept] = []
+        self._lock = Lock()
+        tell_of_forks(self)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self._lock = Lock()
+        self._left, self._kept = self._kept, []  # the parent's, for good
+
+    def keep(self, client: AdminClient, futures: Collection[Future[Any]]) -> None:
+        with self._lock:
+            self._kept.append(_Kept(client, futures))
+
+    def let_go(self) -> None:
+        """Forget the clients whose questions were all answered a while ago."""
+        if not self._kept:
+            return
+        now = time.monotonic()
+        with self._lock:
+            for one in self._kept:
+                if all(future.done() for future in one.futures):
+                    one.done_at = min(one.done_at, now)
+            over = [one for one in self._kept if now - one.done_at > _GRACE]
+            self._kept = [one for one in self._kept if one not in over]
+        del over  # the clients end here, without the lock
 
 
-def _let_go() -> None:
-    """Forget the clients whose questions were all answered a while ago."""
-    if not _kept:
-        return
-    now = time.monotonic()
-    with _keeping:
-        for one in _kept:
-            if all(future.done() for future in one.futures):
-                one.done_at = min(one.done_at, now)
-        over = [one for one in _kept if now - one.done_at > _GRACE]
-        _kept[:] = [one for one in _kept if one not in over]
-    del over  # the clients end here, without the lock
+_keeper = _Keeper()
 
 
 def in_thread(call: Callable[[], T]) -> Future[T]:

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.errors import Closed, LVQError, TopicNotFound, TransportError
+from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.errors import kafka_error
@@ -186,7 +187,13 @@ class KafkaReader:
         self._consumer: Consumer | None = open_consumer(config, health, rules, FETCH_DEFAULTS)
         self._pump = MessagePump(self._consumer, topic, health, groupless=True, headers=headers, late=late)
         self._assigned: set[int] = set()
+        self._left: Consumer | None = None  # in a forked child: the parent's
+        tell_of_forks(self)
         self.assign(positions)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self._left, self._consumer = self._consumer, None
 
     def poll(self, timeout: float) -> Fetch:
         """See `lvq_kafka.ports.LogReader.poll`."""
@@ -212,6 +219,8 @@ class KafkaReader:
             consumer.close()
 
     def _open(self) -> Consumer:
+        if self._left is not None:
+            raise left_behind(f"The reader of topic {self._topic!r}")
         if self._consumer is None:
             raise Closed(f"The reader of topic {self._topic!r} is closed.")
         return self._consumer

@@ -11,7 +11,7 @@ from typing import NoReturn
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from lvq_kafka.core.keys import key_text
-from lvq_kafka.errors import Closed, LVQError, MessageTooLarge, StateError, TransportError
+from lvq_kafka.errors import BoundToProcess, Closed, LVQError, MessageTooLarge, StateError, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.ages import limit_of, without_deadline
 from lvq_kafka.kafka.client import ClientConfig
@@ -246,6 +246,8 @@ class KafkaWriter:
         self, exception: Exception, topic: str, key: bytes, value: bytes | None, headers: Headers | None
     ) -> NoReturn:
         """The client does not take a record."""
+        if isinstance(exception, BoundToProcess):
+            raise exception
         if isinstance(exception, TypeError) and all(map(_is_header, headers or ())):
             # A handler of Python's for a signal runs wherever the client looks at a text, and of whatever it raises the
             # client (2.16.0) makes this. Most often it is Ctrl-C.

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import Key
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
+from lvq_kafka.forking import Bound
 from lvq_kafka.managing import declaring, management
 from lvq_kafka.managing.groups import OnForeignCommits
 from lvq_kafka.managing.management import Change, Point, Repair
@@ -18,7 +19,7 @@ from lvq_kafka.ports import Log
 __all__ = ["Managed"]
 
 
-class Managed:
+class Managed(Bound):
     """The part of `lvq_kafka.LastValueQueue` that looks at what was consumed, and changes it.
 
     What changes it is done while no consumer is at work: a broker takes commits from outside only then.

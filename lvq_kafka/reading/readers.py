@@ -17,13 +17,14 @@ from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.store import Store
 from lvq_kafka.entries import to_entry
 from lvq_kafka.errors import DecodeError, ReaderFailed
+from lvq_kafka.forking import Bound
 from lvq_kafka.ports import Log
 from lvq_kafka.reading.follower import Follower, State
 
 __all__ = ["Reader"]
 
 
-class Reader(Generic[V]):
+class Reader(Bound, Generic[V]):
     """Follows a queue in the background, from `open` to `close`: by ``with``, or by ``async with`` in asyncio code.
 
     In asyncio, what waits for the cluster has a twin whose name ends in ``_async``. It waits in a thread of its own; a

@@ -16,6 +16,7 @@ from lvq_kafka.core.records import Record
 from lvq_kafka.core.store import Store
 from lvq_kafka.entries import Deleted, EndOfDump, Event, to_entry
 from lvq_kafka.errors import Closed
+from lvq_kafka.forking import Bound
 from lvq_kafka.reading.follower import Follower, Subscription
 
 __all__ = ["Watch"]
@@ -24,7 +25,7 @@ Tell = Callable[[bytes, Record | None], Record | Deleted | None]
 """What a listener is told of a key with this record (None: deleted); None for nothing."""
 
 
-class Watch(Generic[V]):
+class Watch(Bound, Generic[V]):
     """Events of a queue: `Entry` for a value, `Deleted` for a key that has none any more, `EndOfDump` once.
 
     What it has not yet given is conflated: of a key that changes ten times meanwhile the newest value comes, once, so a

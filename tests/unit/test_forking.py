@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from threading import Condition, Event, Thread
 
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue
-from lvq_kafka.errors import LockLost, ReaderFailed, StateError
-from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.errors import BoundToProcess, LockLost, ReaderFailed
+from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.kafka.writer import KafkaWriter
+from lvq_kafka.ports import Commit
 from lvq_kafka.testing import MemoryLog
 from tests.unit.kafka.mock_cluster import MockCluster
 
@@ -27,6 +31,7 @@ def in_child(act: Callable[[], object]) -> str:
         warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of what this test is about
         child = os.fork()
     if child == 0:
+        signal.alarm(20)  # ends what stands still, whatever lock it holds; then nothing is told
         try:
             answer = repr(act())
         except BaseException as error:  # noqa: BLE001  # all of it is for the parent to judge
@@ -89,7 +94,7 @@ def test_a_consumer_hands_nothing_out_in_a_child(queue: LastValueQueue[str]) -> 
         delivery = consumer.acquire(30)
         assert delivery is not None
         with held(consumer._holdings._changed):
-            assert in_child(consumer.acquire).startswith(f"{StateError.__name__}: The consumer of prices belongs")
+            assert in_child(consumer.acquire).startswith(f"{BoundToProcess.__name__}: The consumer of prices belongs")
             assert in_child(delivery.ack).startswith(f"{LockLost.__name__}: ")
             assert in_child(consumer.close) == "None"
         delivery.ack(wait=True, timeout=30)
@@ -113,7 +118,7 @@ def test_a_settlement_in_a_transaction_does_not_wait_for_ever_in_a_child(queue: 
             delivery = tx.acquire(30)
             assert delivery is not None
             settlement = delivery.ack()
-            assert in_child(settlement.result).startswith(f"{StateError.__name__}: The settlement belongs")
+            assert in_child(settlement.result).startswith(f"{BoundToProcess.__name__}: The settlement belongs")
         settlement.result(30)
 
 
@@ -122,7 +127,9 @@ def test_a_producer_takes_nothing_in_a_child() -> None:
     cluster.create_topic("t", 1)
     writer = KafkaWriter(ClientConfig(cluster.bootstrap_servers))
     sent = writer.append("t", b"k", b"1")
-    assert in_child(lambda: writer.append("t", b"k", b"2")).startswith(f"{StateError.__name__}: This writer belongs")
+    assert in_child(lambda: writer.append("t", b"k", b"2")).startswith(
+        f"{BoundToProcess.__name__}: This writer belongs"
+    )
     assert in_child(lambda: (writer.flush(), writer.close())) == "(0, 0)"
     assert sent.result(10).offset == 0
     assert writer.append("t", b"k", b"3").result(10).offset == 1
@@ -132,3 +139,85 @@ def test_a_producer_takes_nothing_in_a_child() -> None:
     assert late.result(10).offset == 2
     writer.close()
     cluster.close()
+
+
+@pytest.fixture
+def kafka_log() -> Iterator[KafkaLog]:
+    """A connection that has been asked about a group, so that a consumer of it is kept."""
+    cluster = MockCluster()
+    cluster.create_topic("t", 1)
+    log = KafkaLog(cluster.bootstrap_servers)
+    log.commit("g", "t", {0: Commit(3)})
+    assert log.committed("g", "t") == {0: Commit(3)}
+    yield log
+    log.close()
+    cluster.close()
+
+
+def test_a_queue_can_be_closed_in_a_child(kafka_log: KafkaLog) -> None:
+    queue = LastValueQueue("t", key_header=None, log=kafka_log)
+    assert in_child(queue.close) == "None"
+    assert in_child(lambda: (kafka_log.close(), kafka_log.close())) == "(None, None)"
+    assert kafka_log.committed("g", "t") == {0: Commit(3)}
+
+
+QUESTIONS: dict[str, Callable[[KafkaLog], object]] = {
+    "topic": lambda log: log.describe_topic("t"),
+    "ends": lambda log: log.end_offsets("t"),
+    "commits": lambda log: log.committed("g", "t"),
+    "commit": lambda log: log.commit("g", "t", {0: Commit(4)}),
+    "members": lambda log: log.member_count("g"),
+    "reader": lambda log: log.reader("t", {0: 0}),
+    "writer": lambda log: log.writer(),
+    "group": lambda log: log.delete_group("g"),
+}
+
+
+@pytest.mark.parametrize("ask", QUESTIONS.values(), ids=list(QUESTIONS))
+def test_whatever_is_asked_over_the_parents_connection_is_refused_in_a_child(
+    kafka_log: KafkaLog, ask: Callable[[KafkaLog], object]
+) -> None:
+    with held(Condition(kafka_log._groups._decided._lock)):  # type: ignore[arg-type]
+        answer = in_child(lambda: ask(kafka_log))
+    assert answer.startswith(f"{BoundToProcess.__name__}: This connection belongs to the process that opened it.")
+
+
+def test_a_child_has_connections_of_its_own(kafka_log: KafkaLog) -> None:
+    def ask() -> object:
+        with closing(KafkaLog(kafka_log.config)) as log:
+            return log.committed("g", "t")
+
+    assert in_child(ask).startswith("{0: Commit(offset=3,")
+
+
+USED: dict[str, str] = {
+    "questions": "kept = log.describe_topic('t')",
+    "commits": "kept = log.committed('g', 't')",
+    "reader": "kept = log.reader('t', {0: 0}); kept.poll(1)",
+    "writer": "kept = log.writer(); kept.append('t', b'k', b'v').result(10)",
+    "view": "kept = LastValueQueue('t', key_header=None, log=log).view().open()",
+}
+
+
+@pytest.mark.parametrize("use", USED.values(), ids=list(USED))
+def test_a_child_that_ends_in_the_ordinary_way_does_so(kafka_log: KafkaLog, use: str) -> None:
+    """Python frees what is left then, and a client whose threads are not there crashes of that, or waits for them."""
+    program = f"""
+import os, signal, sys
+from lvq_kafka import LastValueQueue
+from lvq_kafka.kafka import KafkaLog
+signal.alarm(60)
+log = KafkaLog({kafka_log.config.bootstrap_servers!r})
+{use}
+child = os.fork()
+if child:
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.write(1, str(code).encode())
+    os._exit(0)
+signal.alarm(20)
+del log, kept
+sys.exit(7)
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert ran.stdout == "7", ran.stderr

@@ -1,0 +1,120 @@
+"""Records of partitions that go in the very call that brings them, and what the rest of them are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from confluent_kafka import Message
+
+from lvq_kafka.core.arrears import Arrears
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.kafka.member import KafkaMember
+from lvq_kafka.kafka.messages import MessageBatch, to_fetch
+from lvq_kafka.kafka.writer import KafkaWriter
+from lvq_kafka.ports import Commit
+from tests.unit.kafka.mock_cluster import SYNC_GROUP, MockCluster
+from tests.waiting import eventually
+
+RECORDS = 100  # in each partition; fewer than a poll takes
+
+
+class FromTheBeginning:
+    """Starts every partition at its beginning."""
+
+    def __init__(self) -> None:
+        self.gone: list[int] = []
+
+    def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def revoked(self, partitions: Sequence[int]) -> None:
+        self.gone += partitions
+
+    lost = revoked
+
+
+def messages(*offsets: int, partition: int = 0) -> list[Message]:
+    return [
+        Message(topic="t", partition=partition, offset=at, key=b"k%d" % at, value=b"v", timestamp=(1, at))
+        for at in offsets
+    ]
+
+
+def records_in(taken: Sequence[Message]) -> int:
+    """How many of these are none of the client's events."""
+    return sum(message.error() is None for message in taken)
+
+
+def late(*offsets: int) -> RecordBatch:
+    """As a member reads them."""
+    return to_fetch(messages(*offsets), late=True)[0].batch
+
+
+def at_once(*offsets: int) -> RecordBatch:
+    """As other logs give them."""
+    return RecordBatch.of(Record(0, at, at, b"k%d" % at, b"v") for at in offsets)
+
+
+@pytest.mark.parametrize("kinds", [(late, at_once), (at_once, late), (late, at_once, late)])
+def test_batches_of_several_kinds_are_taken_in_in_their_order(kinds: Sequence[type]) -> None:
+    ledger = Ledger()
+    ledger.assign(0, CommitMap(0), 100)
+    for number, kind in enumerate(kinds):
+        ledger.take(kind(*range(10 * number, 10 * number + 10)))
+    ledger.advance({0: 100})
+    assert [item.offset for item in iter(ledger.acquire, None)] == list(range(10 * len(kinds)))
+
+
+def test_what_is_noted_is_of_one_kind() -> None:
+    arrears = Arrears()
+    first, more, other = late(0, 1), late(2, 3), at_once(2, 3)
+    assert arrears.suit(first, first.keys, ())
+    arrears.add(first, first.keys)  # type: ignore[arg-type]
+    assert arrears.suit(more, more.keys, ())
+    assert not arrears.suit(other, other.keys, ())
+    assert [keys for _, keys in arrears.settle()] == [[b"k0", b"k1"]]
+    assert arrears.suit(other, other.keys, ())
+
+
+def test_a_partition_that_goes_in_the_call_that_brings_its_records_leaves_the_rest_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One poll asks the client more than once: it gives out records, and then takes one of their partitions back."""
+    cluster = MockCluster()
+    cluster.create_topic("t", 2)
+    config = ClientConfig(cluster.bootstrap_servers, {"session.timeout.ms": 1500, "heartbeat.interval.ms": 100})
+    first, second = KafkaMember(config, "g", "t", listener := FromTheBeginning()), None
+    eventually(lambda: first.poll(0.01) and first._owned == {0, 1}, 30)  # the topic is empty
+    writer = KafkaWriter(ClientConfig(cluster.bootstrap_servers))
+    sent = [writer.append("t", b"k%d" % number, b"v") for number in range(2 * RECORDS)]
+    counts = [sum(receipt.result(10).partition == partition for receipt in sent) for partition in range(2)]
+    writer.close()
+    take = first._pump._take
+
+    def take_and_lose(most: int) -> list[Message]:
+        nonlocal second
+        monkeypatch.undo()
+        taken: list[Message] = []
+        eventually(lambda: taken.extend(take(most)) or records_in(taken) == 2 * RECORDS, 30)
+        syncs = cluster.requests(SYNC_GROUP)
+        second = KafkaMember(config, "g", "t", FromTheBeginning())
+        eventually(lambda: cluster.requests(SYNC_GROUP) >= syncs + 2, 30)
+        eventually(lambda: taken.extend(take(most)) or listener.gone, 30)
+        return taken
+
+    monkeypatch.setattr(first._pump, "_take", take_and_lose)
+    fetch = first.poll(0.01)
+    (gone,) = listener.gone
+    assert type(fetch.batch) is MessageBatch
+    assert (dict(fetch.positions), dict(fetch.epochs)) == ({1 - gone: counts[1 - gone]}, {1 - gone: 0})
+    assert [(record.partition, record.offset) for record in fetch.batch] == [
+        (1 - gone, offset) for offset in range(counts[1 - gone])
+    ]
+    assert second is not None
+    for member in (second, first):
+        member.close()
+    cluster.close()
