@@ -311,6 +311,11 @@ class Custody(Holdings):
         resolve(ready)
         return over
 
+    @property
+    def doubted(self) -> bool:
+        """See `Commits.doubted`."""
+        return self._commits.doubted
+
     def doubt(self) -> None:
         """A commit may arrive late: nothing is durable before a look at what the group holds."""
         with self._lock:

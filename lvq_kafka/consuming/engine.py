@@ -146,12 +146,12 @@ class Consuming:
         now = time.monotonic()
         if self._flight is not None and now >= self._answer_by:
             self._answered(self._flight, Answer.UNKNOWN)
-        if self._flight is None and now >= (self._not_before if custody.urgent else self._commit_at):
-            self._commit(member)
         if custody.undecided:
             self._inspection.reread()
         if self._inspection.is_due(now):
-            self._look(now)
+            self._look(now)  # before the next commit: what is on its way says nothing about what may be written over it
+        if self._flight is None and now >= (self._not_before if custody.urgent else self._commit_at):
+            self._commit(member)
         self._standstill.look(now)
 
     def _await_answer(self, member: GroupMember) -> None:
@@ -216,6 +216,8 @@ class Consuming:
         if flight is self._flight:  # else the answer comes after it was given up
             self._flight = None
         self._custody.answered(flight, answers)
+        if self._custody.doubted:
+            self._inspection.doubt()
 
     def _commit_now(self, partitions: Collection[int]) -> bool:
         """Commit for these and wait for the answer; whether all that was done by then is known to be stored.

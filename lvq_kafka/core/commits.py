@@ -117,7 +117,8 @@ class Commits(Generic[W]):
         if book is None:
             return True
         if book.durable.sequence <= stored.sequence <= book.sequence and stored.covers(book.durable):
-            if book.doubted:
+            # One on its way may have been stored, and been written over: what is found may be from before it, or behind.
+            if book.doubted and not any(partition in flight.maps for flight in self._flights):
                 book.doubted = False
                 self._ledger.dirty.add(partition)  # somebody may wait for what needs no commit
                 if book.sure:
@@ -148,6 +149,11 @@ class Commits(Generic[W]):
         self._ledger.dirty.add(partition)
 
     # ---------------------------------------------------------------- sending
+
+    @property
+    def doubted(self) -> bool:
+        """Whether something waits for a look; it has to come while nothing is on its way."""
+        return any(book.doubted for book in self._books.values())
 
     @property
     def in_flight(self) -> bool:

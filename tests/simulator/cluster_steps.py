@@ -6,7 +6,8 @@ from lvq_kafka.managing import reclaiming
 from tests.simulator.browser import Browser
 from tests.simulator.group import Connection, Request
 from tests.simulator.log import Transaction
-from tests.simulator.scene import Scene, one_of
+from tests.simulator.member import Member
+from tests.simulator.scene import Queue, Scene, one_of
 
 __all__ = ["ClusterSteps"]
 
@@ -161,9 +162,47 @@ class ClusterSteps(Scene):
             return False
         queue, request = self._sent[(who + 8 * how) % len(self._sent)]
         if queue.group.fenced and queue.group.accepts(request.member, request.epoch, request.offsets):
-            return False  # it is not from so long ago
+            return self._arrive_late(queue, request)
         queue.group.commit(request)
         return True
+
+    def _arrive_late(self, queue: Queue, request: Request) -> bool:
+        """A commit of a present member arrives once more, over a connection that it has lost.
+
+        Nothing can be done about a crash before the next look. So that comes first.
+        """
+        members = [one for one in self.members if one.number == request.member and not (one.stopped or one.closing)]
+        fits = queue.group.text_limit >= self._setting.options.text_limit
+        if not (members and fits):
+            return False
+        (member,) = members
+        waits = member.blocked or member.custody.committing or (member.work is not None and member.work.next)
+        if waits or not member.lives.keys() >= request.offsets.keys():
+            return False
+        member.custody.doubt()
+        queue.proof.late = True
+        queue.group.commit(request)
+        queue.proof.late = False
+        for _ in range(3):
+            member.look()
+            self._commit_undisturbed(member)
+        for partition in request.offsets:
+            queue.proof.mended(partition)
+        self.counts["commits late"] += 1
+        return True
+
+    def _commit_undisturbed(self, member: Member) -> None:
+        """A commit, all the way to its answer."""
+        member.commit()
+        connection, group = member.connection, self._queue_of[member.number].group
+        self._send_again(connection)
+        if not connection.requests and not connection.answers:
+            member.time_out()
+        while connection.requests:
+            request = connection.requests.popleft()
+            connection.answers.append((request.flight, group.commit(request)))
+        while member.answer():
+            pass
 
     # ---------------------------------------------------------------- browsing
 

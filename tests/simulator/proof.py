@@ -112,6 +112,8 @@ class Proof:
         self._durable_newest: list[dict[Lane, int]] = [{} for _ in logs]
         self._promised: list[list[int]] = [[] for _ in logs]  # as durable, but only what no base has passed yet
         self._outputs: set[tuple[int, int]] = set()
+        self.late = False
+        """Whether a commit of a present member arrives late, so that what is committed may step back for a moment."""
 
     # ---------------------------------------------------------------- what happens
 
@@ -206,13 +208,19 @@ class Proof:
     def stored(self, partition: int, commit: CommitMap) -> None:
         """A commit became visible."""
         promised = self._promised[partition]
-        if self.group.fenced:
+        if self.group.fenced and not self.late:
             for offset in promised:
                 if not says_done(commit, offset):
                     raise Violation(
                         "I3", f"{commit} of partition {partition} forgets {offset}, which was reported durable"
                     )
             self._promised[partition] = [offset for offset in promised if offset >= commit.base]
+
+    def mended(self, partition: int) -> None:
+        """I3, when a present member has looked for a commit that came late: what was durable is committed again."""
+        for offset in self._durable[partition]:
+            if not says_done(self.group.visible(partition), offset):
+                raise Violation("I3", f"{offset} of partition {partition} was durable, and is not after a late commit")
 
     def reported(self, item: Item) -> None:
         """Somebody was told that an ack is durable."""

@@ -501,6 +501,11 @@ def test_i3_an_ack_that_is_called_durable_while_an_older_commit_may_come_again_i
     assert caught("I3", kind=MovesWhileRefused)
 
 
+def test_i3_a_late_commit_that_is_found_and_not_written_over_is_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Commits, "found", lambda self, partition, stored: True)
+    assert caught("I3")
+
+
 def test_i10_a_commit_in_doubt_that_is_not_said_again_is_caught(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Commits, "_want", lambda self, partition, book: None)
     assert caught("I10")

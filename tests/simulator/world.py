@@ -164,14 +164,5 @@ class World(ConsumerSteps):
         self._now += 1
         member.turn()
         member.look()
-        member.commit()
-        connection, group = member.connection, self._queue_of[member.number].group
-        self._send_again(connection)
-        if not connection.requests and not connection.answers:
-            member.time_out()
-        while connection.requests:
-            request = connection.requests.popleft()
-            connection.answers.append((request.flight, group.commit(request)))
-        while member.answer():
-            pass
+        self._commit_undisturbed(member)
         member.check()

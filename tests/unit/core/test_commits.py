@@ -619,6 +619,20 @@ def test_g11_a_commit_that_has_arrived_late_is_written_over_before_more_is_durab
     assert pipe.told == ["1"]
 
 
+def test_g11_a_look_while_a_commit_is_on_its_way_does_not_say_that_nothing_is_written_over_that() -> None:
+    pipe = Pipe(2)
+    pipe.ack(0)
+    late = pipe.commit()
+    assert pipe.told == ["0"]
+    pipe.ack(1)
+    flight = pipe.fly()
+    pipe.commits.doubt()
+    assert pipe.commits.found(0, late), "it may be from before"
+    pipe.commits.landed(flight, STORED)
+    assert pipe.told == []
+    assert not pipe.commits.found(0, late), "it is over the one that was stored"
+
+
 def test_a_count_that_waits_is_told_by_the_look_too() -> None:
     pipe = Pipe(2, counted=True)
     pipe.commit()

@@ -246,10 +246,10 @@ def _looks(consumer: Consumer[str]) -> list[float]:
     inspection = consumer._consuming._inspection
     look, taken = inspection.look, []
 
-    def timed(*args: Any) -> Any:
+    def timed(*args: Any, **options: Any) -> Any:
         began = time.monotonic()
         try:
-            return look(*args)
+            return look(*args, **options)
         finally:
             taken.append(time.monotonic() - began)
 
