@@ -117,7 +117,7 @@ class Commits(Generic[W]):
         if book is None:
             return True
         if book.durable.sequence <= stored.sequence <= book.sequence and stored.covers(book.durable):
-            # One on its way may have been stored, and been written over: what is found may be from before it, or behind.
+            # While one is on its way, what is found may be from before it, or what was written over it.
             if book.doubted and not any(partition in flight.maps for flight in self._flights):
                 book.doubted = False
                 self._ledger.dirty.add(partition)  # somebody may wait for what needs no commit
