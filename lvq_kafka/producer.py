@@ -132,6 +132,7 @@ class Producer(Bound, Generic[V]):
             raise ConfigError(f'keyless is "pass" or "refuse", not {keyless!r}.', options=["keyless"])
         self.topic = topic
         self._key_header = key_header
+        self._sole_header: Any = object() if key_header is None else key_header  # without one, no header's name
         self._keyless = keyless
         self._codec = value
         self._as_is = value is BYTES
@@ -158,18 +159,21 @@ class Producer(Bound, Generic[V]):
             TypeError: it is no `Message`.
         """
         try:
-            headers, key = self._encode_headers(message.headers)
+            headers, value = message.headers, message.value
+            said = headers.get(self._sole_header) if type(headers) is dict and len(headers) == 1 else None
+            if type(said) is str and said.isascii() and message.key is None:  # as most are: no calls, which cost most
+                key = said.encode()
+                pairs: _Pairs = [(self._sole_header, key)]
+            else:
+                pairs, key = self._pairs_of(message)
         except AttributeError:
             if isinstance(message, Message):
                 raise
             raise TypeError(
                 f"send takes a Message, not {reprlib.repr(message)}; put(key, value) is the shorthand."
             ) from None
-        if message.key is not None:
-            key = self._agree(encode_key(message.key), key, headers)
-        elif key is None:
-            key = self._make_key(headers)
-        return self._append(self.topic, key, self._encode(message.value, headers), headers)
+        data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
+        return self._append(self.topic, key, data, pairs)
 
     def put(self, key: Key, value: V, headers: MessageHeaders | None = None) -> Receipt:
         """Set the value of a key; the key header is added. Raises what `send` raises.
@@ -178,8 +182,10 @@ class Producer(Bound, Generic[V]):
         raised where ``keyless`` is ``"refuse"``.
         """
         name = encode_key(key)
-        pairs = self._headers_for(name, headers)
-        return self._append(self.topic, name, self._encode(value, pairs), pairs)
+        sole = None if headers else self._key_header
+        pairs: _Pairs = self._headers_for(name, headers) if sole is None else [(sole, name)]
+        data = value if self._as_is and isinstance(value, bytes) else self._codec.encode(value, self.topic, pairs)
+        return self._append(self.topic, name, data, pairs)
 
     def delete(self, key: Key, headers: MessageHeaders | None = None) -> Receipt:
         """Remove a key: a record without a value. Raises what `send` raises."""
@@ -284,10 +290,12 @@ class Producer(Bound, Generic[V]):
 
     # ------------------------------------------------------------ inside
 
-    def _encode(self, value: V, headers: _Pairs) -> bytes:
-        if self._as_is and isinstance(value, bytes):
-            return value
-        return self._codec.encode(value, self.topic, headers)
+    def _pairs_of(self, message: Message[V]) -> tuple[_Pairs, bytes]:
+        """The headers on the wire and the key of a message."""
+        headers, key = self._encode_headers(message.headers)
+        if message.key is not None:
+            return headers, self._agree(encode_key(message.key), key, headers)
+        return headers, self._make_key(headers) if key is None else key
 
     def _encode_headers(self, headers: MessageHeaders) -> tuple[_Pairs, bytes | None]:
         """The headers on the wire, and the value of the key header among them."""

@@ -26,11 +26,17 @@ def reserved_header(name: str, topic: str) -> ConfigError:
 
 
 def check_key_header(name: str | None) -> None:
-    """See that the name of a key header is not one of this library's own.
+    """See that the name of a key header can be written, and is not one of this library's own.
 
     Raises:
-        ConfigError: it is.
+        ConfigError: it cannot, or is.
     """
+    try:
+        (name or "").encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"{name!r} cannot be the key header: UTF-8 cannot write it.", options=["key_header"], hint="Use text."
+        ) from None
     if name in RESERVED or name in _MARKS:
         raise ConfigError(
             f"{name!r} cannot be the key header: the name is reserved.", options=["key_header"], hint="Use another one."

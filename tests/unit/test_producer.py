@@ -151,6 +151,10 @@ def test_a_header_name_must_be_text(log: MemoryLog) -> None:
             producer.put("IBM", b"v", headers={"\ud800": "IBM"})
         producer.put("IBM", b"v", headers={"Börse": "Xetra"})
     assert dict(only(log).headers)["Börse"] == b"Xetra"
+    with Producer(log, TOPIC, key_header=None) as producer, pytest.raises(UnencodableKey, match="name of a header"):
+        producer.send(Message(b"v", headers={None: "IBM"}))  # type: ignore[dict-item]
+    with pytest.raises(ConfigError, match="cannot be the key header"):
+        Producer(log, TOPIC, key_header="\udfff")
 
 
 def test_key_and_key_header_may_both_be_given_when_they_agree(log: MemoryLog) -> None:
