@@ -88,7 +88,7 @@ def run(
         found["dump"] = list(dump.run(servers, rounds, sizes.dump_keys))
         print(dump_report.dump_table(found["dump"]), "\n", flush=True)
     if "produce" in parts:
-        found["produce"] = produce.run(servers, rounds, sizes.messages)
+        found["produce"] = produce.run(servers, 4 * rounds, sizes.messages // 4)
         print(report.produce_table(found["produce"]), "\n", flush=True)
     if "latency" in parts:
         found["latency"] = list(latency.run(servers, rounds, sizes.puts))

@@ -1,6 +1,6 @@
-"""Producer throughput against a bare client loop with the same settings, and the time to an acknowledgement.
+"""What a message costs a producer against a bare client loop with the same settings, and the time to a receipt.
 
-Run alone: ``python -m tests.benchmarks.produce [--rounds 5] [--messages 200000] [--bootstrap-servers HOST:PORT]``
+Run alone: ``python -m tests.benchmarks.produce [--rounds 20] [--messages 50000] [--bootstrap-servers HOST:PORT]``
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from lvq_kafka.kafka.writer import DEFAULTS, OWNED
 from lvq_kafka.producer import Message, Producer
 
 VALUE = b"v" * 256
+Loop = tuple[Callable[[int], None], Callable[[], None]]
+"""What sends so many messages and waits for them to be stored, and what ends it."""
 KEYS = [f"key-{number:06d}" for number in range(10_000)]
 SYNCHRONOUS = 500
 
@@ -37,17 +39,15 @@ def topic(log: KafkaLog) -> Iterator[str]:
         log.delete_topic(name)
 
 
-def bare(servers: str, name: str, messages: int, *, reports: bool) -> Callable[[], None]:
-    """What one would write with the client alone: produce, poll now and then, flush."""
+def bare(servers: str, name: str, *, reports: bool) -> Loop:
+    """What one would write with the client alone. Only one that asks for reports learns what was not stored."""
     client = Client({"bootstrap.servers": servers, **DEFAULTS, **OWNED})
-    client.produce(name, VALUE, KEYS[0])
-    client.flush()
 
     def on_delivery(error: KafkaError | None, message: KafkaMessage) -> None:
         if error is not None:
             raise RuntimeError(error)
 
-    def loop() -> None:
+    def loop(messages: int) -> None:
         extra: dict[str, Any] = {"on_delivery": on_delivery} if reports else {}
         for number in range(messages):
             key = KEYS[number % len(KEYS)]
@@ -57,28 +57,26 @@ def bare(servers: str, name: str, messages: int, *, reports: bool) -> Callable[[
                     break
                 except BufferError:
                     client.poll(0.01)
-            if number % 1000 == 0:
+            if reports or number % 1000 == 0:
                 client.poll(0)
         client.flush()
-        client.close()
 
-    return loop
+    return loop, client.close
 
 
-def with_producer(log: KafkaLog, name: str, messages: int, *, send: bool) -> Callable[[], None]:
+def with_producer(log: KafkaLog, name: str, *, send: bool) -> Loop:
     producer = Producer(log, name, key_header="ticker")
-    producer.put(KEYS[0], VALUE).result()
 
-    def loop() -> None:
-        with producer:
-            for number in range(messages):
-                key = KEYS[number % len(KEYS)]
-                if send:
-                    producer.send(Message(VALUE, headers={"ticker": key}))
-                else:
-                    producer.put(key, VALUE)
+    def loop(messages: int) -> None:
+        for number in range(messages):
+            key = KEYS[number % len(KEYS)]
+            if send:
+                producer.send(Message(VALUE, headers={"ticker": key}))
+            else:
+                producer.put(key, VALUE)
+        producer.flush()
 
-    return loop
+    return loop, producer.close
 
 
 def acknowledgements(log: KafkaLog, name: str) -> list[float]:
@@ -93,36 +91,42 @@ def acknowledgements(log: KafkaLog, name: str) -> list[float]:
     return sorted(seconds)
 
 
-def run(bootstrap_servers: str, rounds: int = 5, messages: int = 200_000) -> list[dict[str, object]]:
-    """One row per way to produce: messages/s (median over interleaved rounds), CPU, and the share of a bare loop."""
+def run(bootstrap_servers: str, rounds: int = 20, messages: int = 50_000) -> list[dict[str, object]]:
+    """One row per way to produce: medians over short rounds that take turns, and of the ratios within a round.
+
+    Processor time is that of this process, the client's threads included; others on the machine disturb it least.
+    """
     log = KafkaLog(ClientConfig(bootstrap_servers))
-    names = ["bare loop", "bare loop, reports", "Producer.put", "Producer.send"]
-    rates: dict[str, list[float]] = {name: [] for name in names}
+    names = ["bare loop, no reports", "bare loop", "Producer.put", "Producer.send"]
+    wall: dict[str, list[float]] = {name: [] for name in names}
     cpu: dict[str, list[float]] = {name: [] for name in names}
-    with topic(log) as name:
+    with topic(log) as name, contextlib.ExitStack() as stack:
         acknowledgements(log, name)  # the broker's first minute is its slowest
+        opened = [
+            bare(bootstrap_servers, name, reports=False),
+            bare(bootstrap_servers, name, reports=True),
+            with_producer(log, name, send=False),
+            with_producer(log, name, send=True),
+        ]
+        lanes = {lane: loop for lane, (loop, _) in zip(names, opened, strict=True)}
+        for _, close in opened:
+            stack.callback(close)
         for number in range(rounds + 1):
-            lanes = {
-                "bare loop": lambda: bare(bootstrap_servers, name, messages, reports=False),
-                "bare loop, reports": lambda: bare(bootstrap_servers, name, messages, reports=True),
-                "Producer.put": lambda: with_producer(log, name, messages, send=False),
-                "Producer.send": lambda: with_producer(log, name, messages, send=True),
-            }
             for lane in names if number % 2 else reversed(names):
-                loop = lanes[lane]()
                 began, used = time.perf_counter(), time.process_time()
-                loop()
+                lanes[lane](messages)
                 if number:  # the first round warms up
-                    rates[lane].append(messages / (time.perf_counter() - began))
-                    cpu[lane].append((time.process_time() - used) / messages * 1e6)
+                    wall[lane].append((time.perf_counter() - began) / messages)
+                    cpu[lane].append((time.process_time() - used) / messages)
         waits = acknowledgements(log, name)
     log.close()
     rows: list[dict[str, object]] = []
     for lane in names:
-        row: dict[str, object] = {"what": lane, "per_second": round(statistics.median(rates[lane]))}
-        row["cpu_us"] = round(statistics.median(cpu[lane]), 2)
-        for other, label in (("bare loop", "share_of_bare"), ("bare loop, reports", "share_of_bare_with_reports")):
-            row[label] = round(statistics.median(a / b for a, b in zip(rates[lane], rates[other], strict=True)), 2)
+        row: dict[str, object] = {"what": lane, "per_second": round(1 / statistics.median(wall[lane]))}
+        row["cpu_us"] = round(statistics.median(cpu[lane]) * 1e6, 2)
+        for times, label in ((wall, "speed"), (cpu, "cpu")):
+            shares = [a / b for a, b in zip(times["bare loop"], times[lane], strict=True)]
+            row[f"share_of_bare_by_{label}"] = round(statistics.median(shares), 2)
         rows.append(row)
     quantiles = {f"p{p}_ms": round(waits[len(waits) * p // 100] * 1e3, 2) for p in (50, 99)}
     return [*rows, {"what": "put, then wait for its receipt", **quantiles}]
@@ -131,8 +135,8 @@ def run(bootstrap_servers: str, rounds: int = 5, messages: int = 200_000) -> lis
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap-servers", help="a broker that is there; without it an embedded one is started")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--messages", type=int, default=50_000)
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         servers = options.bootstrap_servers
