@@ -208,10 +208,10 @@ def test_a_consumer_whose_opening_is_cancelled_leaves_the_group(memory_log: Memo
     asking, go_on = Event(), Event()
     committed = memory_log.committed
 
-    def ask(*args: Any) -> Any:
+    def ask(*args: Any, **options: Any) -> Any:
         asking.set()
         assert go_on.wait(10)
-        return committed(*args)
+        return committed(*args, **options)
 
     async def main() -> None:
         task = asyncio.create_task(queue.consumer_async())
