@@ -34,7 +34,7 @@ def test_messages_lie_in_the_log_as_they_were_sent(kafka_log: KafkaLog, topic_na
     kafka_log.create_topic(topic_name, partitions=1, config=COMPACT)
     with Producer(kafka_log, topic_name, key_header="ticker") as producer:
         receipts = [
-            producer.send(Message(b"118.50", headers={"ticker": "IBM", "lvq-ttl": 60_000, "none": None})),
+            producer.send(Message(b"118.50", headers={"ticker": "IBM", "ttl": 60_000, "none": None})),
             producer.put(1, b""),
             producer.put("", b"empty key"),
             producer.delete("IBM"),
@@ -48,7 +48,7 @@ def test_messages_lie_in_the_log_as_they_were_sent(kafka_log: KafkaLog, topic_na
         (b"", b"empty key"),
         (b"IBM", None),
     ]
-    assert records[0].headers == (("ticker", b"IBM"), ("lvq-ttl", b"60000"), ("none", None))
+    assert records[0].headers == (("ticker", b"IBM"), ("ttl", b"60000"), ("none", None))
     assert [record.headers for record in records[1:4]] == [(("ticker", key),) for key in (b"1", b"", b"IBM")]
     assert records[4].headers == (("lvq-unkeyed", b"1"),)
 
