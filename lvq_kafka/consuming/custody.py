@@ -96,8 +96,8 @@ class Custody(Holdings):
 
     @property
     def in_trouble(self) -> bool:
-        """Whether something did not work when it was last tried."""
-        return bool(self._trouble)
+        """Whether reading or committing did not work when it was last tried."""
+        return bool(self._trouble.keys() - {"transacting"})
 
     @property
     def is_full(self) -> bool:

@@ -166,9 +166,12 @@ def open_admin(config: ClientConfig, health: Health) -> AdminClient:
 def _open(kind: Callable[..., Client], properties: dict[str, Any], health: Health) -> Client:
     closes = str(properties.get("log.connection.close", "false")).lower() in ("true", "1")
     level = str(properties.get("log_level", _INFO))
-    heard = {"log.connection.close": True, "log_level": _INFO} if level.isdecimal() and int(level) <= _INFO else {}
-    ear = _Ear(health, closes=closes, level=int(level) if level.isdecimal() else _INFO)
+    asked = 7 if properties.get("debug") else int(level) if level.isdecimal() else _INFO
+    heard: dict[str, PropertyValue] = {"log.connection.close": True, "log_level": max(asked, _INFO)}
+    if not level.isdecimal():
+        heard["log_level"] = level  # the client says what is wrong with it
     try:
+        ear = _Ear(health, closes=closes, level=asked)
         return kind({**properties, **heard, "error_cb": health.report}, logger=ear)
     except KafkaException as exception:
         error = kafka_error(exception)

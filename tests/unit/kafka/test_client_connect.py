@@ -5,11 +5,16 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
+from confluent_kafka import KafkaError, TopicPartition
 
 from lvq_kafka.errors import BrokerUnavailable, Closed, ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka.connect import Health, open_consumer
+from tests.unit.kafka.mock_cluster import OFFSET_COMMIT, MockCluster
+from tests.waiting import eventually
 
 NOWHERE = "127.0.0.1:1"  # nothing listens there
 
@@ -68,6 +73,42 @@ def test_a_line_that_counts_those_left_out_is_a_repeat_too(caplog: pytest.LogCap
         for after in ("1ms in state CONNECT", "0ms in state CONNECT, 1 identical error(s) suppressed"):
             logger.error("FAIL [rdkafka#producer-5] 127.0.0.1:3: Connection refused (after %s)", after)
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("properties", "passed_on"),
+    [({}, False), ({"log.connection.close": True}, True), ({"log_level": 3, "log.connection.close": True}, False)],
+    ids=["by default", "asked for", "below the level that was asked for"],
+)
+def test_a_lost_connection_is_counted_before_the_answer_comes_and_logged_where_that_was_asked_for(
+    properties: dict[str, str | int], passed_on: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "lvq_kafka.client")
+    with closing(MockCluster()) as cluster:
+        cluster.create_topic("t")
+        health = Health(cluster.bootstrap_servers)
+        config = ClientConfig(cluster.bootstrap_servers, properties)
+        answers: list[int] = []
+        consumer = open_consumer(
+            config, health, {"group.id": "g", "on_commit": lambda *_: answers.append(health.losses)}
+        )
+        consumer.subscribe(["t"])
+        eventually(lambda: consumer.poll(0.01) is None and consumer.assignment(), 30)
+        before = health.losses
+        cluster.fail_next(OFFSET_COMMIT, KafkaError._TRANSPORT)
+        consumer.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=True)
+        eventually(lambda: consumer.poll(0.01) is None and answers, 30)
+        consumer.close()
+    assert answers[0] > before
+    assert any("Disconnected" in message for message in caplog.messages) == passed_on
+
+
+def test_debug_lines_come_where_they_were_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "lvq_kafka.client")
+    with closing(MockCluster()) as cluster:
+        config = ClientConfig(cluster.bootstrap_servers, {"debug": "broker"})
+        with closing(open_consumer(config, Health(cluster.bootstrap_servers), {"group.id": "g"})) as consumer:
+            eventually(lambda: consumer.poll(0.01) is None and caplog.messages, 30)
 
 
 def test_nothing_is_written_to_stderr_where_logging_is_not_set_up() -> None:
