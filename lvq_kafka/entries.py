@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic
 
 from lvq_kafka.codecs import Codec, V
@@ -59,6 +60,8 @@ class EndOfDump:
     blocked: tuple[Shortfall, ...] = ()
 
 
+_new_position = partial(tuple.__new__, Position)  # in half the time that its constructor takes
+
 Event = Entry[V] | Deleted | EndOfDump
 """What a browser or a watch yields."""
 
@@ -72,6 +75,6 @@ def to_entry(record: Record, topic: str, codec: Codec[V], *, raw_on_error: bool 
     partition, offset, timestamp, key, data, headers = record
     assert key is not None
     assert data is not None
-    position = Position(topic, partition, offset)
+    position = _new_position((topic, partition, offset))
     value = codec.decode_at(data, position, headers=headers, raw_on_error=raw_on_error)
     return Entry(key_text(key), value, position, timestamp / 1000, headers)

@@ -166,13 +166,16 @@ class Watch(Bound, Generic[V]):
             if key is None:
                 return None
             told = tell(key, table.record(key))
-            if told is not None and (not self._in_dump or self._is_for_the_dump(key, told)):
+            if told is None:
+                continue
+            if self._end_of_dump is not None:  # what is gone by now is none of the dump
+                if not self._in_dump or isinstance(told, Record):
+                    return told
+            elif not self._in_dump or self._is_for_the_dump(key, told):
                 return told
 
     def _is_for_the_dump(self, key: bytes, told: Record | Deleted) -> bool:
-        """Whether to give this before the end of the dump: values; and that one is gone, if the dump has given it."""
-        if self._end_of_dump is not None:  # what changes now is told afterwards
-            return isinstance(told, Record)
+        """Whether to give this before an end that is not known yet: values; of what was given, that it is gone."""
         if isinstance(told, Record):
             self._given.add(key)
             return True
