@@ -75,4 +75,3 @@ class OutagesContract:
         receipt = writer.append(topic, b"a", b"20")
         assert writer.close(0.1) == 1
         assert isinstance(receipt.exception(0), DeliveryUnknown)
-        outage.reconnect()
