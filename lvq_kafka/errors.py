@@ -34,7 +34,7 @@
     │  ├─ DeliveryFailed                   a message was not stored; carries the key
     │  │  └─ MessageTooLarge(ValueError)
     │  └─ DeliveryUnknown                  a message may have been stored; carries the key; also an OutcomeUnknown
-    ├─ DataLoss                            offsets a reader needs are gone from the log
+    ├─ DataLoss                            offsets a reader needs, or deletes it has not read, are gone from the log
     ├─ OutcomeUnknown(TimeoutError)        not decided in time; it may still happen
     ├─ CatchUpTimeout(TimeoutError)        carries what each partition still lacks
     ├─ ReaderFailed(RuntimeError)          a background reader died; carries its cause
@@ -349,7 +349,7 @@ class MessageTooLarge(DeliveryFailed, ValueError):
 
 
 class DataLoss(LVQError):
-    """Offsets that a reader still needed are gone from the log (retention or DeleteRecords overtook it)."""
+    """What a reader still needed is gone from the log: retention, DeleteRecords or the cleaning of deletes."""
 
 
 class OutcomeUnknown(LVQError, TimeoutError):

@@ -6,11 +6,11 @@ import logging
 from contextlib import suppress
 from typing import Literal
 
-from lvq_kafka.core.policy import Finding, TopicSpec, judge, judge_size, topic_settings
-from lvq_kafka.errors import TopicMismatch, TopicNotFound, Unauthorized
+from lvq_kafka.core.policy import Finding, TopicSpec, delete_retention, judge, judge_size, topic_settings
+from lvq_kafka.errors import LVQError, TopicMismatch, TopicNotFound, Unauthorized
 from lvq_kafka.ports import Log
 
-__all__ = ["OnMismatch", "check_topic", "ensure_topic"]
+__all__ = ["OnMismatch", "ask_delete_retention", "check_topic", "ensure_topic"]
 
 OnMismatch = Literal["raise", "warn", "reconcile"]
 """What to do about topic settings that break a last value queue: raise, only warn, or set them right."""
@@ -66,3 +66,15 @@ def check_topic(
     for finding in findings:
         messages.warning("topic %s: %s", topic, finding)
     return findings, reconciled, unchecked
+
+
+def ask_delete_retention(log: Log, topic: str, known: float, *, timeout: float = 10.0) -> float:
+    """Seconds for which the topic keeps deletes; what was ``known`` of that where it cannot be asked just now.
+
+    Who may not read the settings goes by Kafka's default, unless they know better: nothing tells them.
+    """
+    try:
+        return delete_retention(log.topic_config(topic, timeout=timeout))
+    except LVQError as error:
+        messages.debug("delete.retention.ms of %s is taken to be %g s: %s", topic, known, error)
+        return known

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from enum import Enum
 from threading import Condition, RLock
 
-from lvq_kafka.consuming.holdings import LEASE, Doing, Durable, Holdings, Limits, Step, resolve, uptime
+from lvq_kafka.clocks import uptime
+from lvq_kafka.consuming.holdings import LEASE, Doing, Durable, Holdings, Limits, Step, resolve
+from lvq_kafka.core.absence import Absence, Lapse
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.mismatch import choose_keys
+from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import LockLost, OutcomeUnknown, StateError, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
@@ -71,6 +74,7 @@ class Custody(Holdings):
         # By partition, when the last commit of a transaction was decided; without end while it is not.
         self._decided_at: dict[int, float] = {}
         self._epochs: dict[int, int] = {}  # by partition, the last of its leaders that wrote anything of what was read
+        self._absence = Absence(DELETE_RETENTION)
         self._turned_at = clock()
         tell_of_forks(self)
 
@@ -141,6 +145,17 @@ class Custody(Holdings):
             logger.warning("the consumer of %s stood still for %.1f s", self._definition.name, silence)
         return stood_still
 
+    def came_too_late(self, fetch: Fetch) -> Lapse | None:
+        """Whether deletes may have gone before this was read (R18): then it is to be thrown away, and all before it."""
+        with self._lock:
+            return self._absence.read(self.clock(), fetch)
+
+    def ended(self, then: float, ends: Mapping[int, int], retention: float) -> None:
+        """Where the partitions ended at that time, or later, and for how many seconds the topic keeps deletes."""
+        with self._lock:
+            self._absence.keeps(retention)
+            self._absence.ended(then, ends)
+
     def read(self, fetch: Fetch) -> None:
         """Take in what was read.
 
@@ -180,12 +195,14 @@ class Custody(Holdings):
         *,
         epochs: Mapping[int, int],
         tag: bytes,
+        retention: float = DELETE_RETENTION,
     ) -> None:
         """Begin with these partitions: read from the starts, hand out from the ends on.
 
         Args:
             epochs: of the leaders, as the commits name them.
             tag: the topic's.
+            retention: seconds for which the topic keeps deletes.
         """
         with self._lock:
             for partition, commit_map in loaded.items():
@@ -193,6 +210,8 @@ class Custody(Holdings):
                 self._commits.begin(partition, commit_map, tag=tag, partitions=commit_map.partitions)
                 self._lives.begin(partition, life)
                 self._epochs[partition] = epochs[partition]
+            self._absence.keeps(retention)
+            self._absence.begin(self.clock(), starts)
             self._turned_at = self.clock()  # the cluster may have taken its time to say where they begin and end
             self._notify()
 
@@ -226,6 +245,7 @@ class Custody(Holdings):
         """End the assignment of these partitions, and with it the locks on their messages."""
         with self._lock:
             self._ledger.revoke(partitions)
+            self._absence.end(partitions)
             for partition in partitions:
                 self._lives.end(partition, self._commits.last(partition))
                 self._epochs.pop(partition, None)

@@ -16,8 +16,9 @@ from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.holdings import Durable
 from lvq_kafka.consuming.inspection import Inspection
 from lvq_kafka.consuming.standstill import Standstill
+from lvq_kafka.core.absence import Lapse
 from lvq_kafka.core.commits import Answer, Flight
-from lvq_kafka.errors import AuthenticationFailed, LVQError, TopicNotFound, TransportError, Unauthorized
+from lvq_kafka.errors import AuthenticationFailed, DataLoss, LVQError, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.ports import Commit, GroupListener, GroupMember
 
 __all__ = ["Consuming", "Join"]
@@ -36,6 +37,7 @@ _URGENT_POLL = 0.001  # seconds; how long somebody who waits for an answer does 
 _ANSWER = 180.0
 _SHORTER = 8  # tries with a text that the broker finds too large; each is half as long as the one before
 _AGAIN = 0.1  # seconds until the next commit after one that failed, whoever waits for it
+_ATTEMPTS = 3  # reads one after the other that are too slow for the deletes in them
 _LAST_CHANCE = 1.0  # seconds during which a commit that is refused for now, and that no later one mends, is sent again
 
 
@@ -63,6 +65,8 @@ class Consuming:
         self._polled_at = self._busy_until = 0.0
         self._losses = 0  # of the member's connections, that are known
         self._standstill = Standstill(name, custody, time.monotonic())
+        self._in_vain = 0
+        self._starting_over = False
         self._stop = Event()
         self._thread = custody.thread = Thread(target=self._run, name=f"lvq-consume-{name}", daemon=True)
 
@@ -94,20 +98,32 @@ class Consuming:
 
     def _run(self) -> None:
         try:
-            self._member = self._join(self)
-            try:
-                while not (self._stop.is_set() or self._custody.failed):
-                    self._step(self._member)
-                self._await_answer(self._member)
-            except BaseException as error:  # noqa: BLE001  # a dead consumer must say so, whatever killed it
-                self._fail(error)
-            finally:
-                self._member.close()
+            while not self._is_over:
+                self._take_part()
         except BaseException as error:  # noqa: BLE001
             self._fail(error)
         finally:
             self._custody.forget(self._custody.partitions)
             self._custody.end_undecided()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._stop.is_set() or self._custody.failed
+
+    def _take_part(self) -> None:
+        """Be a member of the group, until it is over or all has to be read again."""
+        self._starting_over = False
+        self._member = self._join(self)
+        try:
+            while not (self._is_over or self._starting_over):
+                self._step(self._member)
+            self._await_answer(self._member)
+        except BaseException as error:  # noqa: BLE001  # a dead consumer must say so, whatever killed it
+            self._fail(error)
+        finally:
+            self._member.close()
+            if self._flight is not None:
+                self._answered(self._flight, Answer.UNKNOWN)  # nobody is there any more who could be told
 
     def _fail(self, error: BaseException) -> None:
         what = error if isinstance(error, LVQError) else repr(error)
@@ -142,6 +158,10 @@ class Consuming:
             return
         self._heed_losses(member)
         if fetch.positions:
+            lapse = custody.came_too_late(fetch)
+            if lapse is not None:
+                self._start_over(lapse)
+                return
             custody.read(fetch)
         now = time.monotonic()
         if self._flight is not None and now >= self._answer_by:
@@ -154,6 +174,22 @@ class Consuming:
             self._commit(member)
         self._standstill.look(now)
 
+    def _start_over(self, lapse: Lapse) -> None:
+        """Leave the group and join again, so that all is read from what is done on: what waits may be deleted (R18).
+
+        Raises:
+            DataLoss: that was done before, and reading is always too slow to know.
+        """
+        self._in_vain = self._in_vain + 1 if lapse.in_vain else 0
+        if self._in_vain >= _ATTEMPTS:
+            raise DataLoss(
+                f"The backlog of queue {self._name} was read {_ATTEMPTS} times, and each time deletes may have gone "
+                f"before they were read: {lapse}.",
+                hint="Raise delete.retention.ms well above the time that reading the backlog takes.",
+            )
+        logger.warning("the consumer of %s gives up what it has and reads it again: %s", self._name, lapse)
+        self._starting_over = True
+
     def _await_answer(self, member: GroupMember) -> None:
         """Let nothing be on its way before the last commit: the client could send it again, behind that one."""
         self._custody.withhold(self._custody.partitions)
@@ -164,16 +200,18 @@ class Consuming:
 
     def _look(self, now: float) -> None:
         """See that topic and group are what we take them for, now and then, and after every trouble."""
-        before = self._custody.durable
+        before, then = self._custody.durable, self._custody.clock()
         undecided = self._custody.undecided
         try:
-            stored = self._inspection.look(now, {*before, *undecided}, decided=bool(undecided))
+            sight = self._inspection.look(now, self._custody.partitions, undecided)
         except TransportError as error:
             if not error.retriable:
                 raise
             self._custody.trouble("reading", error)
             return
         self._custody.recovered()
+        self._custody.ended(then, sight.ends, sight.retention)
+        stored = sight.stored
         self._custody.decide({p: stored[p] for p in undecided if p in stored})
         for partition in self._custody.found({p: stored[p] for p in before if p in stored}, before):
             logger.warning(
@@ -267,7 +305,9 @@ class Consuming:
         """See `GroupListener.assigned`: start at the commits, and hand nothing out below the ends of now (G12)."""
         self._custody.check_decided(partitions, self._polled_at)
         begin = self._inspection.begin(partitions, commits)
-        self._custody.assign(begin.maps, begin.starts, begin.ends, epochs=begin.epochs, tag=begin.tag)
+        self._custody.assign(
+            begin.maps, begin.starts, begin.ends, epochs=begin.epochs, tag=begin.tag, retention=begin.retention
+        )
         logger.info("the consumer of %s has got partitions %s", self._name, sorted(begin.starts))
         return begin.starts
 

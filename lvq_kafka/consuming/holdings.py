@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from threading import Condition, RLock, Thread, current_thread
 from typing import Literal
 
+from lvq_kafka.clocks import uptime
 from lvq_kafka.consuming.counting import Counting
 from lvq_kafka.consuming.lives import Lives
 from lvq_kafka.consuming.stats import ConsumerStats
@@ -25,7 +25,7 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.errors import AlreadySettled, Closed, LockLost, LVQError, ReaderFailed, StateError
 
-__all__ = ["LEASE", "Doing", "Durable", "Haul", "Holdings", "Limits", "Step", "resolve", "uptime"]
+__all__ = ["LEASE", "Doing", "Durable", "Haul", "Holdings", "Limits", "Step", "resolve"]
 
 Durable = Future[None]
 
@@ -45,11 +45,6 @@ know: neither when it is cut off, nor when it stood still. No broker allows sess
 _SLOW = 1.0  # seconds after which a callback has held up the consumer for too long
 
 logger = logging.getLogger("lvq_kafka.consumer")
-
-uptime: Callable[[], float] = (
-    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
-)
-"""Seconds, also those in which this machine sleeps: Linux leaves them out of its monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)

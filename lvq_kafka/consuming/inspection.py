@@ -6,18 +6,20 @@ import logging
 import math
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.errors import OffsetsPending, TopicRecreated, TransportError
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.groups import OnForeignCommits, check_group, known_ends
 from lvq_kafka.ports import Commit, Log, TopicDescription
 from lvq_kafka.retrying import patiently
+from lvq_kafka.topics import ask_delete_retention
 
-__all__ = ["Beginning", "Inspection"]
+__all__ = ["Beginning", "Inspection", "Sight"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
@@ -29,6 +31,8 @@ _PATIENCE = 30.0  # seconds; how long a partition that just came waits for the c
 _LOOK = 30.0  # seconds between two looks whether the topic is still the same one
 _LOOK_AGAIN = 1.0  # seconds until the next one after a look that has failed, or in a trouble
 _LATE = (0.0, 1.0, 5.0, 15.0, 60.0)  # seconds after a lost connection, of looks for what it has written over
+_LOOKS = 4  # in the time for which the topic keeps deletes
+_SETTINGS = 60.0  # seconds between two looks at the topic's settings
 _REREAD = 300.0  # seconds between two looks whether the group still holds what was committed
 _MOMENT = 0.5  # seconds for what a transaction that is open keeps back
 _QUESTIONS = LEASE / 2  # seconds that a look may take: meanwhile nothing is polled, and no lease renewed
@@ -48,6 +52,20 @@ class Beginning:
     """The leaders' epochs that the commits name."""
     tag: bytes
     """The topic's, for commits."""
+    retention: float
+    """Seconds for which the topic keeps deletes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a look at the topic and the group has found."""
+
+    ends: Mapping[int, int]
+    """The last stable offsets."""
+    retention: float
+    """Seconds for which the topic keeps deletes."""
+    stored: Mapping[int, CommitMap] = field(default_factory=dict)
+    """What the group holds, now and then."""
 
 
 class Inspection:
@@ -70,8 +88,10 @@ class Inspection:
         described = log.describe_topic(self._topic)
         self._topic_id = described.id
         self._load(range(described.partitions), self._decided(), described)
+        self._retention = DELETE_RETENTION
         self._looked_at = -math.inf
         self._look_at = time.monotonic() + _LOOK
+        self._settings_at = time.monotonic() + _SETTINGS
         self._reread_at = time.monotonic() + _REREAD
         self._rereads: list[float] = []  # when to look, since something may be written late over what the group holds
 
@@ -96,7 +116,9 @@ class Inspection:
         starts = {partition: max(said.base, first[partition]) for partition, said in maps.items()}
         ends = {partition: end.offset for partition, end in stable.items()}
         epochs = {partition: commit.leader_epoch for partition, commit in mine.items()}
-        return Beginning(maps, starts, ends, epochs, topic_tag(self._topic_id))
+        self._retention = ask_delete_retention(log, topic, self._retention, timeout=_QUESTIONS)
+        self._look_at = min(self._look_at, time.monotonic() + self._pause)
+        return Beginning(maps, starts, ends, epochs, topic_tag(self._topic_id), self._retention)
 
     def _decided(self) -> dict[int, Commit]:
         """What the group has committed, once no open transaction holds any of it."""
@@ -133,26 +155,41 @@ class Inspection:
         self._rereads = [now + after for after in _LATE]
         self._look_at = min(self._look_at, now)
 
-    def look(self, now: float, mine: Collection[int], *, decided: bool = False) -> Mapping[int, CommitMap]:
-        """See that the topic is the one that is consumed; returns, every few minutes, what the group holds.
+    def look(self, now: float, mine: Collection[int], others: Collection[int] = ()) -> Sight:
+        """See that the topic is the one that is consumed, where it ends, and, every few minutes, what the group holds.
+
+        That is said of one's own partitions, and of some others.
 
         A topic that was deleted and created anew is read on at the old position, and nobody is told.
         """
         deadline = time.monotonic() + _QUESTIONS
         stored: Mapping[int, CommitMap] = {}
+
+        def left() -> float:
+            return max(0.1, deadline - time.monotonic())
+
         try:
-            self._check_id(self._log.describe_topic(self._topic, timeout=_QUESTIONS))
+            ends = self._log.end_offsets(self._topic, stable=True, timeout=_QUESTIONS)
+            self._check_id(self._log.describe_topic(self._topic, timeout=left()))
+            if now >= self._settings_at:
+                self._retention = ask_delete_retention(self._log, self._topic, self._retention, timeout=left())
+                self._settings_at = now + _SETTINGS
             if now >= min((self._reread_at, *self._rereads[:1])):
-                left = min(_MOMENT, max(0.1, deadline - time.monotonic()))
-                commits = self._log.committed(self._group, self._topic, decided=decided, timeout=left)
-                stored = examine(self._group, self._topic, mine, commits, queue=self._name).maps
+                commits = self._log.committed(
+                    self._group, self._topic, decided=bool(others), timeout=min(_MOMENT, left())
+                )
+                stored = examine(self._group, self._topic, {*mine, *others}, commits, queue=self._name).maps
                 self._reread_at = now + _REREAD
                 self._rereads = [due for due in self._rereads if due > now]
         finally:
             self._looked_at = time.monotonic()
             self._look_at = self._looked_at + _LOOK_AGAIN
-        self._look_at = min((self._looked_at + _LOOK, *self._rereads[:1]))
-        return stored
+        self._look_at = min((self._looked_at + self._pause, *self._rereads[:1]))
+        return Sight(ends, self._retention, stored)
+
+    @property
+    def _pause(self) -> float:
+        return min(_LOOK, max(_LOOK_AGAIN, self._retention / _LOOKS))
 
     def _load(
         self,

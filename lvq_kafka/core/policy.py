@@ -9,7 +9,20 @@ from typing import Literal
 from lvq_kafka.core.columns import Order
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["Finding", "TopicSpec", "judge", "judge_order", "judge_size", "reason_for", "topic_settings"]
+__all__ = [
+    "DELETE_RETENTION",
+    "Finding",
+    "TopicSpec",
+    "delete_retention",
+    "judge",
+    "judge_order",
+    "judge_size",
+    "reason_for",
+    "topic_settings",
+]
+
+DELETE_RETENTION = 86_400.0
+"""Seconds for which a topic keeps deletes (``delete.retention.ms``) where nobody has set it: Kafka's default, a day."""
 
 _REASONS = {
     "cleanup.policy": "compaction keeps the newest record of each key for ever",
@@ -19,7 +32,7 @@ _REASONS = {
     "min.cleanable.dirty.ratio": "a tenth of new records is enough to compact: readers start on short logs",
     "min.compaction.lag.ms": "a reader has a minute to read a record before compaction may take it",
     "max.compaction.lag.ms": "every superseded record is removed within a day, however quiet the topic",
-    "delete.retention.ms": "a reader may be away this long and still learn of every delete",
+    "delete.retention.ms": "a reader may be away this long; one that was away for longer reads all again",
     "min.insync.replicas": "an acknowledged message survives the loss of a broker",
     "unclean.leader.election.enable": "a replica that lags must not become the truth",
     "retention.ms": "age alone must not remove a current value",
@@ -44,7 +57,7 @@ class TopicSpec:
 
     partitions: int | None = None
     replication_factor: int | None = None
-    delete_retention: float = 86_400.0
+    delete_retention: float = DELETE_RETENTION
     reclaim: bool = False
     config: Mapping[str, str] = field(default_factory=dict)
 
@@ -108,6 +121,14 @@ def topic_settings(spec: TopicSpec) -> dict[str, str]:
     if (spec.replication_factor or 0) >= 3:
         settings["min.insync.replicas"] = "2"
     return {**settings, **spec.config}
+
+
+def delete_retention(config: Mapping[str, str]) -> float:
+    """Seconds for which a topic with these settings keeps deletes."""
+    try:
+        return float(config["delete.retention.ms"]) / 1000
+    except (KeyError, ValueError):
+        return DELETE_RETENTION
 
 
 def judge(config: Mapping[str, str], spec: TopicSpec | None = None, *, replication_factor: int) -> list[Finding]:

@@ -6,10 +6,11 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
+from lvq_kafka.core.absence import Absence, Lapse
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.records import Fetch, RecordBatch
-from lvq_kafka.errors import DataLoss, LVQError, TopicNotFound, TopicRecreated, TransportError
+from lvq_kafka.errors import DataLoss, TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.ports import Log, LogReader, TopicDescription
 from lvq_kafka.reading.observing import Observing
 from lvq_kafka.reading.replay import Replay
@@ -27,7 +28,7 @@ log = logging.getLogger("lvq_kafka.follower")
 
 _POLL = 0.1  # seconds; bounds how long close() waits for the reader thread
 _ABSENCE = 3.0  # seconds that a topic may be gone: to create it anew somebody has to delete it first
-_RETENTION = 86_400_000  # ms; Kafka's default for delete.retention.ms
+_ATTEMPTS = 3  # reads one after the other that are too slow for the deletes in them
 
 
 class Reading:
@@ -50,6 +51,7 @@ class Reading:
         self._observing = observing
         self._since = since
         self._screen = screen
+        self._in_vain = 0
         self._reader: LogReader
 
     def open(self) -> None:
@@ -81,8 +83,8 @@ class Reading:
             elif replay.described.partitions > replay.table.partitions:
                 self._grow(replay.table.partitions, replay.described.partitions)
             elif replay.aiming_again:
-                topic_id, stable = self._observing.ends(stable=True)
-                standing.aim(topic_id, stable)
+                then = standing.clock()
+                standing.aim(then, *self._observing.ends(stable=True))
             else:
                 fetch = self._reader.poll(_POLL)
                 if fetch.positions:
@@ -99,13 +101,30 @@ class Reading:
         """Hand on what was read."""
         if self._screen is not None:
             self._screen(fetch.batch)
-        self._standing.take(fetch)
+        lapse = self._standing.take(fetch)
+        if lapse is not None:
+            self._start_over_after(lapse)
+
+    def _start_over_after(self, lapse: Lapse) -> None:
+        """Deletes may have been missed (R18): start over, or fail where reading is always too slow to know."""
+        self._in_vain = self._in_vain + 1 if lapse.in_vain else 0
+        if self._in_vain < _ATTEMPTS:
+            self._standing.lose(DataLoss(f"Of {self._topic}, {lapse}."), self._standing.replay.described.id)
+        else:
+            self._standing.fail(
+                DataLoss(
+                    f"{self._topic} was read {_ATTEMPTS} times, and each time deletes may have gone before they were "
+                    f"read. Of {self._topic}, {lapse}.",
+                    hint="Raise delete.retention.ms well above the time that reading the topic takes.",
+                )
+            )
 
     # ---------------------------------------------------------------- beginning, growing, starting over
 
     def _begin(self, described: TopicDescription) -> None:
         """Begin at the beginning: an empty table, a reader on all partitions, the log's end of now as the target."""
         since = self._standing.since
+        retention = self._observing.retention()
         starts = dict(self._log.start_offsets(self._topic))
         # Ends before stable ends: a partition without transactions then never looks blocked.
         ends = self._log.end_offsets(self._topic, partitions=described.partitions)
@@ -119,17 +138,13 @@ class Reading:
             key_header=self._definition.key_header,
             key_mismatch=self._definition.key_mismatch,
             topic=self._topic,
-            tombstone_memory=self._tombstone_memory(),
+            tombstone_memory=round(1000 * retention),
         )
         table.advance(starts)
+        absence = Absence(retention)
+        absence.begin(self._standing.clock(), starts)
         self._reader = self._log.reader(self._topic, starts)
-        self._standing.begin(Replay(described, table, since, starts, ends, stable))
-
-    def _tombstone_memory(self) -> int:
-        try:
-            return int(self._log.topic_config(self._topic).get("delete.retention.ms", _RETENTION))
-        except (LVQError, ValueError):
-            return _RETENTION  # this user may not ask
+        self._standing.begin(Replay(described, table, since, starts, ends, stable, absence))
 
     def _grow(self, before: int, now: int) -> None:
         starts = self._log.start_offsets(self._topic)

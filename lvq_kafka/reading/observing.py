@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from threading import Event
 from typing import TypeVar
 
+from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.errors import TopicNotFound, TopicRecreated, TransportError
 from lvq_kafka.ports import Log, TopicDescription
 from lvq_kafka.reading.standing import Standing
+from lvq_kafka.topics import ask_delete_retention
 
 __all__ = ["Observing"]
 
@@ -16,6 +19,9 @@ T = TypeVar("T")
 
 _LOOK = 5.0  # seconds that a question may take; a frozen cluster is called lost after it, and close() may wait for it
 _QUESTION = 10.0  # the same for one who waits for the answer
+_SETTINGS = 60.0  # seconds between two looks at the topic's settings
+_LEAST = 0.5  # seconds between two looks at the topic, though it keeps deletes for less than a few times that
+_LOOKS = 4  # in the time for which it keeps deletes
 
 
 class Observing:
@@ -35,6 +41,8 @@ class Observing:
         self._topic = standing.topic
         self._interval = interval
         self._due = Event()
+        self._retention = DELETE_RETENTION
+        self._settings_at = 0.0
 
     def look_now(self) -> None:
         """Let the thread look at once, or at its end if it was told to stop."""
@@ -44,7 +52,7 @@ class Observing:
         """Look until the follower is closed or has failed: the body of the thread."""
         standing = self._standing
         while True:
-            self._due.wait(self._interval)
+            self._due.wait(min(self._interval, max(_LEAST, self._retention / _LOOKS)))
             self._due.clear()  # before the question whether to stop, or that news could get lost
             if standing.closed or standing.failure is not None:
                 return
@@ -58,7 +66,16 @@ class Observing:
                     raise
                 standing.lost_touch("looking", error)
 
+    def retention(self) -> float:
+        """Seconds for which the topic keeps deletes, as it says when it is asked."""
+        self._settings_at = time.monotonic() + _SETTINGS
+        self._retention = ask_delete_retention(self._log, self._topic, self._retention, timeout=_LOOK)
+        return self._retention
+
     def _look(self) -> None:
+        then = self._standing.clock()
+        if time.monotonic() >= self._settings_at:
+            self._standing.keeps(self.retention())
         described, (ends, stable) = self._of_one_topic(
             lambda partitions: (
                 # In this order: a partition without transactions then never looks blocked.
@@ -67,7 +84,7 @@ class Observing:
             ),
             lambda: _LOOK,
         )
-        self._standing.looked(described, ends, stable)
+        self._standing.looked(then, described, ends, stable)
 
     def ends(
         self, left: Callable[[], float | None] = lambda: None, *, stable: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from lvq_kafka.core.absence import Absence
 from lvq_kafka.core.progress import Progress, Shortfall
 from lvq_kafka.core.store import Store
 from lvq_kafka.ports import TopicDescription
@@ -32,9 +33,11 @@ class Replay:
         starts: Mapping[int, int],
         ends: Mapping[int, int],
         stable: Mapping[int, int],
+        absence: Absence,
     ) -> None:
         self.described = described
         self.table = table
+        self.absence = absence
         self.since = since  # where it was to begin; the log may have begun later
         self.stable = stable
         self._starts = starts
@@ -52,18 +55,22 @@ class Replay:
             return self.caught_up
         return False
 
-    def aim(self, stable: Mapping[int, int]) -> None:
-        """Take the last stable offsets of now as the second target."""
+    def aim(self, then: float, stable: Mapping[int, int]) -> None:
+        """Take the last stable offsets as the second target; ``then`` is when they were asked for."""
         self._targets = self.stable = stable
+        self.absence.ended(then, stable)
         self._stage = "second target"
 
     def settle(self) -> None:
         """Count it as complete where it stands, though an open transaction hides something."""
         self._settled = True
 
-    def looked(self, described: TopicDescription, ends: Mapping[int, int], stable: Mapping[int, int]) -> None:
-        """So the topic is now."""
+    def looked(
+        self, then: float, described: TopicDescription, ends: Mapping[int, int], stable: Mapping[int, int]
+    ) -> None:
+        """So the topic was then, or later."""
         self.described, self._ends, self.stable = described, ends, stable
+        self.absence.ended(then, stable)
 
     # ---------------------------------------------------------------- how far it is
 

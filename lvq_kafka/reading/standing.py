@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Event
 from typing import Literal
 
+from lvq_kafka.clocks import uptime
+from lvq_kafka.core.absence import Absence, Lapse
 from lvq_kafka.core.fold import LatestValues
+from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.store import Store
 from lvq_kafka.errors import Closed, LVQError, ReaderFailed, StateError
@@ -22,7 +25,8 @@ __all__ = ["Standing", "State"]
 State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed", "closed"]
 """How a reader is.
 
-- ``catching-up``: it has not yet read what the log held when it was opened.
+- ``catching-up``: it has not yet read what the log held when it was opened, or was away for longer than the topic keeps
+  deletes and has not read anything since.
 - ``blocked``: it has read all it may; an open transaction hides the rest of what the log held then.
 - ``caught-up``: it has, and follows.
 - ``disconnected``: it cannot reach the cluster, tries on by itself, and may be stale meanwhile.
@@ -33,6 +37,8 @@ State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed",
 Doing = Literal["reading", "looking"]
 
 log = logging.getLogger("lvq_kafka.follower")
+
+_PRESENT = 10.0  # seconds; nobody is away who has looked at the topic since, however short a time it keeps deletes for
 
 
 class Standing:
@@ -47,17 +53,22 @@ class Standing:
 
     ``since`` is where to begin to read, within what the log holds. Whoever wants more of it than that says so by
     `rewind`.
+
+    Args:
+        clock: seconds, by which absences are judged.
     """
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, clock: Callable[[], float] = uptime) -> None:
         self.topic = topic
+        self.clock = clock
         self.listeners = Listeners()
         self.stop = Event()
         self.failure: Exception | None = None
         self.table: Store = LatestValues()
         self.topic_id = ""  # of the topic that the table was read from
         self.since: Mapping[int, int] = {}
-        self.replay = Replay(TopicDescription(topic, "", 0, 0), self.table, self.since, {}, {}, {})
+        nothing = TopicDescription(topic, "", 0, 0)
+        self.replay = Replay(nothing, self.table, self.since, {}, {}, {}, Absence(DELETE_RETENTION))
         self.gone: LVQError | None = None  # why the reading thread has to start over
         self.gone_since = 0.0
         self.heard = time.monotonic()
@@ -77,9 +88,12 @@ class Standing:
                 self._show()
             self._note_progress()
 
-    def take(self, fetch: Fetch) -> None:
-        """It has read on."""
+    def take(self, fetch: Fetch) -> Lapse | None:
+        """It has read on. What comes too late, after deletes may have gone (R18), is thrown away, and that returned."""
         with self.listeners.changing():
+            lapse = self.replay.absence.read(self.clock(), fetch)
+            if lapse is not None:
+                return lapse
             table = self.replay.table
             keys = table.apply(fetch.batch)
             table.advance(fetch.positions)
@@ -87,12 +101,13 @@ class Standing:
             if not self.starting_over:
                 self.listeners.tell(keys)
             self._note_progress()
+            return None
 
-    def aim(self, topic_id: str, stable: Mapping[int, int]) -> None:
+    def aim(self, then: float, topic_id: str, stable: Mapping[int, int]) -> None:
         """Having reached its first target, it has asked for the second one."""
         with self.listeners.changing():
             if topic_id == self.replay.described.id:
-                self.replay.aim(stable)
+                self.replay.aim(then, stable)
                 self._note_progress()
 
     def grow(self, partitions: int, added: Mapping[int, int]) -> None:
@@ -100,6 +115,7 @@ class Standing:
         with self.listeners.changing(everybody=True):
             keys = self.replay.table.grow(partitions)
             self.replay.table.advance(added)
+            self.replay.absence.begin(self.clock(), added)
             if not self.starting_over:
                 self.listeners.tell(keys)
 
@@ -117,14 +133,21 @@ class Standing:
 
     # ---------------------------------------------------------------- news of the topic
 
-    def looked(self, described: TopicDescription, ends: Mapping[int, int], stable: Mapping[int, int]) -> None:
-        """So the topic is now."""
+    def looked(
+        self, then: float, described: TopicDescription, ends: Mapping[int, int], stable: Mapping[int, int]
+    ) -> None:
+        """So the topic was then, or later."""
         with self.listeners.changing(everybody=True):
             if described.id != self.replay.described.id:
                 return  # the reading thread has found a new topic meanwhile, which these are not of
-            self.replay.looked(described, ends, stable)
+            self.replay.looked(then, described, ends, stable)
             self.heard = time.monotonic()
             self._trouble.clear()  # nothing comes from a quiet topic that could tell of the reader's recovery
+
+    def keeps(self, retention: float) -> None:
+        """The topic keeps deletes for so many seconds."""
+        with self.listeners.changing():
+            self.replay.absence.keeps(retention)
 
     def lose(self, error: LVQError, topic_id: str) -> None:
         """What is read of the topic with this id is gone: the reading thread is to start over at its next step.
@@ -184,6 +207,8 @@ class Standing:
             return "disconnected"
         if self.rewinding:
             return "catching-up"
+        if self._away:
+            return "catching-up"
         if self.replay.caught_up:
             return "caught-up"
         return "blocked" if self.replay.blocked else "catching-up"
@@ -217,6 +242,12 @@ class Standing:
     def rewinding(self) -> bool:
         """Whether what is read did not begin where it should, and the reading thread is about to begin again."""
         return self.since is not self.replay.since
+
+    @property
+    def _away(self) -> bool:
+        """Whether this reader was away for so long that it has to start over if anything was written meanwhile."""
+        absence = self.replay.absence
+        return absence.away(self.clock()) > max(absence.trusted, _PRESENT)
 
     def check(self) -> None:
         """Raise when nothing more will come.

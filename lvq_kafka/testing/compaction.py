@@ -13,7 +13,7 @@ from lvq_kafka.retrying import patiently
 if TYPE_CHECKING:
     from lvq_kafka.kafka import KafkaLog
 
-__all__ = ["FORCED_COMPACTION", "force_compaction"]
+__all__ = ["DELETES_STAY", "FORCED_COMPACTION", "force_compaction"]
 
 FORCED_COMPACTION: Mapping[str, str] = {
     "segment.ms": "1",  # every append closes the segment before it, and only closed segments are cleaned
@@ -23,6 +23,9 @@ FORCED_COMPACTION: Mapping[str, str] = {
     "file.delete.delay.ms": "0",
 }
 """Topic settings with which a broker compacts all that it may, at once."""
+
+DELETES_STAY: Mapping[str, str] = {"delete.retention.ms": "86400000"}
+"""Goes over those where readers are at work: with 0 they had to take each hole for a delete that they have missed."""
 
 _RETENTION = "delete.retention.ms"
 _CLEANER = {"log.cleaner.backoff.ms": "100"}  # how long an idle cleaner sleeps; 15 s by default

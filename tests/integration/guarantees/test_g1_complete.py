@@ -8,7 +8,7 @@ import pytest
 
 from lvq_kafka import TEXT, EndOfDump, Entry, LastValueQueue
 from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.testing.compaction import FORCED_COMPACTION, force_compaction
+from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction
 from tests.integration.guarantees.cluster import Meanwhile, delete_records, fold, read_raw
 from tests.integration.guarantees.conftest import QueueOf
 from tests.integration.guarantees.writing import put, ticking, transaction
@@ -145,7 +145,7 @@ def test_g1_a_value_replaced_and_compacted_away_before_it_was_read_is_not_missin
     queue_of: QueueOf, kafka_log: KafkaLog, servers: str, held_by: Reading
 ) -> None:
     """The reader has asked where the log ends; below that end nothing of these keys is left when it comes there."""
-    queue = queue_of(config=FORCED_COMPACTION)
+    queue = queue_of(config={**FORCED_COMPACTION, **DELETES_STAY})
     keys = [f"k{number}" for number in range(50)]
     put(queue, **dict.fromkeys(keys, "old"), untouched="old")
 

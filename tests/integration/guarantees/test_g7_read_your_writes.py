@@ -12,7 +12,7 @@ import pytest
 from lvq_kafka import TEXT, LastValueQueue
 from lvq_kafka.errors import CatchUpTimeout
 from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.testing.compaction import FORCED_COMPACTION, force_compaction
+from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction
 from tests.contract.harness import COMPACTED
 from tests.integration.guarantees.cluster import Held, read_raw
 from tests.integration.guarantees.conftest import Declare, QueueOf
@@ -98,7 +98,7 @@ def test_g7_behind_a_barrier_a_view_is_not_of_a_topic_that_is_no_more(
 def test_g7_a_value_that_was_replaced_and_compacted_away_before_a_slow_view_read_it_is_not_missing(
     queue_of: QueueOf, kafka_log: KafkaLog, servers: str
 ) -> None:
-    declared = queue_of(config=FORCED_COMPACTION)
+    declared = queue_of(config={**FORCED_COMPACTION, **DELETES_STAY})
     log = Held(kafka_log)
     queue = LastValueQueue(declared.topic, key_header="ticker", value=TEXT, log=log)
     with queue.view() as view, queue.producer() as producer:

@@ -1,0 +1,58 @@
+"""R18: readers and consumers that a real broker has deletes cleaned away from while they are cut off."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from lvq_kafka import TEXT, Deleted, LastValueQueue, TopicSpec
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.retrying import patiently
+from lvq_kafka.testing.compaction import force_compaction
+from tests.cable import Cable
+from tests.integration.guarantees.writing import put
+from tests.waiting import eventually
+
+KEPT = 3.0  # seconds
+
+
+def test_s160_a_view_a_browser_and_a_consumer_that_were_away_too_long_do_not_keep_what_was_deleted(
+    kafka_log: KafkaLog, topic_name: str
+) -> None:
+    here = LastValueQueue.declare(
+        topic_name, key_header="ticker", value=TEXT, log=kafka_log, spec=TopicSpec(delete_retention=KEPT)
+    )
+    put(here, a="1", b="1")
+    with (
+        Cable(kafka_log.config.bootstrap_servers) as cable,
+        closing(KafkaLog(ClientConfig(cable.bootstrap_servers, {}))) as log,
+    ):
+        away = patiently(lambda: LastValueQueue.open(topic_name, value=TEXT, log=log), 60)
+        with (
+            away.view(metadata_interval=0.2) as view,
+            view.watch() as watch,
+            away.browser(metadata_interval=0.2) as browser,
+            away.consumer() as consumer,
+        ):
+            browser.drain()
+            eventually(lambda: consumer.stats.available == 2, 30)
+            consumer.pause()
+            absence = view._follower._standing.replay.absence
+            cable.cut()
+            try:
+                put(here, a=None, b="2")
+                force_compaction(kafka_log, topic_name, drop_tombstones=True)
+                with here.view() as fresh:
+                    assert dict(fresh) == {"b": "2"}
+                eventually(lambda: absence.away(view._follower._standing.clock()) > KEPT)
+            finally:
+                cable.mend()
+            eventually(lambda: dict(view.snapshot()) == {"b": "2"} and view.state == "caught-up", 60)
+            assert Deleted("a") in watch.drain()
+            assert Deleted("a") in browser.drain(60)
+            eventually(lambda: consumer.stats.available == 1 and not consumer.stats.catching_up, 60)
+            consumer.resume()
+            delivery = consumer.acquire(60)
+            assert delivery is not None
+            assert (delivery.key, delivery.value) == ("b", "2")
+            delivery.ack(wait=True, timeout=30)
+    here.delete()

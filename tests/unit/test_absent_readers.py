@@ -1,0 +1,210 @@
+"""R18 for readers that stay open: one that was away for longer than the log keeps deletes starts over, or refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lvq_kafka import TEXT, Browser, Deleted, Entry, LastValueQueue, View
+from lvq_kafka.entries import Event
+from lvq_kafka.errors import BrokerUnavailable, DataLoss, ReaderFailed, Unauthorized
+from lvq_kafka.testing import MemoryLog
+from tests.unit.polling import before_polls
+from tests.waiting import eventually
+
+DAY = 86_400.0
+
+
+class Prices(MemoryLog):
+    """A log with the topic ``prices``, of one partition, which keeps deletes for a day."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        self.readers = 0
+        before_polls(self, self._polled)
+
+    def _polled(self, reader: int, poll: int) -> None:
+        self.readers = reader
+
+    @property
+    def queue(self) -> LastValueQueue[str]:
+        return LastValueQueue("prices", key_header="ticker", log=self, value=TEXT)
+
+    def put(self, **values: str | None) -> None:
+        for key, value in values.items():
+            self.write("prices", key.encode(), None if value is None else value.encode())
+
+    def forget_deletes(self) -> None:
+        self.compact("prices", drop_tombstones=True)
+
+
+class Hours:
+    """The clock of a reader."""
+
+    def __init__(self, reader: View[str] | Browser[str]) -> None:
+        self._standing = reader._follower._standing
+        self._passed = 0.0
+        uptime = self._standing.clock
+        self._standing.clock = lambda: uptime() + self._passed
+
+    def pass_by(self, seconds: float) -> None:
+        self._passed += seconds
+
+
+@pytest.fixture
+def log() -> Prices:
+    return Prices()
+
+
+def absent(log: Prices, hours: Hours, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """The reader is cut off for so long."""
+    log.disconnect()
+    meanwhile()
+    hours.pass_by(seconds)
+    log.reconnect()
+
+
+def delete_a(log: Prices) -> None:
+    log.put(a=None, b="2")
+    log.forget_deletes()
+    assert b"a" not in {record.key for record in log.records("prices")}
+
+
+def test_s160_a_view_that_was_away_for_longer_than_deletes_are_kept_loses_the_keys_that_were_deleted(
+    log: Prices,
+) -> None:
+    log.put(a="1", b="1")
+    with log.queue.view(metadata_interval=0.02) as view, view.watch() as watch:
+        absent(log, Hours(view), 2 * DAY, lambda: delete_a(log))
+        eventually(lambda: dict(view.snapshot()) == {"b": "2"} and view.state == "caught-up")
+        events = watch.drain()
+        assert events[0] == Deleted("a")
+        assert [event.value for event in events if isinstance(event, Entry)] == ["2"]
+        assert log.readers == 2
+
+
+def test_r18_a_browser_that_was_away_for_longer_than_deletes_are_kept_tells_of_them(log: Prices) -> None:
+    log.put(a="1", b="1")
+    with log.queue.browser(metadata_interval=0.02) as browser:
+        browser.drain()
+        absent(log, Hours(browser), 2 * DAY, lambda: delete_a(log))
+        seen: list[Event[str]] = []
+        eventually(lambda: seen.extend(browser.drain()) or len(seen) >= 2)
+        assert Deleted("a") in seen
+        assert [(event.key, event.value) for event in seen if isinstance(event, Entry)] == [("b", "2")]
+
+
+def test_r18_what_a_view_shows_stays_until_it_has_read_all_again_and_meanwhile_it_is_not_caught_up(
+    log: Prices,
+) -> None:
+    log.put(a="1", b="1")
+    with log.queue.view(metadata_interval=0.02) as view:
+        refused = BrokerUnavailable("The leader is away.", code="LEADER_NOT_AVAILABLE", retriable=True)
+        log.fail_next("start_offsets", refused, times=100_000)
+        absent(log, Hours(view), 2 * DAY, lambda: delete_a(log))
+        eventually(lambda: "leader is away" in str(view._follower._standing.trouble))
+        assert (dict(view), view.state) == ({"a": "1", "b": "1"}, "disconnected")
+        log._cluster._failures.clear()
+        eventually(lambda: dict(view.snapshot()) == {"b": "2"})
+
+
+def test_r18_a_quiet_topic_is_not_read_again_however_long_the_absence(log: Prices) -> None:
+    log.put(a="1")
+    with log.queue.view(metadata_interval=0.02) as view:
+        absent(log, Hours(view), 30 * DAY)
+        eventually(lambda: view.state == "caught-up" and view.silence < 0.1)
+        log.put(a="2")
+        view.barrier()
+        assert (log.readers, view["a"]) == (1, "2")
+
+
+def test_r18_an_absence_that_is_shorter_costs_nothing(log: Prices) -> None:
+    log.put(a="1", b="1")
+    with log.queue.view(metadata_interval=0.02) as view:
+        absent(log, Hours(view), DAY / 2, lambda: (log.put(a=None, b="2"), log.compact("prices")))
+        eventually(lambda: dict(view.snapshot()) == {"b": "2"})
+        assert log.readers == 1
+
+
+def test_r18_a_log_without_holes_has_lost_no_delete_however_late_it_is_read(log: Prices) -> None:
+    log.put(a="1", b="1")
+    with log.queue.view(metadata_interval=0.02) as view:
+        absent(log, Hours(view), 2 * DAY, lambda: log.put(a=None, b="2"))
+        eventually(lambda: dict(view.snapshot()) == {"b": "2"})
+        assert log.readers == 1
+
+
+def test_r18_a_view_that_has_just_woken_up_does_not_call_itself_caught_up(log: Prices) -> None:
+    log.put(a="1")
+    with log.queue.view(metadata_interval=3600) as view:
+        assert view.state == "caught-up"
+        Hours(view).pass_by(2 * DAY)
+        assert view.state == "catching-up"
+        view._follower._observing.look_now()
+        eventually(lambda: view.state == "caught-up")
+        assert log.readers == 1, "nothing was written meanwhile"
+
+
+def test_r18_how_long_deletes_are_kept_is_what_the_topic_says_now(log: Prices, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lvq_kafka.reading.observing._SETTINGS", 0.0)
+    log.put(a="1", b="1")
+    with log.queue.view(metadata_interval=0.02) as view:
+        log.alter_topic_config("prices", {"delete.retention.ms": "60000"})
+        absence = view._follower._standing.replay.absence
+        eventually(lambda: absence.trusted == 54.0)
+        absent(log, Hours(view), 100, lambda: delete_a(log))
+        eventually(lambda: dict(view.snapshot()) == {"b": "2"})
+
+
+def test_r18_who_may_not_read_the_settings_goes_by_the_default_of_kafka(log: Prices) -> None:
+    log.put(a="1", b="1")
+    log.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"), times=1000)
+    with log.queue.view(metadata_interval=0.02) as view:
+        absent(log, Hours(view), 2 * DAY, lambda: delete_a(log))
+        eventually(lambda: dict(view.snapshot()) == {"b": "2"})
+
+
+def slow(log: Prices, view: View[str], reads: int) -> None:
+    """The first reads of the topic take two days each, and somebody else deletes a key and has it cleaned meanwhile."""
+    hours = Hours(view)
+
+    def hook(reader: int, poll: int) -> None:
+        if reader <= reads and poll == 2:
+            log.put(**{f"k{reader}": None, "last": str(reader)})
+            log.forget_deletes()
+            hours.pass_by(2 * DAY)
+
+    before_polls(log, hook)
+
+
+def test_r18_a_first_read_that_takes_longer_than_deletes_are_kept_begins_again(log: Prices) -> None:
+    log._cluster.fetch_limit = 2
+    log.put(k1="1", k2="1", k3="1", last="1")
+    view = log.queue.view()
+    slow(log, view, 1)
+    with view:
+        assert dict(view) == {"k2": "1", "k3": "1", "last": "1"}
+        assert log.readers == 2
+
+
+def test_r18_a_topic_that_cannot_be_read_in_time_is_refused_with_the_remedy(log: Prices) -> None:
+    log._cluster.fetch_limit = 2
+    log.put(k1="1", k2="1", k3="1", k4="1", last="1")
+    view = log.queue.view()
+    slow(log, view, 10)
+    with pytest.raises(DataLoss, match=r"was read 3 times.*partition 0.*Raise delete\.retention\.ms"):
+        view.open()
+    assert log.readers == 3
+
+
+def test_r18_a_view_that_cannot_be_read_in_time_any_more_fails_and_says_why(log: Prices) -> None:
+    log._cluster.fetch_limit = 2
+    log.put(k2="1", k3="1", k4="1", k5="1", last="1")
+    with log.queue.view(metadata_interval=0.02) as view:
+        slow(log, view, 10)
+        absent(log, Hours(view), 2 * DAY, lambda: delete_a(log))
+        eventually(lambda: view.state == "failed")
+        with pytest.raises(ReaderFailed, match=r"delete\.retention\.ms"):
+            len(view)
