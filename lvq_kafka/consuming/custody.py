@@ -94,6 +94,12 @@ class Custody(Holdings):
         return list(self._lives)
 
     @property
+    def positions(self) -> dict[int, int]:
+        """How far each has been read."""
+        with self._lock:
+            return dict(self._ledger.positions)
+
+    @property
     def busy(self) -> bool:
         """Whether a commit may become urgent at any moment: messages are held, or can be."""
         return self._ledger.in_work > 0 or (self._ledger.opened and not self._paused)
@@ -179,6 +185,10 @@ class Custody(Holdings):
             if not self._trouble:
                 logger.warning("the consumer of %s goes on after: %s", self._definition.name, error)
             self._trouble[while_] = str(error)
+
+    def stand_still(self, reason: str) -> None:
+        """Why nothing is handed out though the cluster answers; empty when there is no such reason."""
+        self._standstill = reason
 
     def recovered(self) -> None:
         """The cluster answers; messages that could tell of it may be a long time coming."""

@@ -210,7 +210,8 @@ class Consuming:
             self._custody.trouble("reading", error)
             return
         self._custody.recovered()
-        self._custody.ended(then, sight.ends, sight.retention)
+        self._custody.ended(then, sight.stable, sight.retention)
+        self._standstill.saw(now, sight)
         stored = sight.stored
         self._custody.decide({p: stored[p] for p in undecided if p in stored})
         for partition in self._custody.found({p: stored[p] for p in before if p in stored}, before):
@@ -339,6 +340,7 @@ class Consuming:
         """See `GroupListener.lost`: the locks are over, and nothing can be committed."""
         mine = self._mine(partitions)
         self._custody.forget(mine)
+        self._inspection.hasten()
         logger.warning("the consumer of %s has lost partitions %s", self._name, sorted(mine))
 
     def _mine(self, partitions: Collection[int]) -> list[int]:

@@ -89,6 +89,7 @@ class Holdings:
         self._paused = False
         self._mismatched = 0
         self._trouble: dict[Doing, str] = {}  # why something did not work when it was last tried
+        self._standstill = ""  # why nothing is handed out though everything works
         self._failure: BaseException | None = None
         self._closed = False
 
@@ -252,7 +253,7 @@ class Holdings:
     def stats(self) -> ConsumerStats:
         """What this consumer has and has done."""
         with self._lock:
-            trouble = next(iter(self._trouble.values()), "")
+            trouble = next(iter(self._trouble.values()), self._standstill)
             return ConsumerStats.of(
                 self._ledger, self._commits, self._lives, mismatched=self._mismatched, trouble=trouble
             )

@@ -12,7 +12,7 @@ from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.policy import DELETE_RETENTION
-from lvq_kafka.errors import OffsetsPending, TopicRecreated, TransportError
+from lvq_kafka.errors import OffsetsPending, TopicRecreated, TransportError, Unauthorized
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.groups import OnForeignCommits, check_group, known_ends
 from lvq_kafka.ports import Commit, Log, TopicDescription
@@ -27,8 +27,10 @@ logger = logging.getLogger("lvq_kafka.consumer")
 # every ten seconds, when its transaction.timeout.ms is over: a minute with this client, and with Java's.
 _UNDECIDED = 90.0
 _OPENING = 10.0  # seconds that a new consumer waits for an answer
-_PATIENCE = 30.0  # seconds; how long a partition that just came waits for the cluster to say where it begins and ends
-_LOOK = 30.0  # seconds between two looks whether the topic is still the same one
+# Seconds; how long a partition that just came waits for the cluster to say where it begins and ends, before that is
+# said to be a trouble. Meanwhile nothing is polled.
+_PATIENCE = 3.0
+_LOOK = 5.0  # seconds between two looks at the topic: whether it is still the same one, and where it ends
 _LOOK_AGAIN = 1.0  # seconds until the next one after a look that has failed, or in a trouble
 _LATE = (0.0, 1.0, 5.0, 15.0, 60.0)  # seconds after a lost connection, of looks for what it has written over
 _LOOKS = 4  # in the time for which the topic keeps deletes
@@ -61,9 +63,13 @@ class Sight:
     """What a look at the topic and the group has found."""
 
     ends: Mapping[int, int]
+    """The end of each partition's log."""
+    stable: Mapping[int, int]
     """The last stable offsets."""
     retention: float
     """Seconds for which the topic keeps deletes."""
+    members: int = 0
+    """How many members the group has, where that was asked."""
     stored: Mapping[int, CommitMap] = field(default_factory=dict)
     """What the group holds, now and then."""
 
@@ -169,11 +175,14 @@ class Inspection:
             return max(0.1, deadline - time.monotonic())
 
         try:
-            ends = self._log.end_offsets(self._topic, stable=True, timeout=_QUESTIONS)
+            # In this order: a partition without transactions then never looks blocked.
+            ends = self._log.end_offsets(self._topic, timeout=_QUESTIONS)
+            stable = self._log.end_offsets(self._topic, stable=True, timeout=left())
             self._check_id(self._log.describe_topic(self._topic, timeout=left()))
             if now >= self._settings_at:
                 self._retention = ask_delete_retention(self._log, self._topic, self._retention, timeout=left())
                 self._settings_at = now + _SETTINGS
+            members = 0 if mine else self._members(left())
             if now >= min((self._reread_at, *self._rereads[:1])):
                 commits = self._log.committed(
                     self._group, self._topic, decided=bool(others), timeout=min(_MOMENT, left())
@@ -185,7 +194,13 @@ class Inspection:
             self._looked_at = time.monotonic()
             self._look_at = self._looked_at + _LOOK_AGAIN
         self._look_at = min((self._looked_at + self._pause, *self._rereads[:1]))
-        return Sight(ends, self._retention, stored)
+        return Sight(ends, stable, self._retention, members, stored)
+
+    def _members(self, timeout: float) -> int:
+        try:
+            return self._log.member_count(self._group, timeout=timeout)
+        except Unauthorized:
+            return 0
 
     @property
     def _pause(self) -> float:

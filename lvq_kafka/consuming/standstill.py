@@ -1,67 +1,172 @@
-"""Why a consumer hands nothing out, where that looks like a mistake: said in the log, once."""
+"""Why a consumer hands nothing out, where that is no matter of messages: in its log, once, and in its stats."""
 
 from __future__ import annotations
 
 import logging
-import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 from lvq_kafka.consuming.custody import Custody
+from lvq_kafka.consuming.holdings import LEASE
+from lvq_kafka.consuming.inspection import Sight
 
 __all__ = ["Standstill"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
-_PARTITIONLESS = 15.0  # seconds; the session of a member that died is over before, and its partitions are moved
+_TURN = 0.25  # seconds from one judgement to the next
+_PARTITIONLESS = 5.0  # seconds; a member that joins a group at rest has its partitions before
+_UNCOUNTED = LEASE + 2.0  # seconds; a commit that was sent when the lease was over has been answered before
+_BLOCKED = 5.0  # seconds; transactions that are at work end before
+_STUCK = 10.0  # seconds
 _UNSETTLED = 30.0  # seconds
 
 
-class _Lasting:
-    """Something that is told of once, when it has lasted for so many seconds."""
+class _Cause:
+    """A reason for which nothing may be handed out; told when it has lasted for so many seconds.
 
-    def __init__(self, seconds: float, now: float) -> None:
+    Args:
+        seconds: how long.
+        says: what is to be said of it if it is so, and else nothing; it is told for how many seconds it has been.
+    """
+
+    def __init__(self, seconds: float, says: Callable[[float], str]) -> None:
         self._seconds = seconds
-        self._due = now + seconds
+        self._says = says
+        self._since: float | None = None
+        self._told = False
 
-    def is_due(self, now: float, so: bool) -> bool:
-        """Whether it is to be told of now. ``so`` says whether it still, or again, is so."""
-        if not so:
-            self._due = max(self._due, now + self._seconds)
-        elif now >= self._due:
-            self._due = math.inf
-            return True
-        return False
+    def look(self, now: float) -> str:
+        """What is to be said now. It comes in the log when it is said for the first time in a row."""
+        if not self._says(0.0):
+            self._since, self._told = None, False
+            return ""
+        self._since = now if self._since is None else self._since
+        lasted = now - self._since
+        return self._says(lasted) if lasted >= self._seconds else ""
+
+    def first_time(self) -> bool:
+        """Whether it has not been told of since it began."""
+        told, self._told = self._told, True
+        return not told
+
+
+class _Place(NamedTuple):
+    """Where the consumer stood in a partition at a look, while there was more in the log."""
+
+    position: int
+    stable: int
+    end: int
+    since: float
 
 
 class Standstill:
-    """Looks at a consumer now and then. It says once that it has no partition, and once that all it may hold is held.
+    """Looks at a consumer now and then, and says what it stands still for.
 
-    Neither is an error: a spare consumer waits for the others' partitions, and work may take its time. But without a
-    word who starts one consumer too many, or forgets to settle, sees messages stop and nothing else.
+    Nothing of that is an error: a spare consumer waits for the others' partitions, and work may take its time. But
+    without a word who starts one consumer too many, or forgets to settle, sees messages stop and nothing else.
+
+    A further cause is one more `_Cause`; the first of those that are so is in the stats.
     """
 
     def __init__(self, name: str, custody: Custody, now: float) -> None:
         self._name = name
         self._custody = custody
-        self._partitionless = _Lasting(_PARTITIONLESS, now)
-        self._unsettled = _Lasting(_UNSETTLED, now)
+        self._now = now
+        self._next = now
+        self._sight: Sight | None = None
+        self._places: dict[int, _Place] = {}
         self._delivered = -1
+        self._causes = (
+            _Cause(_PARTITIONLESS, self._partitionless),
+            _Cause(_UNCOUNTED - LEASE, self._uncounted),
+            _Cause(0.0, self._blocked),
+            _Cause(0.0, self._stuck),
+            _Cause(_UNSETTLED, self._unsettled),
+        )
+
+    def saw(self, now: float, sight: Sight) -> None:
+        """A look at the topic and the group has found this."""
+        self._sight = sight
+        places: dict[int, _Place] = {}
+        for partition, position in self._custody.positions.items():
+            end, stable = sight.ends.get(partition, 0), sight.stable.get(partition, 0)
+            if position < end:
+                before = self._places.get(partition)
+                stays = before is not None and before.position == position
+                places[partition] = _Place(position, stable, end, before.since if stays and before else now)
+        self._places = places
 
     def look(self, now: float) -> None:
         """See how it stands. ``now`` in seconds of a clock that never goes back."""
-        custody = self._custody
-        if self._partitionless.is_due(now, not custody.partitions):
-            logger.warning(
-                "the consumer of %s has had no partition for %g s: each has one consumer at a time, so others may have "
-                "them all. Share one consumer between threads or tasks, or declare a queue on more partitions",
-                self._name,
-                _PARTITIONLESS,
+        if now < self._next:
+            return
+        self._now, self._next = now, now + _TURN
+        found = ""
+        for cause in self._causes:
+            said = cause.look(now)
+            if said and cause.first_time():
+                logger.warning("the consumer of %s stands still: %s", self._name, said)
+            found = found or said
+        self._delivered = self._custody.delivered
+        self._custody.stand_still(found)
+
+    # ---------------------------------------------------------------- causes
+
+    def _partitionless(self, lasted: float) -> str:
+        if self._custody.partitions:
+            return ""
+        sight = self._sight
+        if sight is not None and sight.members > len(sight.ends):
+            return (
+                f"it has no partition, since the group has {sight.members} members and the topic {len(sight.ends)} "
+                "partitions, each of which has one consumer at a time. Share one consumer between threads or tasks, or "
+                "declare a queue on more partitions"
             )
-        before, self._delivered = self._delivered, custody.delivered
-        if self._unsettled.is_due(now, custody.is_full and self._delivered == before):
-            logger.warning(
-                "the consumer of %s hands nothing out: all %d messages that may be in work (max_in_work) are held, and "
-                "none was settled for %g s. Settle each: ack, release or reject it, or handle it in a with block",
-                self._name,
-                custody.limits.max_in_work,
-                _UNSETTLED,
-            )
+        return (
+            f"it has had no partition for {lasted:.0f} s: the group is giving them out (rebalancing). That takes as "
+            "long as its slowest member, and where one has died until its session is over (session.timeout.ms)"
+        )
+
+    def _uncounted(self, lasted: float) -> str:
+        if not self._custody.suspended:
+            return ""
+        return (
+            f"the group has accepted no commit for {LEASE + lasted:.0f} s, so others may have its messages by now: the "
+            "group is rebalancing, or its coordinator does not answer. See whether a member has died, and the brokers"
+        )
+
+    def _blocked(self, _: float) -> str:
+        for partition, place in self._still(_BLOCKED):
+            if place.position == place.stable:
+                return (
+                    f"a transaction that is open since offset {place.stable} hides what follows in partition "
+                    f"{partition}, for {self._now - place.since:.0f} s by now. Commit or abort it, or wait for its "
+                    "time-out; kafka-transactions.sh finds it"
+                )
+        return ""
+
+    def _stuck(self, _: float) -> str:
+        for partition, place in self._still(_STUCK):
+            if place.position < place.stable:
+                return (
+                    f"partition {partition} is not read on: it stands at offset {place.position} of {place.end} for "
+                    f"{self._now - place.since:.0f} s. See whether its leader can be reached from here"
+                )
+        return ""
+
+    def _still(self, seconds: float) -> list[tuple[int, _Place]]:
+        """Where it has stood for so long, and stands."""
+        places = [(p, place) for p, place in self._places.items() if self._now - place.since >= seconds]
+        if not places:
+            return []
+        positions = self._custody.positions
+        return [(partition, place) for partition, place in places if positions.get(partition) == place.position]
+
+    def _unsettled(self, _: float) -> str:
+        if not (self._custody.is_full and self._delivered == self._custody.delivered):
+            return ""
+        return (
+            f"all {self._custody.limits.max_in_work} messages that may be in work (max_in_work) are held, and none was "
+            f"settled for {_UNSETTLED:g} s. Settle each: ack, release or reject it, or handle it in a with block"
+        )

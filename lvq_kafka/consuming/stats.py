@@ -47,7 +47,11 @@ class ConsumerStats:
     commit_text: int = 0
     """Characters of the longest commit text; 4095 is the most that fits."""
     trouble: str = ""
-    """Why the cluster cannot be reached, or commits fail, just now; empty when all is well."""
+    """What is the matter just now, and what helps; empty when all is well.
+
+    The cluster cannot be reached, or commits fail. Or nothing is handed out though the cluster answers: no partition is
+    assigned, the group accepts no commit, an open transaction hides what follows, or all that may be in work is held.
+    """
 
     @classmethod
     def of(

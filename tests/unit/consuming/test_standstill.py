@@ -1,18 +1,22 @@
-"""A consumer that hands nothing out, and what the log says of it."""
+"""A consumer that hands nothing out says why, in its stats and once in the log."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import pytest
 
 from lvq_kafka.consuming.custody import Custody
-from lvq_kafka.consuming.holdings import Limits
+from lvq_kafka.consuming.holdings import LEASE, Limits
+from lvq_kafka.consuming.inspection import Sight
 from lvq_kafka.consuming.standstill import Standstill
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.records import Fetch, Record, RecordBatch
-from tests.unit.consuming.world import World, consuming
+from lvq_kafka.errors import BrokerUnavailable
+from tests.unit.consuming.world import TOPIC, World, consuming, settled_up, take
 from tests.waiting import eventually
 
 
@@ -20,8 +24,10 @@ class Watched:
     """A consumer that may hold two messages, looked at second by second."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        self.custody = Custody(QueueDefinition(name="q", topic="t", key_header=None), Limits(max_in_work=2))
         self.now = 0.0
+        self.custody = Custody(
+            QueueDefinition(name="q", topic="t", key_header=None), Limits(max_in_work=2), lambda: self.now
+        )
         self._standstill = Standstill("q", self.custody, self.now)
         self._caplog = caplog
 
@@ -29,17 +35,31 @@ class Watched:
         self.custody.assign({0: CommitMap(0)}, {0: 0}, {0: 0}, epochs={0: -1}, tag=bytes(8))
         records = [Record(0, offset, 0, b"%d" % offset, b"v") for offset in range(100)]
         self.custody.read(Fetch(RecordBatch.of(records), {0: 100}))
+        self.commit()
+
+    def commit(self) -> None:
+        """The group accepts a commit."""
+        self.custody._commits.renew(self.custody.partitions)
         flight = self.custody.next_commit()
         assert flight is not None
         self.custody.answered(flight, Answer.STORED)
 
-    def wait(self, seconds: int) -> str:
+    def wait(self, seconds: int, *, committing: bool = True) -> str:
         """What is logged meanwhile."""
         self._caplog.clear()
         for _ in range(seconds):
             self.now += 1
+            if committing and self.custody.partitions:
+                self.commit()
             self._standstill.look(self.now)
         return self._caplog.text
+
+    def see(self, end: int = 100, stable: int = 100, members: int = 1) -> None:
+        self._standstill.saw(self.now, Sight({0: end}, {0: stable}, 1000.0, members))
+
+    @property
+    def trouble(self) -> str:
+        return self.custody.stats.trouble
 
 
 @pytest.fixture
@@ -47,25 +67,85 @@ def watched(caplog: pytest.LogCaptureFixture) -> Watched:
     return Watched(caplog)
 
 
-def test_a_consumer_too_many_says_once_that_it_has_no_partition(watched: Watched) -> None:
-    assert watched.wait(14) == ""
-    assert "no partition for 15 s" in watched.wait(1)
+def test_g5_a_consumer_without_a_partition_says_so_within_seconds_and_once_in_the_log(watched: Watched) -> None:
+    watched.see()
+    assert watched.wait(5) == ""
+    assert "has had no partition for 5 s" in watched.wait(1)
+    assert "rebalancing" in watched.trouble
+    assert "session.timeout.ms" in watched.trouble
     assert watched.wait(100) == ""
+    assert "for 105 s" in watched.trouble
+    watched.assign()
+    watched.wait(1)
+    assert watched.trouble == ""
+
+
+def test_g5_a_consumer_too_many_says_that_there_are_more_members_than_partitions(watched: Watched) -> None:
+    watched.see(members=2)
+    assert "the group has 2 members and the topic 1 partitions" in watched.wait(6)
+    assert "declare a queue on more partitions" in watched.trouble
 
 
 def test_one_that_loses_its_partitions_says_so_when_it_has_had_none_for_as_long(watched: Watched) -> None:
     watched.assign()
     assert watched.wait(100) == ""
     watched.custody.forget([0])
-    assert watched.wait(14) == ""
+    assert watched.wait(5) == ""
     assert "no partition" in watched.wait(1)
+
+
+def test_g5_messages_that_wait_while_the_group_accepts_no_commit_are_told_of(watched: Watched) -> None:
+    watched.assign()
+    assert watched.wait(int(LEASE), committing=False) == ""
+    assert "the group has accepted no commit for 7 s" in watched.wait(3, committing=False)
+    assert "rebalancing" in watched.trouble
+    watched.wait(1)
+    assert watched.trouble == ""
+
+
+def test_g5_an_open_transaction_that_hides_what_follows_is_told_of_by_partition_and_time(watched: Watched) -> None:
+    watched.assign()
+    watched.see(end=103)
+    assert watched.wait(4) == ""
+    watched.see(end=140)
+    assert "a transaction that is open since offset 100 hides what follows in partition 0, for 5 s" in watched.wait(1)
+    assert "kafka-transactions.sh" in watched.trouble
+    assert watched.wait(10) == ""
+    assert "for 15 s" in watched.trouble
+    watched.custody.read(Fetch(RecordBatch(), {0: 140}))
+    watched.wait(1)
+    assert watched.trouble == "", "at once, before the next look"
+
+
+def test_transactions_that_come_and_go_are_no_standstill(watched: Watched) -> None:
+    watched.assign()
+    for number in range(100, 120):
+        watched.custody.read(Fetch(RecordBatch(), {0: number}))
+        watched.see(end=number + 2, stable=number)
+        assert watched.wait(3) == ""
+
+
+def test_g5_a_partition_that_is_not_read_on_is_told_of(watched: Watched) -> None:
+    watched.assign()
+    watched.see(end=120, stable=120)
+    assert watched.wait(9) == ""
+    assert "partition 0 is not read on: it stands at offset 100 of 120" in watched.wait(1)
+
+
+def test_a_trouble_with_the_cluster_goes_before_what_follows_from_it(watched: Watched) -> None:
+    watched.wait(6)
+    watched.custody.trouble("reading", BrokerUnavailable("Nobody answers.", code="_TRANSPORT", retriable=True))
+    assert watched.trouble == "Nobody answers."
+    watched.custody.recovered()
+    assert "no partition" in watched.trouble
 
 
 def test_who_forgets_to_settle_is_told_once(watched: Watched) -> None:
     watched.assign()
     assert len(watched.custody.take(5)[0]) == 2
     assert watched.wait(30) == ""
-    assert "all 2 messages that may be in work (max_in_work) are held" in watched.wait(1)
+    assert "all 2 messages that may be in work (max_in_work) are held" in watched.wait(2)
+    assert "Settle each" in watched.trouble
     assert watched.wait(100) == ""
 
 
@@ -80,11 +160,58 @@ def test_work_that_goes_on_and_messages_that_do_not_come_are_no_standstill(watch
     assert watched.wait(100) == ""
 
 
-def test_a_consumer_looks_at_itself(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.fixture
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said after seconds is said at once."""
+    fast: Mapping[str, float] = {
+        "inspection._LOOK": 0.05,
+        "inspection._LOOK_AGAIN": 0.05,
+        "standstill._PARTITIONLESS": 0.3,
+        "standstill._BLOCKED": 0.3,
+        "standstill._TURN": 0.01,
+    }
+    for name, seconds in fast.items():
+        monkeypatch.setattr(f"lvq_kafka.consuming.{name}", seconds)
+
+
+@pytest.mark.usefixtures("brisk")
+def test_g5_a_spare_consumer_says_that_others_have_all_partitions(
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.standstill._PARTITIONLESS", 0.3)
     with consuming(world) as first:
         eventually(lambda: first.stats.partitions)
-        with consuming(world):
-            eventually(lambda: "has had no partition" in caplog.text)
+        with consuming(world) as spare:
+            eventually(lambda: "2 members and the topic 1 partitions" in spare.stats.trouble)
+            assert caplog.text.count("stands still") == 1
+            first.close()
+            eventually(lambda: spare.stats.partitions and not spare.stats.trouble)
+
+
+@pytest.mark.usefixtures("brisk")
+def test_g5_a_consumer_behind_an_open_transaction_says_so_until_it_is_decided(world: World) -> None:
+    world.send(("a", "a1"))
+    writer = world.writer(transactional_id="t")
+    with consuming(world) as consumer:
+        take(consumer).ack()
+        settled_up(world, consumer)
+        writer.begin_transaction()
+        writer.append(TOPIC, b"b", b"b1")
+        world.send(("c", "c1"))
+        eventually(lambda: "open since offset 1 hides what follows in partition 0" in consumer.stats.trouble)
+        writer.commit_transaction()
+        assert {take(consumer).value, take(consumer).value} == {"b1", "c1"}
+        eventually(lambda: consumer.stats.trouble == "")
+
+
+@pytest.mark.usefixtures("brisk")
+def test_g5_a_consumer_that_is_cut_off_says_so_though_its_member_hears_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that was cut in silence: the client has nothing to report before its requests time out."""
+    with consuming(world) as consumer:
+        settled_up(world, consumer)
+        lost = BrokerUnavailable("Nobody answers.", code="_TIMED_OUT", retriable=True)
+        world.fail_next("end_offsets", lost, times=100_000)
+        eventually(lambda: consumer.stats.trouble == "Nobody answers.")
+        world._cluster._failures.clear()
+        eventually(lambda: consumer.stats.trouble == "")
