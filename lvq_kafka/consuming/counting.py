@@ -14,6 +14,7 @@ __all__ = ["Counting"]
 
 _HELD = frozenset({State.ACQUIRED, State.STALE})
 _REMEMBERED = 256  # keys that were passed over
+_PROMPT = 0.2  # seconds in which a commit is answered that nothing holds up
 
 
 class Counting:
@@ -30,31 +31,37 @@ class Counting:
     def __init__(self, commits: Commits[Future[None]], counted: Callable[[Future[None]], object]) -> None:
         self._commits = commits
         self._counted = counted
-        self._line: list[tuple[Item, Future[None]]] = []
+        self._line: list[tuple[Item, Future[None], float]] = []  # and since when they are in it
         # By partition and lane, since their last hand-out.
         self._passed_over: OrderedDict[tuple[int, bytes | int], None] = OrderedDict()
 
     def __len__(self) -> int:
-        return sum(item.state in _HELD for item, _ in self._line)
+        return sum(item.state in _HELD for item, _, _ in self._line)
 
-    def add(self, taken: Collection[Item]) -> None:
+    def add(self, taken: Collection[Item], now: float) -> None:
         """Have these counted: all that come at once by one commit."""
         stored = {item.partition: Future[None]() for item in taken}
         for partition, future in stored.items():
             future.add_done_callback(self._counted)
             self._commits.wait_stored(partition, future)
-        self._line += [(item, stored[item.partition]) for item in taken]
+        self._line += [(item, stored[item.partition], now) for item in taken]
 
-    def overtaken(self) -> list[Item]:
+    def overtaken(self, now: float, *, comes_now: bool) -> list[Item]:
         """Those that were counted before somebody came for them, and are not the newest of their keys any more.
+
+        One who waits for them has come before; but where the commit took its time, as in a rebalance, they were set
+        aside for somebody who may have left, and are old.
 
         They are to be let go, so that who comes now gets the newer value, or none if the key was deleted. A key is
         passed over once: else one that never rests would never come to somebody who never waits.
         """
         items = [
             item
-            for item, future in self._line
-            if item.state is State.STALE and future.done() and (item.partition, item.lane) not in self._passed_over
+            for item, future, since in self._line
+            if item.state is State.STALE
+            and future.done()
+            and (comes_now or now - since > _PROMPT)
+            and (item.partition, item.lane) not in self._passed_over
         ]
         self._passed_over.update(dict.fromkeys((item.partition, item.lane) for item in items))
         while len(self._passed_over) > _REMEMBERED:  # those that were deleted never come
@@ -64,14 +71,14 @@ class Counting:
     def take(self, most: int) -> list[Item]:
         """Those that are counted, and not lost meanwhile."""
         taken: list[Item] = []
-        left: list[tuple[Item, Future[None]]] = []
-        for item, future in self._line:
+        left: list[tuple[Item, Future[None], float]] = []
+        for item, future, since in self._line:
             if item.state not in _HELD:
                 continue
             if len(taken) < most and future.done():
                 taken.append(item)
             else:
-                left.append((item, future))
+                left.append((item, future, since))
         self._line = left
         for item in taken:
             self._passed_over.pop((item.partition, item.lane), None)

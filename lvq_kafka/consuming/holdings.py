@@ -133,12 +133,12 @@ class Holdings:
     def _count(self, most: int, exhausted: list[Item], *, comes_now: bool) -> list[Item]:
         """Those that are counted; and let others be, for whoever waits."""
         assert self._counting is not None
-        if comes_now:
-            for item in self._counting.overtaken():
-                self._ledger.release(item)
+        now = self.clock()
+        for item in self._counting.overtaken(now, comes_now=comes_now):
+            self._ledger.release(item)
         taken = self._counting.take(most)
         wanted = self._takers.wanted + (0 if taken else most)
-        self._counting.add(self._reserve(wanted - len(self._counting), exhausted))
+        self._counting.add(self._reserve(wanted - len(self._counting), exhausted), now)
         return taken
 
     def _reserve(self, most: int, exhausted: list[Item]) -> list[Item]:

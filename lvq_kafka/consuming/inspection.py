@@ -12,7 +12,7 @@ from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.policy import DELETE_RETENTION
-from lvq_kafka.errors import OffsetsPending, TopicRecreated, TransportError, Unauthorized
+from lvq_kafka.errors import OffsetsPending, TopicRecreated, TransportError
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.groups import OnForeignCommits, check_group, known_ends
 from lvq_kafka.ports import Commit, Log, TopicDescription
@@ -199,8 +199,10 @@ class Inspection:
     def _members(self, timeout: float) -> int:
         try:
             return self._log.member_count(self._group, timeout=timeout)
-        except Unauthorized:
-            return 0
+        except TransportError as error:
+            if error.retriable:
+                raise
+            return 0  # this user may not ask: then it is not known
 
     @property
     def _pause(self) -> float:

@@ -29,9 +29,11 @@ _DEFAULTS: Mapping[str, PropertyValue] = {
     "topic.metadata.refresh.interval.ms": 30_000,  # how long added partitions may wait to be consumed
 }
 _CLASSIC_DEFAULTS: Mapping[str, PropertyValue] = {
-    # A member that died holds its messages for as long as its session lasts. The client heartbeats from a thread of
-    # its own, so neither slow work nor a busy interpreter can end it.
-    "session.timeout.ms": 10_000,
+    # A member that died holds its messages for as long as its session lasts; and if another one joins meanwhile, those
+    # that live can commit nothing before it is over: a broker reads nothing behind a JoinGroup it has not answered.
+    # So it is the shortest that brokers allow by default. The client heartbeats from a thread of its own, so neither
+    # slow work nor a busy interpreter can end it.
+    "session.timeout.ms": 6_000,
     "heartbeat.interval.ms": 500,  # also the time after which a member learns that another one has come
 }
 _COMMITTED_TIMEOUT = 5.0  # seconds for one question

@@ -50,7 +50,7 @@ class Sizes:
     keys: int = 20_000
     puts: int = 2_000
     acks: int = 1_000
-    session: float = 10.0  # seconds until a group takes note of a death, in both protocols
+    session: float = 6.0  # seconds until a group takes note of a death, in both protocols
     heartbeat: float = 5.0  # seconds between the heartbeats of the new one; a broker's default, which is not ours
     spark_records: int = 4_000_000
     dump_keys: tuple[int, ...] = (10_000, 100_000, 1_000_000)

@@ -1,9 +1,9 @@
 """How long it takes until partitions have moved, in both group protocols, and who stands still meanwhile.
 
 A producer writes to four partitions all the time, and a member consumes all of them. Another one ``joins``, and later
-``leaves``, or is ``killed`` with SIGKILL. What counts is what a user sees: the time until the first message of the last
-partition that moves is handed out by its new member; and for partitions that stay, the longest pause between two
-messages that their member hands out meanwhile.
+``leaves``, or is ``killed`` with SIGKILL, or is ``replaced``: killed, and another one started at once. What counts is
+what a user sees: the time until the first message of the last partition that moves is handed out by its new member; and
+for partitions that stay, the longest pause between two messages that their member hands out meanwhile.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import count, pairwise
 from typing import Any
@@ -30,7 +30,7 @@ from tests.benchmarks.topics import PARTITIONS
 from tests.waiting import eventually
 
 PROTOCOLS = ("classic", "consumer")
-CHANGES = ("joins", "leaves", "is killed")
+CHANGES = ("joins", "leaves", "is killed", "is replaced")
 _EVERY = 0.005  # seconds from one message to the next; each partition gets one in four
 _KEYS = 100  # for each partition
 _PATIENCE = 120.0
@@ -170,6 +170,20 @@ def _moves(servers: str, log: KafkaLog, protocol: str, session: float) -> Iterat
             gone = go(other)
             eventually(lambda gone=gone, moved=moved: stayer.first(gone).keys() >= moved.keys(), _PATIENCE, every=0.01)
             yield change, *_outcome(stayer, kept, gone, {p: at for p, at in stayer.first(gone).items() if p in moved})
+        yield "is replaced", *_replace(stayer, new_member)
+
+
+def _replace(stayer: Watched, new_member: Callable[[], Watched]) -> tuple[float, float]:
+    """Somebody is killed, and another one starts at once: the group cannot tell it from one more member."""
+    other = new_member()
+    eventually(lambda: len(other.first(0)) == PARTITIONS // 2, _PATIENCE, every=0.01)
+    moved, gone = other.first(0).keys(), other.kill()
+    newcomer = new_member()
+    eventually(lambda: len(newcomer.first(gone)) == PARTITIONS // 2, _PATIENCE, every=0.01)
+    theirs = newcomer.first(gone)
+    eventually(lambda: stayer.first(gone).keys() | theirs.keys() == _ALL, _PATIENCE, every=0.01)
+    firsts = {**stayer.first(gone), **theirs}
+    return _outcome(stayer, _ALL - moved - theirs.keys(), gone, {p: firsts[p] for p in moved})
 
 
 def _outcome(stayer: Watched, kept: Collection[int], began: float, firsts: Mapping[int, float]) -> tuple[float, float]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from lvq_kafka import TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue, View, Watch
+from lvq_kafka import TEXT, Browser, Consumer, Deleted, EndOfDump, Entry, LastValueQueue, View, Watch
 from lvq_kafka.errors import BrokerUnavailable, CatchUpTimeout, ReaderFailed, TopicRecreated
 from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.retrying import patiently
 from lvq_kafka.testing.brokers import ProvidedBroker
+from tests.cable import Cable
 from tests.contract.harness import COMPACTED, settled
 from tests.integration.guarantees.cluster import Held, fold, read_raw
-from tests.integration.guarantees.conftest import QueueOf
+from tests.integration.guarantees.conftest import Declare, QueueOf
 from tests.integration.guarantees.writing import put, ticking
 from tests.waiting import eventually
 
@@ -158,6 +160,39 @@ class TestLostCluster:
             view.barrier()
             assert view["a"] == "2"
             assert view.silence < 2
+
+
+class TestConsumers:
+    def test_g5_a_consumer_says_that_it_is_cut_off_that_its_group_rebalances_and_that_a_transaction_is_open(
+        self, declare: Declare, kafka_log: KafkaLog
+    ) -> None:
+        queue = declare()
+        put(queue, a="1")
+        with Cable(kafka_log.config.bootstrap_servers) as cable:
+            first = patiently(lambda: _consumer(queue.name, cable.bootstrap_servers), 60)
+            eventually(lambda: first.stats.available == 1, 60)
+            cable.cut()
+            second = _consumer(queue.name, kafka_log.config.bootstrap_servers)
+            eventually(lambda: "No answer" in first.stats.trouble, 20)
+            eventually(lambda: "rebalancing" in second.stats.trouble or second.stats.partitions, 60)
+            delivery = second.acquire(60)  # when the session of the first is over
+            assert delivery is not None
+            delivery.ack(wait=True, timeout=30)
+            assert second.stats.trouble == ""
+            cable.mend()
+            first.close()
+        with queue.producer(transactional_id=queue.name) as hanging, hanging.transaction(30):
+            held = hanging.put("b", "1").result(20)
+            put(queue, c="1")
+            said = f"open since offset {held.offset} hides what follows in partition 0"
+            eventually(lambda: said in second.stats.trouble, 30)
+        assert second.acquire(30) is not None
+        eventually(lambda: second.stats.trouble == "", 30)
+        second.close()
+
+
+def _consumer(name: str, servers: str) -> Consumer[str]:
+    return LastValueQueue.open(name, value=TEXT, bootstrap_servers=servers).consumer()
 
 
 class TestLostTopic:

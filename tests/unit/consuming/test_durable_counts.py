@@ -332,3 +332,26 @@ def test_a_key_that_is_replaced_before_each_look_comes_to_one_who_never_waits(wo
             world.send(("a", str(number)))
             has_read_all(world, consumer)
         assert seen
+
+
+@pytest.mark.parametrize("newer", ["a2", None])
+def test_what_was_set_aside_long_ago_is_looked_at_again_before_it_is_handed_out(
+    world: World, newer: str | None
+) -> None:
+    """As when a group rebalances and accepts no commit meanwhile: those it was counted for may have left since."""
+    world.send(("a", "a1"))
+    with consuming(world, durable_counts=True) as consumer:
+        has_read_all(world, consumer)
+        clock = Clock(consumer)
+        world.fail_next("commit", NOT_NOW, times=100_000)
+        assert consumer.acquire(0.05) is None, "it is set aside for somebody who leaves"
+        with in_thread(lambda: consumer.acquire(10)) as outcome:
+            eventually(lambda: consumer._holdings._takers)
+            world.send(("a", newer), ("b", "b1"))
+            has_read_all(world, consumer)
+            clock.go_on(3.0)
+            world._cluster._failures.clear()
+        (delivery,) = outcome
+        assert isinstance(delivery, Delivery)
+        assert (delivery.value, delivery.state) == ("a2" if newer else "b1", State.ACQUIRED)
+        assert delivery.delivery_count == 1

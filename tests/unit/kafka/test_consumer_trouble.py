@@ -163,6 +163,37 @@ def test_while_no_broker_is_there_messages_stay_held_and_acks_wait(new_queue: Ne
     assert consumer.stats.trouble == ""
 
 
+def test_g5_a_cluster_that_does_not_answer_is_said_within_seconds_though_no_connection_breaks(
+    new_queue: NewQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = new_queue()
+    queue.send("a")
+    consumer = queue.open()
+    take(consumer).ack(wait=True, timeout=20)
+    queue.cluster.set_latency(60_000)
+    eventually(lambda: "No answer" in consumer.stats.trouble, 15)
+    assert caplog.text.count("goes on after") == 1
+    queue.cluster.set_latency(0)
+    queue.cluster.down()  # or it would wait for the answers to what it has asked
+    queue.cluster.up()
+    eventually(lambda: consumer.stats.trouble == "" and consumer.stats.partitions, 30)
+
+
+def test_a_consumer_without_partitions_lives_though_nobody_can_say_how_many_members_there_are(
+    new_queue: NewQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mock cannot describe groups, as brokers cannot for whom they do not allow it."""
+    monkeypatch.setattr("lvq_kafka.consuming.standstill._PARTITIONLESS", 0.5)
+    monkeypatch.setattr("lvq_kafka.consuming.inspection._LOOK", 0.1)
+    queue = new_queue()
+    first = queue.open(properties=SHORT_SESSION)
+    eventually(lambda: first.stats.partitions, 20)
+    spare = queue.open(properties=SHORT_SESSION)
+    eventually(lambda: "no partition" in spare.stats.trouble, 20)
+    first.close()
+    eventually(lambda: spare.stats.partitions and not spare.stats.trouble, 20)
+
+
 @both_protocols
 def test_a_coordinator_that_moves_ends_no_lock_and_loses_no_ack(new_queue: NewQueue, protocol: str) -> None:
     queue = new_queue(brokers=2)
