@@ -100,6 +100,11 @@ class Custody(Holdings):
             return dict(self._ledger.positions)
 
     @property
+    def unanswered(self) -> float:
+        """For how many seconds the group has not answered the last commit; 0 where it has."""
+        return self.clock() - self._asked_at if self._commits.in_flight else 0.0
+
+    @property
     def busy(self) -> bool:
         """Whether a commit may become urgent at any moment: messages are held, or can be."""
         return self._ledger.in_work > 0 or (self._ledger.opened and not self._paused)

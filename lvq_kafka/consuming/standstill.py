@@ -17,6 +17,7 @@ logger = logging.getLogger("lvq_kafka.consumer")
 _TURN = 0.25  # seconds from one judgement to the next
 _PARTITIONLESS = 5.0  # seconds; a member that joins a group at rest has its partitions before
 _UNCOUNTED = LEASE + 2.0  # seconds; a commit that was sent when the lease was over has been answered before
+_UNANSWERED = 3.0  # seconds
 _BLOCKED = 5.0  # seconds; transactions that are at work end before
 _STUCK = 10.0  # seconds
 _UNSETTLED = 30.0  # seconds
@@ -79,6 +80,7 @@ class Standstill:
         self._delivered = -1
         self._causes = (
             _Cause(_PARTITIONLESS, self._partitionless),
+            _Cause(0.0, self._unanswered),
             _Cause(_UNCOUNTED - LEASE, self._uncounted),
             _Cause(0.0, self._blocked),
             _Cause(0.0, self._stuck),
@@ -126,6 +128,15 @@ class Standstill:
         return (
             f"it has had no partition for {lasted:.0f} s: the group is giving them out (rebalancing). That takes as "
             "long as its slowest member, and where one has died until its session is over (session.timeout.ms)"
+        )
+
+    def _unanswered(self, _: float) -> str:
+        waiting = self._custody.unanswered
+        if waiting < _UNANSWERED:
+            return ""
+        return (
+            f"the group has not answered a commit for {waiting:.0f} s, and no other one leaves before: the group is "
+            "rebalancing, or its coordinator does not answer. See whether a member has died, and the brokers"
         )
 
     def _uncounted(self, lasted: float) -> str:

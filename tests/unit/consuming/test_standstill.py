@@ -103,6 +103,19 @@ def test_g5_messages_that_wait_while_the_group_accepts_no_commit_are_told_of(wat
     assert watched.trouble == ""
 
 
+def test_g5_a_commit_that_is_not_answered_is_told_of(watched: Watched) -> None:
+    """As in a rebalance. With durable counts nothing is handed out meanwhile, lease or not."""
+    watched.assign()
+    watched.custody._commits.renew([0])
+    flight = watched.custody.next_commit()
+    assert flight is not None
+    assert watched.wait(2, committing=False) == ""
+    assert "has not answered a commit for 3 s" in watched.wait(1, committing=False)
+    watched.custody.answered(flight, Answer.STORED)
+    watched.wait(1)
+    assert watched.trouble == ""
+
+
 def test_g5_an_open_transaction_that_hides_what_follows_is_told_of_by_partition_and_time(watched: Watched) -> None:
     watched.assign()
     watched.see(end=103)
