@@ -13,6 +13,7 @@ from lvq_kafka.core.handout import BySlot
 @dataclass(eq=False)
 class Slot:
     slot: int
+    deliveries: int = 0
 
 
 KINDS = st.sampled_from(["new", "new", "take", "take", "back", "remove", "replace"])
@@ -74,3 +75,62 @@ def test_what_was_removed_and_comes_again_waits_for_those_in_front_of_it() -> No
     line.remove(slots[1])
     line.add(slots[1])
     assert [line.take() for _ in range(4)] == [*slots, None]
+
+
+def test_one_that_fails_always_takes_every_second_turn_at_most() -> None:
+    line: BySlot[Slot] = BySlot()
+    for number in range(10):
+        line.add(Slot(number))
+    taken = []
+    while (item := line.take()) is not None and len(taken) < 40:
+        taken.append(item.slot)
+        item.deliveries += 1
+        if item.slot == 3:
+            line.add(item)
+    assert taken[:16] == [0, 1, 2, 3, 3, 3, 4, 3, 5, 3, 6, 3, 7, 3, 8, 3], "it comes in its old place twice"
+    assert sorted(set(taken)) == list(range(10))
+
+
+def test_those_that_fail_always_take_turns() -> None:
+    line: BySlot[Slot] = BySlot()
+    for number in range(6):
+        line.add(Slot(number))
+    tried = [0] * 6
+    for _ in range(60):
+        item = line.take()
+        assert item is not None
+        item.deliveries += 1
+        tried[item.slot] += 1
+        line.add(item)
+    assert min(tried) >= 8
+
+
+@given(failing=st.sets(st.integers(0, 30)), turns=st.lists(st.sampled_from(["take", "new", "back"]), max_size=200))
+def test_whatever_fails_everything_else_is_taken(failing: set[int], turns: list[str]) -> None:
+    line: BySlot[Slot] = BySlot()
+    slots, away, done, tried = 0, list[Slot](), set[int](), dict[int, int]()
+
+    def take() -> None:
+        item = line.take()
+        if item is not None:
+            item.deliveries += 1
+            tried[item.slot] = item.deliveries
+            if item.slot in failing:
+                away.append(item)
+            else:
+                done.add(item.slot)
+
+    for turn in turns:
+        if turn == "take":
+            take()
+        elif turn == "back" and away:
+            line.add(away.pop())
+        elif turn == "new" and slots < 31:
+            line.add(Slot(slots))
+            slots += 1
+    for _ in range(4 * 31):
+        while away:
+            line.add(away.pop())
+        take()
+    assert done == set(range(slots)) - failing
+    assert all(tried[slot] >= 2 for slot in failing if slot < slots)
