@@ -9,19 +9,18 @@ when the text has to be shortened: done offsets at the far end may be forgotten,
 
 The text is ``lvq1.`` and base64url without padding of::
 
-    u8        flags: 1 runs are deflated, 2 delivery counts, 4 delivered mark; any other bit: a newer format
+    u8        flags: 2 delivery counts, 4 delivered mark; 1, 8, 16, 32 the forms of runs and counts; 64, 128: newer
     8 bytes   topic tag
     uvarint   partition count of the topic
     uvarint   sequence
-    uvarint   n, the number of runs, even
-              1 clear: n uvarints, the run lengths from the base on: pending, done, pending, done, ...
-              1 set:   uvarint byte length, then those n uvarints as one raw deflate stream (RFC 1951)
+    ...       the runs, as `lvq_kafka.core.packing` packs them
     [uvarint  delivered mark - base]                     if 4 is set
-    [uvarint  m, then m times uvarint offset - the one before (the first: - base), uvarint count]    if 2 is set
+    [...      the counts, likewise]                      if 2 is set
     u32       CRC-32 (ISO 3309) of all bytes before
 
-A u32 is big-endian; a uvarint is LEB128 of a number below 2**63, so 9 bytes at most. A reader takes what stands in the
-base64url alphabet after ``lvq1.`` and ignores everything after the CRC: some clients hand over more than was written.
+CONTRACT.md says it byte by byte. A u32 is big-endian; a uvarint is LEB128 of a number below 2**63, so 9 bytes at most.
+A reader takes what stands in the base64url alphabet after ``lvq1.`` and ignores everything after the CRC: some clients
+hand over more than was written.
 """
 
 from __future__ import annotations
@@ -30,31 +29,42 @@ import re
 import zlib
 from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import accumulate, islice
 from typing import Literal
 
+from lvq_kafka.core.packing import (
+    BITMAP,
+    COUNTS_DEFLATED,
+    COUNTS_PACKED,
+    DEFLATED,
+    LONGEST_UVARINT,
+    MOST_RUNS,
+    counts_bound,
+    pack_counts,
+    pack_runs,
+    read_counts,
+    read_runs,
+    read_uvarints,
+    runs_bound,
+    uvarints,
+)
 from lvq_kafka.errors import CommitMapRefused
 
-__all__ = ["LONGEST_TEXT", "CommitMap", "pairs_that_fit", "size_bound", "topic_tag"]
+__all__ = ["LONGEST_TEXT", "CommitMap", "pairs_that_fit", "size_bound", "span_that_fits", "topic_tag"]
 
 LONGEST_TEXT = 4095
 """Characters that a commit can carry: the broker's default limit is 4096, and this client appends a NUL."""
 
 _PREFIX = "lvq1."
-_DEFLATED, _COUNTS, _MARK = 1, 2, 4
-_KNOWN_FLAGS = _DEFLATED | _COUNTS | _MARK
-# Deflated text says little about what it swells to, so the format bounds it: 64 Ki runs, which is 576 KiB at most.
-_MOST_RUNS = 65_536
-_LONGEST_UVARINT = 9
+_COUNTS, _MARK = 2, 4
+_KNOWN_FLAGS = DEFLATED | _COUNTS | _MARK | BITMAP | COUNTS_PACKED | COUNTS_DEFLATED
 _END = 1 << 63
-# Bytes. Deflating takes far longer than all the rest; below this there is little to gain by it.
-_DEFLATE_FROM = 256
 # Flags, topic tag, partition count (an int32), sequence, mark and CRC.
-_LONGEST_FRAME = 1 + 8 + 5 + _LONGEST_UVARINT + _LONGEST_UVARINT + 4
+_LONGEST_FRAME = 1 + 8 + 5 + LONGEST_UVARINT + LONGEST_UVARINT + 4
 
 _OURS = re.compile(r"lvq1\.([A-Za-z0-9_-]*)")
 _NEWER = re.compile(r"lvq[1-9][0-9]*\.")
@@ -137,60 +147,90 @@ class CommitMap:
                 promise more than is stored, so whoever writes takes `shortened` and sees what it still says.
         """
         text = _PREFIX + urlsafe_b64encode(self._wire(self.runs, len(self.counts))).rstrip(b"=").decode()
-        if len(text) > limit or len(self.runs) > _MOST_RUNS:
+        if len(text) > limit or len(self.runs) > MOST_RUNS:
             raise ValueError(f"A commit map of {len(self.runs)} runs does not fit into {limit} characters.")
         return text
 
-    def shortened(self, limit: int = LONGEST_TEXT) -> CommitMap:
-        """The map that fits into ``limit`` characters: itself, or one that has forgotten done offsets at the far end.
+    def shortened(
+        self, limit: int = LONGEST_TEXT, *, stored: CommitMap | None = None, first: Collection[int] = ()
+    ) -> CommitMap:
+        """The map that fits into ``limit`` characters: itself, or one that has forgotten some of what is done.
 
-        It says as much as fits: one pair of runs more would not. Counts are kept before runs, because a message that
-        kills its handler is recognised by them; only if they do not fit by themselves are the highest offsets' left
-        out. 55 characters are enough for any base.
+        The lowest runs are kept, and as many as fit: one pair more would not. Counts are kept before runs, because a
+        message that kills its handler is recognised by them; only if they do not fit by themselves are the highest
+        offsets' left out. 55 characters are enough for any base.
+
+        What was promised is kept before all else, whole runs at a time; and of the room it leaves a sixteenth is kept
+        free, because those runs become longer. Where it does not fit, it is left out like anything else.
+
+        Args:
+            stored: a map that is promised, and true still.
+            first: offsets that are done, to be promised with it.
 
         Raises:
             ValueError: not even the base fits.
         """
         pairs, counted = len(self.runs) // 2, len(self.counts)
-        if not counted and size_bound(pairs, self.end - self.base) <= limit and pairs * 2 <= _MOST_RUNS:
+        if not counted and size_bound(pairs, self.end - self.base) <= limit and pairs * 2 <= MOST_RUNS:
             return self
-
-        def length(pairs: int, counted: int = counted) -> int:
-            return _text_length(len(self._wire(self.runs[: 2 * pairs], counted)))
-
-        if pairs * 2 <= _MOST_RUNS and length(pairs) <= limit:
+        if pairs * 2 <= MOST_RUNS and _text_length(len(self._wire(self.runs, counted))) <= limit:
             return self
-        if length(0) <= limit:
-            kept = bisect_right(range(1, min(pairs, _MOST_RUNS // 2 + 1)), limit, key=length)
-            return replace(self, runs=self.runs[: 2 * kept])
-        kept = bisect_right(range(counted), limit, key=lambda counted: length(0, counted)) - 1
-        if kept < 0:
-            raise ValueError(f"A commit map does not fit into {limit} characters.")
-        return replace(self, runs=(), counts=dict(islice(sorted(self.counts.items()), kept)))
+        promised = set() if stored is None else self._pairs_of({*stored._bounds[1::2], *first})
+        order = [*sorted(promised), *(pair for pair in range(pairs) if pair not in promised)]
+
+        def runs(kept: int) -> tuple[int, ...]:
+            lengths: list[int] = []
+            at = self.base
+            for pair in sorted(order[:kept]):
+                done, after = self._bounds[2 * pair + 1 : 2 * pair + 3]
+                lengths += (done - at, after - done)
+                at = after
+            return tuple(lengths)
+
+        bare = len(self._wire((), 0)) - len(pack_runs(())[1])
+        counts = cache(lambda counted: len(self._packed_counts(counted)[1]))
+
+        def length(kept: int, counted: int = counted) -> int:
+            return _text_length(bare + len(pack_runs(runs(kept))[1]) + counts(counted))
+
+        least, most = len(promised), min(pairs, MOST_RUNS // 2)
+        if length(least) <= limit:
+            free = limit // 16 if stored is not None else 0
+            kept = least
+            if least < most and length(least + 1) <= limit - free:  # what is full mostly stays so
+                kept += bisect_right(range(least + 1, most + 1), limit - free, key=length)
+            return replace(self, runs=runs(kept))
+        steps = range(0, counted, max(1, counted // 64))  # of many, as many as fit to a few percent: each look costs
+        kept = bisect_right(steps, limit, key=lambda counted: length(least, counted)) - 1
+        if kept >= 0:
+            return replace(self, runs=runs(least), counts=dict(islice(sorted(self.counts.items()), steps[kept])))
+        if least:
+            return self.shortened(limit)
+        raise ValueError(f"A commit map does not fit into {limit} characters.")
+
+    def _pairs_of(self, offsets: Collection[int]) -> set[int]:
+        """The numbers of the pairs of runs in which these offsets are done."""
+        places = (bisect_right(self._bounds, offset) for offset in offsets)
+        return {place // 2 - 1 for place in places if place and place % 2 == 0}
 
     def _wire(self, runs: tuple[int, ...], counted: int) -> bytes:
         """The bytes with these runs and the counts of that many offsets, the lowest ones."""
-        flags = 0
-        stored = _uvarints(runs)
-        if len(stored) >= _DEFLATE_FROM:
-            deflated = zlib.compress(stored, wbits=-zlib.MAX_WBITS)
-            deflated = _uvarints([len(deflated)]) + deflated
-            if len(deflated) < len(stored):
-                flags, stored = _DEFLATED, deflated
-        tail: list[int] = []
+        flags, stored = pack_runs(runs)
+        fields = [uvarints((self.partitions, self.sequence)), stored]
         if self.delivered is not None:
             flags |= _MARK
-            tail.append(self.delivered - self.base)
-        if counted:
-            flags |= _COUNTS
-            tail.append(counted)
-            before = self.base
-            for offset, count in islice(sorted(self.counts.items()), counted):
-                tail += (offset - before, count)
-                before = offset
-        head = _uvarints((self.partitions, self.sequence, len(runs)))
-        wire = b"".join((bytes((flags,)), self.topic_tag, head, stored, _uvarints(tail)))
+            fields.append(uvarints((self.delivered - self.base,)))
+        form, packed = self._packed_counts(counted)
+        flags |= form
+        fields.append(packed)
+        wire = b"".join((bytes((flags,)), self.topic_tag, *fields))
         return wire + zlib.crc32(wire).to_bytes(4, "big")
+
+    def _packed_counts(self, counted: int) -> tuple[int, bytes]:
+        if not counted:
+            return 0, b""
+        form, packed = pack_counts(self.base, sorted(self.counts.items())[:counted])
+        return _COUNTS | form, packed
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -257,100 +297,43 @@ def _parsed(base: int, wire: bytes) -> CommitMap:
     if not wire:
         raise ValueError("it is cut off")
     flags, tag = wire[0], wire[1:9]
-    (partitions, sequence, count), at = _read_uvarints(wire, 9, 3)
-    if count > _MOST_RUNS:
-        raise ValueError(f"it claims {count} runs")
-    if flags & _DEFLATED:
-        (size,), at = _read_uvarints(wire, at, 1)
-        deflated, at = wire[at : at + size], at + size
-    else:
-        runs, at = _read_uvarints(wire, at, count)
-    delivered, counts = None, {}
+    (partitions, sequence), at = read_uvarints(wire, 9, 2)
+    runs, at = read_runs(flags, wire, at)
+    delivered: int | None = None
+    counts: Callable[[], dict[int, int]] = dict
     if flags & _MARK:
-        (ahead,), at = _read_uvarints(wire, at, 1)
+        (ahead,), at = read_uvarints(wire, at, 1)
         delivered = base + ahead
     if flags & _COUNTS:
-        (counted,), at = _read_uvarints(wire, at, 1)
-        pairs, at = _read_uvarints(wire, at, 2 * counted)
-        counts = dict(zip(accumulate((base + pairs[0], *pairs[2::2])), pairs[1::2])) if pairs else {}
-        if len(counts) < counted:
-            raise ValueError("it counts an offset twice")
+        counts, at = read_counts(flags, base, wire, at)
     if wire[at : at + 4] != zlib.crc32(wire[:at]).to_bytes(4, "big"):
         raise ValueError("its checksum differs")
-    if flags & _DEFLATED:
-        runs = _inflated(deflated, count)
-    return CommitMap(base, runs, tag, partitions, sequence, delivered, counts)
-
-
-def _inflated(deflated: bytes, count: int) -> tuple[int, ...]:
-    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-    try:
-        stored = inflate.decompress(deflated, count * _LONGEST_UVARINT + 1)
-    except zlib.error:
-        raise ValueError("its runs cannot be inflated") from None
-    runs, at = _read_uvarints(stored, 0, count)
-    if not inflate.eof or inflate.unused_data or at < len(stored):
-        raise ValueError("its deflated runs are not as many as it claims")
-    return runs
-
-
-def _uvarints(values: Iterable[int]) -> bytes:
-    stored = bytearray()
-    for value in values:
-        while value > 127:
-            stored.append(value & 127 | 128)
-            value >>= 7
-        stored.append(value)
-    return bytes(stored)
-
-
-def _read_uvarints(stored: bytes, at: int, count: int) -> tuple[tuple[int, ...], int]:
-    """``count`` numbers from ``at`` on, and where they end."""
-    letters = stored[at : at + count]
-    if len(letters) == count and letters.isascii():  # each is one byte, as nearly always
-        return tuple(letters), at + count
-    values = []
-    for _ in range(count):
-        value = 0
-        for place in range(0, 7 * _LONGEST_UVARINT, 7):
-            if at >= len(stored):
-                raise ValueError("it is cut off")
-            byte = stored[at]
-            at += 1
-            value |= (byte & 127) << place
-            if byte < 128:
-                break
-        else:
-            raise ValueError("a number is too long")
-        values.append(value)
-    return tuple(values), at
+    return CommitMap(base, runs(), tag, partitions, sequence, delivered, counts())
 
 
 def _text_length(size: int) -> int:
     return len(_PREFIX) + (4 * size + 2) // 3
 
 
-def size_bound(pairs: int, span: int) -> int:
-    """The characters that no map with that many pairs of runs over that many offsets exceeds, with a mark, no counts.
+def size_bound(pairs: int, span: int, counted: int = 0, most: int = 1) -> int:
+    """The characters that no map with that many pairs of runs over that many offsets exceeds, with a mark.
 
-    Deflating only makes a text shorter, so the bound is that of the lengths as they are. There are ``2 * pairs`` of
-    them, a byte each; their sum is at most ``span``, and for the k-th byte a length has to grow by
-    ``128**(k-1) - 128**(k-2)``. The most bytes come of giving all a second byte (127 each) before one a third (16256
-    each), and so on, as far as the span goes. With those, and 36 for all else (1 flags, 8 tag, 5 partitions, 9
-    sequence, 9 mark, 4 CRC) and 1 to 3 for the number of runs::
+    With 36 bytes for all else (1 flags, 8 tag, 5 partitions, 9 sequence, 9 mark, 4 CRC)::
 
-        characters = 5 + ceil(4 / 3 * (36 + bytes of the number of runs + bytes of the runs))
+        characters = 5 + ceil(4 / 3 * (36 + bytes of the runs and of their number + bytes of the counts))
+
+    Whatever is done, a map over `span_that_fits` offsets fits.
+
+    Args:
+        counted: how many of these offsets have a delivery count.
+        most: the highest of the counts.
     """
-    runs = 2 * min(pairs, span // 2)
-    size, left = runs, span - runs
-    for place in range(1, _LONGEST_UVARINT):
-        step = (1 << 7 * place) - (1 << 7 * (place - 1))
-        longer = min(runs, left // step)
-        size += longer
-        left -= longer * step
-        if longer < runs:
-            break
-    return _text_length(_LONGEST_FRAME + len(_uvarints((runs,))) + size)
+    return _text_length(_LONGEST_FRAME + runs_bound(pairs, span) + counts_bound(counted, span, most))
+
+
+def span_that_fits(limit: int) -> int:
+    """Over how many offsets a map fits into ``limit`` characters, whatever is done there: 24,152 for 4095."""
+    return bisect_right(range(8 * limit), limit, key=lambda span: size_bound(span, span)) - 1
 
 
 def pairs_that_fit(limit: int, span: int) -> int:

@@ -44,10 +44,9 @@ class Ledger(Assignment):
     Args:
         order: where a new value of a waiting key stands (R4): at the tail, or in the place of the one it replaces.
         hand_out: which of the messages that may be handed out is next; by default the one that waits longest.
-        limit: how many characters a commit map may have. A message is handed out only while acks of all that is in
-            work, in whatever order, cannot make the map longer than that; or if it is the lowest of its partition,
-            whose ack makes the map shorter. So an ack is never without a place in the map.
+        limit: how many characters a commit map may have.
         count_deliveries: whether counts of deliveries are part of what is committed.
+        bounded: whether to hand out only what the commit map has room for; see `bounded`.
     """
 
     def __init__(
@@ -57,8 +56,16 @@ class Ledger(Assignment):
         hand_out: HandOut[Item] | None = None,
         limit: int = LONGEST_TEXT,
         count_deliveries: bool = False,
+        bounded: bool = False,
     ) -> None:
         super().__init__()
+        self.bounded = bounded
+        """Whether a message is handed out only while acks of all that is in work find their place in the commit map, in
+        whatever order; or if it is the lowest of its partition, whose ack makes the map shorter.
+
+        Otherwise hand-out never waits for room, so that messages which fail always, or are held or delayed for long,
+        hold up no others. What is acked beyond the room is done here, and is committed when lower ones are settled.
+        """
         self.counters = LedgerCounters()
         self.dirty: set[int] = set()
         """The partitions whose claim may be another than when they were last taken out of this set."""
@@ -79,6 +86,10 @@ class Ledger(Assignment):
     @limit.setter
     def limit(self, limit: int) -> None:
         self._room = Room(limit)
+
+    def wrote(self, partition: int, characters: int | None) -> None:
+        """The claim of now takes so many characters in a commit; None where that is more than it may have."""
+        self._partitions[partition].wrote(characters)
 
     # ---------------------------------------------------------------- partitions
 
@@ -243,7 +254,9 @@ class Ledger(Assignment):
             return item
         while (item := self._line.take()) is not None:
             part = self._partitions[item.partition]
-            if item is part.outstanding.first or (not part.gate and part.has_room(item, self._room)):
+            if not self.bounded or item is part.outstanding.first:
+                return item
+            if not part.gate and part.has_room(item, self._room):
                 return item
             part.gate.add(item)
             self._gated.add(item.partition)

@@ -11,7 +11,7 @@ from operator import attrgetter
 from lvq_kafka.core.arrears import Arrears
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.counters import LedgerCounters
-from lvq_kafka.core.handout import HandOut
+from lvq_kafka.core.handout import TRIED_OFTEN, HandOut
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.outstanding import Item, Outstanding
 from lvq_kafka.core.records import RecordBatch
@@ -43,8 +43,9 @@ class Partition:
     """
 
     __slots__ = (
-        "_arrears", "_attempted", "_count_deliveries", "_counters", "_counts", "_delivered", "_in_place", "_life",
-        "_line", "_number", "_reach", "_slots", "_withheld", "gate", "held", "open", "outstanding", "target", "waiting",
+        "_acked_since", "_arrears", "_attempted", "_base_had_its_turn", "_count_deliveries", "_counters", "_counts",
+        "_delivered", "_in_place", "_life", "_line", "_most_deliveries", "_number", "_reach", "_slots", "_withheld",
+        "_written", "gate", "held", "open", "outstanding", "target", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +86,10 @@ class Partition:
         self._delivered = max(loaded.delivered or 0, max(loaded.counts, default=-1) + 1)
         self._reach = max(self._delivered, loaded.end)  # beyond it nothing was handed out, by anybody
         self._attempted: dict[int, Item] = {}  # by offset, what was handed out before, where that is counted durably
+        self._most_deliveries = max(loaded.counts.values(), default=1)
+        self._written: int | None = None  # the characters of the last commit text that says all, where that is known
+        self._acked_since = 0
+        self._base_had_its_turn = False
 
     # ---------------------------------------------------------------- reading
 
@@ -214,6 +219,7 @@ class Partition:
             # As if acked: whoever acks it shall find it done in the commit map, however long a lower one is held; and
             # a transaction's commit, in which it counts as acked, may be on its way.
             self.outstanding.remove(item, acked=True)
+            self._acked_since += 1
             self._attempted.pop(item.offset, None)
         item.state = _ON_SUPERSEDE[item.state]
 
@@ -245,13 +251,21 @@ class Partition:
         self.gate.remove(item)
 
     def next_gated(self, room: Room) -> Item | None:
-        """Take out of the gate the message at the base, which needs no room, or the next one if there is some."""
+        """Take out of the gate the message at the base, which needs no room, or the next one if there is some.
+
+        A message at the base that is tried again and again lets others go in between.
+        """
         first, gate = self.outstanding.first, self.gate
+        if not gate:
+            return None
+        has_room = self.has_room(next(iter(gate.values())), room)
         if first is not None and gate.get(first.slot) is first:
-            return gate.pop(first.slot)
-        if gate and self.has_room(next(iter(gate.values())), room):
-            return gate.popitem(last=False)[1]
-        return None
+            stands_back = first.deliveries >= TRIED_OFTEN and self._base_had_its_turn
+            if not (has_room and stands_back):
+                self._base_had_its_turn = True
+                return gate.pop(first.slot)
+        self._base_had_its_turn = False
+        return gate.popitem(last=False)[1] if has_room else None
 
     def has_room(self, item: Item, room: Room) -> bool:
         """Whether the commit map has room for the acks of all that is in work, and of this one."""
@@ -261,7 +275,17 @@ class Partition:
             return True
         # Every run but the last ends at or before the highest message that was ever handed out.
         span = max(self._reach, item.offset + 1) - outstanding.base
-        return room.fits(pairs, span, len(self._attempted) + 1 if counts else 0)
+        most = min(max(self._most_deliveries, item.deliveries + 1), _MOST_COUNTED)
+        if room.fits(pairs, span, len(self._attempted) + 1 if counts else 0, most):
+            return True
+        # That is the worst case. What was written says more.
+        acks = self._acked_since + len(self.held) + 1
+        return self._written is not None and room.takes(self._written, acks, span, counted=counts)
+
+    def wrote(self, characters: int | None) -> None:
+        """The claim of now takes so many characters in a commit; None where they are more than it may have."""
+        self._written = characters
+        self._acked_since = 0
 
     def hold(self, item: Item) -> None:
         """A waiting message is handed out."""
@@ -273,6 +297,8 @@ class Partition:
         if item.deliveries:
             item.redelivered = True
         item.deliveries += 1
+        if item.deliveries > self._most_deliveries:
+            self._most_deliveries = item.deliveries
         offset = item.offset
         if offset >= self._delivered:
             self._delivered = offset + 1
@@ -287,6 +313,7 @@ class Partition:
         """A message in work is done with, and is in this state now."""
         if item.state in _NEWEST_IN_WORK:
             self.outstanding.remove(item, acked=True)
+            self._acked_since += 1
             if self._count_deliveries:
                 del self._attempted[item.offset]
         item.state = after

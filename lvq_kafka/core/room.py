@@ -1,10 +1,14 @@
-"""How much may be in work so that every ack still finds its place in the commit map."""
+"""How much a consumer with transactions may have in work so that every ack still finds its place in the commit map.
+
+A transaction cannot commit what its map has no room for. Other acks can wait for room, and so need none beforehand.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
-from lvq_kafka.core.commit_map import pairs_that_fit, size_bound
+from lvq_kafka.core.commit_map import pairs_that_fit, size_bound, span_that_fits
+from lvq_kafka.core.handout import TRIED_OFTEN
 from lvq_kafka.core.outstanding import Item
 
 __all__ = ["Gate", "Room"]
@@ -22,17 +26,31 @@ class Room:
         self._usable = limit - _SLACK
         # By the bit length of the span: asked for every message, a look into a table is what it may cost.
         self._pairs = [pairs_that_fit(self._usable, (1 << bits) - 1) for bits in range(64)]
+        self._whole = span_that_fits(self._usable)
         self.always = self._pairs[-1]
         """So many pairs of runs fit over any number of offsets."""
 
-    def fits(self, pairs: int, span: int, counted: int = 0) -> bool:
+    def fits(self, pairs: int, span: int, counted: int = 0, most: int = 1) -> bool:
         """Whether so many pairs of runs over so many offsets fit, however long each is; and so many delivery counts.
 
         The last run may be longer than that.
+
+        Args:
+            most: the highest of the counts.
         """
         if counted:
-            return size_bound(pairs, span) + _counts_bound(counted, span) <= self._usable
-        return pairs <= self._pairs[span.bit_length()]
+            return size_bound(pairs, span, counted, most) <= self._usable
+        return span <= self._whole or pairs <= self._pairs[span.bit_length()]
+
+    def takes(self, written: int, acks: int, span: int, *, counted: bool) -> bool:
+        """Whether a text of so many characters still fits when so many messages more are acked.
+
+        An ack makes two runs more at most, neither longer than the span; a count is an offset and a number. That is of
+        a text of numbers. One that is deflated may become longer; then acks wait, and nothing is lost.
+        """
+        number = max(1, (span.bit_length() + 6) // 7)
+        each = 2 * number + (number + 2 if counted else 0)
+        return written + -(-4 * acks * each // 3) <= self._usable
 
 
 class Gate(OrderedDict[int, Item]):
@@ -42,8 +60,8 @@ class Gate(OrderedDict[int, Item]):
     """
 
     def add(self, item: Item) -> None:
-        """It waits behind the others, or before them if it comes back."""
-        comes_back = bool(self) and item.slot < next(iter(self))
+        """It waits behind the others; or before them if it comes back, unless it does so again and again."""
+        comes_back = bool(self) and item.slot < next(iter(self)) and item.deliveries < TRIED_OFTEN
         self[item.slot] = item
         if comes_back:
             self.move_to_end(item.slot, last=False)
@@ -51,14 +69,3 @@ class Gate(OrderedDict[int, Item]):
     def remove(self, item: Item) -> None:
         """It does not wait any more. Nothing happens when it did not anyway."""
         self.pop(item.slot, None)
-
-
-def _counts_bound(counted: int, span: int) -> int:
-    """The characters that so many delivery counts below 2**14 take at most.
-
-    Two bytes for each count, and at most 3 for how many there are. The offsets are written as differences, with
-    ``span`` for their sum; a difference d takes one byte and a 7th of log2(d), so all of them take most when they are
-    equal.
-    """
-    differences = counted + -(-counted * (span // counted).bit_length() // 7)
-    return -(-4 * (3 + 2 * counted + differences) // 3)

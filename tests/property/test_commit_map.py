@@ -5,12 +5,16 @@ from __future__ import annotations
 import string
 import zlib
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
+from random import Random
 
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core import commit_map as module
+from lvq_kafka.core import packing
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, pairs_that_fit, size_bound, topic_tag
 from lvq_kafka.errors import CommitMapRefused
 
@@ -43,6 +47,31 @@ def commit_maps(draw: st.DrawFn, counted: bool = True) -> CommitMap:
 
 
 @st.composite
+def dense_maps(draw: st.DrawFn) -> CommitMap:
+    """Maps of which a part is best told offset by offset, perhaps between others; and of many messages counted."""
+    rng = draw(st.randoms(use_true_random=False))
+    base = draw(st.sampled_from([0, 1000, 2**62]))
+    part = [rng.randint(1, draw(st.integers(1, 12))) for _ in range(2 * draw(st.integers(100, 300)))]
+    lengths = (*draw(runs(most=8)), *part, *draw(runs(most=8)))
+    commit_map = CommitMap(base, lengths, bytes(8), 3, 9, base + sum(lengths))
+    most = draw(st.sampled_from([0, 1, 3, 500]))
+    near = [base + rng.randrange(sum(part)) for _ in range(draw(st.integers(0, 600)))] if most else []
+    return replace(commit_map, counts={offset: rng.randint(1, most) for offset in near})
+
+
+@contextmanager
+def packed_from(size: int) -> Iterator[None]:
+    """Other forms than plain numbers are looked at from so many bytes on."""
+    usual, packing.DENSE_FROM = packing.DENSE_FROM, size
+    packing.pack_runs.cache_clear()
+    try:
+        yield
+    finally:
+        packing.DENSE_FROM = usual
+        packing.pack_runs.cache_clear()
+
+
+@st.composite
 def small_maps(draw: st.DrawFn) -> CommitMap:
     """Maps over so few offsets that all of them can be looked at."""
     return CommitMap(draw(st.integers(0, 12)), draw(runs(st.integers(1, 4), most=6)))
@@ -59,7 +88,8 @@ def done_offsets(commit_map: CommitMap) -> set[int]:
     return done
 
 
-@given(commit_maps())
+@given(st.one_of(commit_maps(), dense_maps()))
+@settings(max_examples=60)
 @example(CommitMap(0))
 @example(CommitMap(END - 1))
 def test_what_is_written_is_read_and_what_follows_is_ignored(commit_map: CommitMap) -> None:
@@ -70,14 +100,11 @@ def test_what_is_written_is_read_and_what_follows_is_ignored(commit_map: CommitM
         assert CommitMap.decode(commit_map.base, text + garbage) == commit_map
 
 
-@given(commit_maps(), st.sampled_from([0, 10**9]))
-def test_a_map_means_the_same_deflated_or_not(commit_map: CommitMap, deflate_from: int) -> None:
-    usual = module._DEFLATE_FROM
-    module._DEFLATE_FROM = deflate_from
-    try:
+@given(st.one_of(commit_maps(), dense_maps()), st.sampled_from([0, 10**9]))
+@settings(max_examples=60)
+def test_a_map_means_the_same_in_whichever_form(commit_map: CommitMap, deflate_from: int) -> None:
+    with packed_from(deflate_from):
         text = commit_map.encode(10**6)
-    finally:
-        module._DEFLATE_FROM = usual
     assert CommitMap.decode(commit_map.base, text) == commit_map
 
 
@@ -136,6 +163,25 @@ def test_a_shortened_map_fits_claims_nothing_more_and_forgets_no_more_than_it_mu
     assert len(longer.encode(10**6)) > limit
 
 
+@given(st.one_of(small_maps(), commit_maps(counted=False)), st.data(), st.integers(55, 200))
+def test_a_shortened_map_takes_nothing_back_and_keeps_what_is_promised(
+    whole: CommitMap, data: st.DataObject, limit: int
+) -> None:
+    pairs = len(whole.runs) // 2
+    said = whole.shortened(data.draw(st.integers(55, 100)))
+    promised = data.draw(st.sets(st.integers(0, pairs - 1), max_size=3)) if pairs else set()
+    first = [whole._bounds[2 * pair + 1] for pair in promised]
+    short = whole.shortened(limit, stored=said, first=first)
+    assert len(short.encode(limit)) <= limit
+    assert whole.covers(short)
+    kept = whole._pairs_of([*said._bounds[1::2], *first])
+    if len(short.runs) >= 2 * len(kept):
+        assert short.covers(said)
+        assert all(short.done(offset) for offset in first)
+    if short.runs != whole.runs:
+        assert len(whole.encode(10**6)) > limit
+
+
 @given(runs(st.integers(1, 3)), st.integers(55, 600))
 def test_without_deflating_a_shortened_map_is_the_longest_of_all_that_fit(lengths: tuple[int, ...], limit: int) -> None:
     assume(len(lengths) < 256)
@@ -181,7 +227,7 @@ def test_a_text_cut_off_anywhere_is_refused(commit_map: CommitMap, data: st.Data
         st.text(),
         st.text(ALPHABET).map("lvq1.".__add__),
         st.binary().map(lambda wire: "lvq1." + urlsafe_b64encode(wire).decode()),
-        st.tuples(st.integers(0, 7), st.binary(), st.booleans()).map(
+        st.tuples(st.integers(0, 63), st.binary(), st.booleans()).map(
             lambda t: "lvq1." + urlsafe_b64encode(sealed(bytes([t[0]]) + bytes(8) + t[1])).decode()
         ),
     ),
@@ -201,7 +247,8 @@ def sealed(wire: bytes) -> bytes:
     return wire + zlib.crc32(wire).to_bytes(4, "big")
 
 
-@given(commit_maps(counted=False))
+@given(st.one_of(commit_maps(counted=False), dense_maps().map(lambda dense: replace(dense, counts={}))))
+@settings(max_examples=60)
 def test_no_map_is_longer_than_its_bound(commit_map: CommitMap) -> None:
     pairs, span = len(commit_map.runs) // 2, commit_map.end - commit_map.base
     assert len(commit_map.encode(10**6)) <= size_bound(pairs, span)
@@ -209,17 +256,38 @@ def test_no_map_is_longer_than_its_bound(commit_map: CommitMap) -> None:
     assert size_bound(pairs, span) <= size_bound(pairs, span + 1)
 
 
+@given(st.integers(1, 24_000), st.integers(0, 2**63 - 1), st.sampled_from([0.02, 0.1, 0.3, 0.5, 0.9]))
+@settings(max_examples=15)
+def test_whatever_is_done_a_span_of_24000_offsets_fits(span: int, seed: int, part: float) -> None:
+    rng = Random(seed)
+    done = "0" + "".join("1" if rng.random() < part else "0" for _ in range(span - 1)) + "1"
+    lengths = tuple(len(list(run)) for _, run in groupby(done))
+    longest = CommitMap(0, lengths, b"\xff" * 8, 2**31 - 1, END - 1, END - 1)
+    assert size_bound(span, span + 1) <= LONGEST_TEXT
+    assert CommitMap.decode(0, longest.encode()) == longest
+
+
+@given(dense_maps())
+@settings(max_examples=30)
+def test_no_counts_are_longer_than_their_bound(commit_map: CommitMap) -> None:
+    counts = sorted(commit_map.counts.items())
+    span, most = (
+        max((offset - commit_map.base + 1 for offset, _ in counts), default=0),
+        max((count for _, count in counts), default=1),
+    )
+    flags, packed = packing.pack_counts(commit_map.base, counts)
+    assert len(packed) <= max(1, packing.counts_bound(len(counts), span, most))
+    read, end = packing.read_counts(flags, commit_map.base, packed, 0)
+    assert (read(), end) == (commit_map.counts, len(packed))
+
+
 @given(st.integers(1, 60), st.integers(0, 7))
 def test_the_bound_is_reached_by_the_longest_lengths_there_can_be(pairs: int, place: int) -> None:
     lengths = (1 << 7 * place,) * (2 * pairs)
     assume(sum(lengths) < END)
     longest = CommitMap(0, lengths, bytes(8), 2**31 - 1, END - 1, END - 1)
-    usual = module._DEFLATE_FROM
-    module._DEFLATE_FROM = 10**9
-    try:
+    with packed_from(10**9):
         assert len(longest.encode(10**6)) == size_bound(pairs, longest.end)
-    finally:
-        module._DEFLATE_FROM = usual
 
 
 @given(st.integers(0, LONGEST_TEXT), st.integers(0, 2**62))

@@ -63,17 +63,21 @@ class Consuming(RuleBasedStateMachine):
         self.order: Order = "tail"
         self.limit = 4095
         self.counted = True
+        self.bounded = False
         self.new_life()
 
     @initialize(
-        order=st.sampled_from(["tail", "in-place"]), limit=st.sampled_from([64, 95, 4095]), counted=st.booleans()
+        order=st.sampled_from(["tail", "in-place"]),
+        limit=st.sampled_from([64, 95, 4095]),
+        counted=st.booleans(),
+        bounded=st.booleans(),
     )
-    def choose(self, order: Order, limit: int, counted: bool) -> None:
-        self.order, self.limit, self.counted = order, limit, counted
+    def choose(self, order: Order, limit: int, counted: bool, bounded: bool) -> None:
+        self.order, self.limit, self.counted, self.bounded = order, limit, counted, bounded
         self.new_life()
 
     def new_life(self) -> None:
-        self.ledger = Ledger(order=self.order, limit=self.limit, count_deliveries=self.counted)
+        self.ledger = Ledger(order=self.order, limit=self.limit, count_deliveries=self.counted, bounded=self.bounded)
         self.loaded: dict[int, CommitMap] = {}
         self.targets: dict[int, int] = {}
         self.read: dict[int, int] = {}
@@ -139,18 +143,23 @@ class Consuming(RuleBasedStateMachine):
     def commit(self, partition: int, answered: bool = True) -> None:
         if partition not in self.targets:
             return
-        claim = self.ledger.claim(partition)
-        text = claim.encode()
+        whole, stored = self.ledger.claim(partition), CommitMap.decode(*self.committed[partition])
+        claim = whole.shortened(self.limit, stored=stored)
+        text = claim.encode(self.limit)
         assert CommitMap.decode(claim.base, text) == claim, "I11"
-        assert claim.covers(CommitMap.decode(*self.committed[partition])), "I3: takes back what is stored"
+        if self.bounded:
+            assert claim == whole, "I9: something is left out"
+        if not claim.covers(stored):
+            assert len(stored.encode()) > self.limit - 16, "I3: takes back what is stored, though there is room"
+            return
         self.committed[partition] = (claim.base, text)
-        if self.counted:
+        if self.counted and claim.counts == whole.counts:
             stored = {(partition, offset): count for offset, count in claim.counts.items()}
             assert all(stored.get(at, 0) == self.count[at] for at in self.pending_and_tried(partition))
         if not answered:
             return  # it may have been stored; nobody relies on it
         durable = {offset for offset in self.acked[partition] if claim.done(offset)}
-        assert durable == self.acked[partition], "an ack is left out"
+        assert durable == self.acked[partition] or claim != whole, "an ack is left out"
         self.settled[partition] |= durable
         for offset in durable:
             key = self.seen[partition][offset][0]
@@ -223,7 +232,8 @@ class Consuming(RuleBasedStateMachine):
         item = self.ledger.reserve() if reserved else self.ledger.acquire(self.now + 2 if locked else None)
         eligible = self.eligible()
         if item is None:
-            assert len(eligible) <= self.ledger.gated, "something could be handed out and was not"
+            gated = self.ledger.gated if self.bounded else 0
+            assert len(eligible) <= gated, "something could be handed out and was not"
             for partition in self.targets:
                 lowest = min(self.alive(partition).values(), default=None)
                 assert (partition, lowest) not in eligible, "the message at the base can always be handed out"
@@ -232,6 +242,19 @@ class Consuming(RuleBasedStateMachine):
         if locked:
             self.locks[item] = self.now + 2
         self.note(item)
+
+    @precondition(lambda self: not self.bounded)
+    @rule()
+    def everything_comes_though_all_fails(self) -> None:
+        """Liveness: what can be handed out is, however often everything else comes back at once."""
+        starving = self.eligible()
+        for _ in range(5 * len(starving)):
+            item = self.ledger.acquire()
+            assert item is not None
+            self.note(item)
+            starving.discard((item.partition, item.offset))
+            self.settle(item, "release")
+        assert not starving, "something starves"
 
     def hand_over(self, which: int) -> None:
         aside = self.aside()
@@ -389,7 +412,8 @@ class Consuming(RuleBasedStateMachine):
                         assert offset in done or self.is_done(partition, offset), "I1: nobody settled it"
                 for offset in range(self.read[partition], self.ends[partition] + 3):
                     assert claim.done(offset) <= self.loaded[partition].done(offset), "I1: nobody has read it"
-                assert len(replace(claim, **FRAME).encode(1 << 30)) <= self.limit, "I9"
+                if self.bounded:
+                    assert len(replace(claim, **FRAME).encode(1 << 30)) <= self.limit, "I9"
 
     def teardown(self) -> None:
         """G10: whatever was never settled is handed out in the next life."""

@@ -25,10 +25,11 @@ class Queue:
         order: Order = "tail",
         limit: int = 4095,
         count_deliveries: bool = False,
+        bounded: bool = False,
         loaded: CommitMap | None = None,
     ) -> None:
         loaded = CommitMap(0) if loaded is None else loaded
-        self.ledger = Ledger(order=order, limit=limit, count_deliveries=count_deliveries)
+        self.ledger = Ledger(order=order, limit=limit, count_deliveries=count_deliveries, bounded=bounded)
         self.ledger.assign(0, loaded, loaded.base + len(records))
         self.next = loaded.base
         self.send(*records)
