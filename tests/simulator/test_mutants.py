@@ -16,7 +16,6 @@ from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.holdings import Holdings, Limits
 from lvq_kafka.consuming.lives import Lives
-from lvq_kafka.consuming.settlement import Durability
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Flight
 from lvq_kafka.core.ledger import Item, Ledger
@@ -240,14 +239,13 @@ def test_i1_a_base_that_goes_by_the_order_of_a_dict_is_caught(monkeypatch: Patch
 
 
 def test_i1_a_dead_letter_that_counts_as_done_before_it_is_stored_is_caught(monkeypatch: Patch) -> None:
-    send = DeadLetters._send
+    post = DeadLetters._post
 
-    def mutant(self: DeadLetters, item: Item, reason: str) -> Durability:
-        letter = send(self, item, reason)
-        self._bury(item, reason)
-        return letter
+    def mutant(self: DeadLetters, letter: Any) -> None:
+        post(self, letter)
+        self._bury(letter.item, letter.reason)
 
-    monkeypatch.setattr(DeadLetters, "_send", mutant)
+    monkeypatch.setattr(DeadLetters, "_post", mutant)
     assert caught("I1")
 
 
