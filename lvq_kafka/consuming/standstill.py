@@ -105,11 +105,11 @@ class Standstill:
             return
         self._now, self._next = now, now + _TURN
         found = ""
-        for cause in self._causes:
-            said = cause.look(now)
-            if said and cause.first_time():
-                logger.warning("the consumer of %s stands still: %s", self._name, said)
-            found = found or said
+        for cause, said in [(cause, cause.look(now)) for cause in self._causes]:
+            if said and not found:
+                found = said
+                if not self._custody.in_trouble and cause.first_time():  # else it follows from what was logged
+                    logger.warning("the consumer of %s stands still: %s", self._name, said)
         self._delivered = self._custody.delivered
         self._custody.stand_still(found)
 
@@ -122,8 +122,8 @@ class Standstill:
         if sight is not None and sight.members > len(sight.ends):
             return (
                 f"it has no partition, since the group has {sight.members} members and the topic {len(sight.ends)} "
-                "partitions, each of which has one consumer at a time. Share one consumer between threads or tasks, or "
-                "declare a queue on more partitions"
+                "partitions, each of which has one consumer at a time. A member that died counts until its session is "
+                "over. Share one consumer between threads or tasks, or declare a queue on more partitions"
             )
         return (
             f"it has had no partition for {lasted:.0f} s: the group is giving them out (rebalancing). That takes as "

@@ -41,7 +41,7 @@ def main() -> int:
     begun = time.monotonic()
     broker: ProvidedBroker | None = None
     try:
-        with LateSession() as session, ExitStack() as stack:  # its ten seconds pass while the rest is shown
+        with LateSession() as session, ExitStack() as stack:  # its six seconds pass while the rest is shown
             with console.status("starting a Kafka broker"):
                 broker = stack.enter_context(provide_broker())
             console.print(f"[bold]lvq-kafka[/bold] on a real Kafka ({broker.kind}) at {broker.bootstrap_servers}")

@@ -34,7 +34,7 @@ def share(stage: Stage, queue: LastValueQueue[str], bootstrap_servers: str, clos
             workers[0].kill()  # SIGKILL: it commits nothing and says nothing
             workers[0].wait()
             stage.say(f"killed the first worker after {len(_lines(ledgers[0]))} messages")
-            with stage.console.status("its partitions go to the second when its session has ended: ten seconds"):
+            with stage.console.status("its partitions go to the second when its session has ended: six seconds"):
                 everything = _wait(lambda: set(closes) <= {key for key, _ in _all(ledgers)})
         finally:
             for worker in workers:

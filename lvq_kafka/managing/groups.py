@@ -143,7 +143,7 @@ def at_work(queue: str) -> QueueError:
     return QueueError(
         f"Consumers of the queue {queue} are still at work.",
         queue=queue,
-        hint="Close them first. One that was killed counts until its session ends, some ten seconds later.",
+        hint="Close them first. One that was killed counts until its session ends, some six seconds later.",
     )
 
 
