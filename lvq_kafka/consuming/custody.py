@@ -11,6 +11,7 @@ from enum import Enum
 from threading import Condition, RLock
 
 from lvq_kafka.clocks import uptime
+from lvq_kafka.consuming.crowding import CROWDED_REMEDY
 from lvq_kafka.consuming.holdings import LEASE, Doing, Durable, Holdings, Limits, Step, resolve
 from lvq_kafka.core.absence import Absence, Lapse
 from lvq_kafka.core.commit_map import CommitMap
@@ -388,6 +389,7 @@ class Custody(Holdings):
                 )
             self._transaction = _Transaction.OPEN
             self._trouble.pop("transacting", None)
+            self._ledger.bounded = True  # it cannot commit what the text has no room for
 
     def begin_commit(self, items: Collection[Item], timeout: float) -> Flight[Durable] | None:
         """What a transaction commits for these messages, which were left. No other commit is sent until it is over.
@@ -427,7 +429,7 @@ class Custody(Holdings):
                     "The commit has no room for all that is done out of order.",
                     code="OFFSET_METADATA_TOO_LARGE",
                     retriable=True,
-                    hint="Settle the messages that have been held for longest.",
+                    hint=f"Settle the lowest messages. {CROWDED_REMEDY}",
                 )
             if flight is not None:
                 self._asked, self._asked_at = flight, asked_at

@@ -17,6 +17,7 @@ from typing import Literal
 
 from lvq_kafka.clocks import uptime
 from lvq_kafka.consuming.counting import Counting
+from lvq_kafka.consuming.crowding import crowding
 from lvq_kafka.consuming.lives import Lives
 from lvq_kafka.consuming.stats import ConsumerStats
 from lvq_kafka.consuming.takers import Taker, Takers
@@ -253,10 +254,22 @@ class Holdings:
     def stats(self) -> ConsumerStats:
         """What this consumer has and has done."""
         with self._lock:
-            trouble = next(iter(self._trouble.values()), self._standstill)
+            trouble = next(iter(self._trouble.values()), "")
+            trouble = trouble or self._standstill or crowding(self._ledger, self._commits.unsaid)
             return ConsumerStats.of(
                 self._ledger, self._commits, self._lives, mismatched=self._mismatched, trouble=trouble
             )
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the commit text has no room for something. No lock is needed to ask."""
+        return self._commits.is_crowded or (self._ledger.bounded and self._ledger.gated > 0)
+
+    @property
+    def crowding(self) -> str:
+        """What the commit text has no room for, and what helps; empty where all is well."""
+        with self._lock:
+            return crowding(self._ledger, self._commits.unsaid)
 
     def fail(self, error: BaseException) -> None:
         """Nothing will come any more, because of this."""

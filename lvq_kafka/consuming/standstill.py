@@ -21,6 +21,7 @@ _UNANSWERED = 3.0  # seconds
 _BLOCKED = 5.0  # seconds; transactions that are at work end before
 _STUCK = 10.0  # seconds
 _UNSETTLED = 30.0  # seconds
+_CROWDED = 2.0  # seconds; messages that are in work all at once may be settled in a moment
 
 
 class _Cause:
@@ -62,10 +63,11 @@ class _Place(NamedTuple):
 
 
 class Standstill:
-    """Looks at a consumer now and then, and says what it stands still for.
+    """Looks at a consumer now and then, and says what it stands still for, and that its commits have no room for all.
 
-    Nothing of that is an error: a spare consumer waits for the others' partitions, and work may take its time. But
-    without a word who starts one consumer too many, or forgets to settle, sees messages stop and nothing else.
+    Nothing of that is an error: a spare consumer waits for the others' partitions, work may take its time, and what has
+    no room is safe in memory. But without a word who starts one consumer too many, or forgets to settle, sees messages
+    stop and nothing else; and who never rejects what always fails sees messages come again.
 
     A further cause is one more `_Cause`; the first of those that are so is in the stats.
     """
@@ -77,6 +79,7 @@ class Standstill:
         self._next = now
         self._sight: Sight | None = None
         self._places: dict[int, _Place] = {}
+        self._crowded = _Cause(_CROWDED, lambda _: custody.crowding if custody.is_crowded else "")
         self._delivered = -1
         self._causes = (
             _Cause(_PARTITIONLESS, self._partitionless),
@@ -112,6 +115,9 @@ class Standstill:
                     logger.warning("the consumer of %s stands still: %s", self._name, said)
         self._delivered = self._custody.delivered
         self._custody.stand_still(found)
+        crowded = self._crowded.look(now)
+        if crowded and self._crowded.first_time():
+            logger.warning("the consumer of %s: %s", self._name, crowded)
 
     # ---------------------------------------------------------------- causes
 

@@ -23,7 +23,8 @@ class ConsumerStats:
     available: int = 0
     """Messages that wait."""
     gated: int = 0
-    """Of these, those that wait for lower ones of their partition to be settled, since the commit map is full."""
+    """Of these, those that wait for lower ones of their partition to be settled, since the commit text has no room for
+    them: only where messages are acked in transactions, which commit all or nothing."""
     in_work: int = 0
     """Messages that are held, or on their way to a holder."""
     read: int = 0
@@ -45,12 +46,18 @@ class ConsumerStats:
     """Records whose key header disagrees with their record key, or cannot be read (R16)."""
     commits: int = 0
     commit_text: int = 0
-    """Characters of the longest commit text; 4095 is the most that fits."""
+    """Characters of the longest commit text."""
+    text_limit: int = 0
+    """How many characters fit: 4095 by a broker's default, and less after it has refused a text."""
+    unsaid: int = 0
+    """Runs of acked messages for which the text has no room. They are stored when lower ones are settled; after a crash
+    they come again."""
     trouble: str = ""
     """What is the matter just now, and what helps; empty when all is well.
 
     The cluster cannot be reached, or commits fail. Or nothing is handed out though the cluster answers: no partition is
-    assigned, the group accepts no commit, an open transaction hides what follows, or all that may be in work is held.
+    assigned, the group accepts no commit, an open transaction hides what follows, or all that may be in work is held. Or the
+    commit text has no room for all that is acked.
     """
 
     @classmethod
@@ -78,5 +85,7 @@ class ConsumerStats:
             mismatched=mismatched,
             commits=commits.sent,
             commit_text=commits.longest,
+            text_limit=ledger.limit,
+            unsaid=sum(missing.runs for missing in commits.unsaid.values()),
             trouble=trouble,
         )

@@ -73,6 +73,17 @@ class Assignment:
         return sum(len(part.gate) for part in self._partitions.values())
 
     @property
+    def gated_in(self) -> dict[int, int]:
+        """`gated`, by partition, where there are any."""
+        return {number: len(part.gate) for number, part in self._partitions.items() if part.gate}
+
+    def unsettled(self, partition: int) -> tuple[int, Item | None]:
+        """How many messages of a partition were handed out before and are not done, and the lowest that is not done."""
+        part = self._partitions[partition]
+        tried = sum(1 for item in part.outstanding if item.deliveries)
+        return tried, part.outstanding.first
+
+    @property
     def outstanding(self) -> int:
         """How many messages are not done: those that wait, and the held ones that are still newest."""
         return sum(part.alive for part in self._partitions.values())

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.ledger import Item, Ledger
 
-__all__ = ["Answer", "Commits", "Flight"]
+__all__ = ["Answer", "Commits", "Flight", "Unsaid"]
 
 W = TypeVar("W")
 
@@ -33,6 +33,18 @@ class Answer(Enum):
     TOO_LARGE = "too large"
     """The broker's limit for the text is lower. Of a commit for several partitions others may be stored all the same,
     though the client reports all of them so."""
+
+
+class Unsaid(NamedTuple):
+    """What a commit text has no room for."""
+
+    runs: int
+    """Of acked messages. They come again after a crash."""
+    counts: int
+    """Deliveries of so many messages. They are forgotten after a crash."""
+
+
+_ALL_SAID = Unsaid(0, 0)
 
 
 @dataclass(eq=False, slots=True)
@@ -57,6 +69,8 @@ class _Book(Generic[W]):
     """The first of them that may be the last to be stored. Until it is, one is sent though nothing has changed."""
     asked: int = 0
     """The last of them that somebody has asked for, to hear whether the group accepts one."""
+    unsaid: Unsaid = _ALL_SAID
+    """What the last of them had no room for."""
     waiters: list[tuple[int, int, W]] = field(default_factory=list)
     """Who waits: for the message at which offset to be done, and for which claim to be stored."""
 
@@ -198,12 +212,18 @@ class Commits(Generic[W]):
         return flight
 
     def _claim(self, book: _Book[W], partition: int, leaving: Collection[Item]) -> CommitMap | None:
-        claim = replace(
+        whole = replace(
             self._ledger.claim(partition, leaving),
             topic_tag=book.tag,
             partitions=book.partitions,
             sequence=book.durable.sequence,
-        ).shortened(self._ledger.limit)
+        )
+        # What is stored stays so (G11), and a transaction is about its own messages first.
+        first = [item.offset for item in leaving if item.partition == partition]
+        claim = whole.shortened(self._ledger.limit, stored=book.durable, first=first)
+        book.unsaid = Unsaid((len(whole.runs) - len(claim.runs)) // 2, len(whole.counts) - len(claim.counts))
+        if self._ledger.bounded and not leaving:
+            self._ledger.wrote(partition, None if any(book.unsaid) else _size(claim))
         # What was sent since may be stored, too. It counts deliveries that have been taken back meanwhile.
         if claim == book.durable and book.stored >= max(book.attempts, book.wanted):
             if book.sure and not book.doubted:
@@ -211,8 +231,8 @@ class Commits(Generic[W]):
             return None
         if claim.covers(book.durable):
             return claim
-        # The limit has sunk, and a map that was shortened to it would take back what one that is stored has promised
-        # (G11). More has to be settled first: so let nobody wait before that for a count to be stored.
+        # The limit has sunk below what one that is stored has promised, which a shorter map would take back (G11). More
+        # has to be settled first: so let nobody wait before that for a count to be stored.
         self._ready += [waiter for offset, _, waiter in book.waiters if offset == _STATE]
         book.waiters = [waiting for waiting in book.waiters if waiting[0] != _STATE]
         # What is stored is true still: it serves whoever only asks for a commit, to hear whether the group accepts one.
@@ -296,8 +316,25 @@ class Commits(Generic[W]):
 
     @property
     def urgent(self) -> bool:
-        """Whether somebody waits for a commit, or what was durable may not be any more, and has to be said again."""
-        return any(book.waiters or book.stored < book.wanted for book in self._books.values())
+        """Whether somebody waits for a commit, or what was durable may not be any more, and has to be said again.
+
+        Who waits for room in the text waits for others to settle: no commit helps before something has changed.
+        """
+        dirty = self._ledger.dirty
+        return any(
+            book.stored < book.wanted or (book.waiters and (partition in dirty or book.stored < book.attempts))
+            for partition, book in self._books.items()
+        )
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether anything is `unsaid`. Cheap, and no lock is needed."""
+        return any(any(book.unsaid) for book in tuple(self._books.values()))
+
+    @property
+    def unsaid(self) -> dict[int, Unsaid]:
+        """What waits for room in the commit text, by partition, where there is anything."""
+        return {partition: book.unsaid for partition, book in self._books.items() if any(book.unsaid)}
 
 
 def _size(commit_map: CommitMap) -> int:

@@ -15,8 +15,7 @@ check names the one that it is about.
   nothing breaks I6 alone. It is looked at before I4, to call a step back by its name, and stands should I4 err.
 - **I7 browser, soundness**: a dump shows only what was newest when it was read and was not consumed.
 - **I8 browser, completeness**: a dump shows every key that has a value and was not consumed.
-- **I9 bound**: no commit is longer than allowed; and until the broker allows less than it did, every ack has its place
-  in the next one.
+- **I9 bound**: no commit is longer than allowed; and what it has room for it says.
 - **I10 convergence**: when producers stop and holders settle, one member that stays consumes everything to the end, and
   whoever has asked it whether an ack is durable has been told.
 - **I11 codec**: a commit can be read back as it was written, and says done of what was acked, pending of what was not.
@@ -27,7 +26,10 @@ check names the one that it is about.
 - **I15 lease**: nothing is handed out by one who has not sent a commit for long that the group is known to have
   accepted, or found too long: it judges the member first. Others may have the partition.
 - **I16 last word**: where the last commit before a partition is given up is stored, it says done of every ack that was
-  accepted, until the broker allows less than it did.
+  accepted and for which the text has room.
+- **I17 no starvation**: who asks for a message gets one, if there is any that may be handed out: whatever is held, or
+  delayed, or fails always, and however full the commit text is. Only where transactions are used, which commit all or
+  nothing, messages wait for room.
 
 I3, I5, I13 and I14 need the broker's fencing, and hold only where it is on. The others hold in any case.
 """

@@ -193,9 +193,8 @@ class Process:
                 raise Violation("I3", f"a commit speaks for partition {partition}, which is another member's")
             offsets = {p: (said.base, said.encode()) for p, said in flight.maps.items()}
             self._proof.sent(offsets, dict(flight.maps), self._options.text_limit, {})
-            if self.ledger.limit == self._options.text_limit:
-                for partition, said in flight.maps.items():
-                    self._proof.roomy(said, self.ledger.claim(partition))
+            for partition, said in flight.maps.items():
+                self._proof.roomy(said, self.ledger.claim(partition), self.ledger.limit)
             self.connection.requests.append(Request(self.number, self.epoch, offsets, flight))
             self._sent_at[flight] = self._clock()
         return flight

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.ledger import Item
@@ -186,9 +187,11 @@ class Proof:
                 raise Violation("I11", f"{maps[partition]} was written, {read} was read")
             self.true(partition, read, leaving.get(partition, ()))
 
-    def roomy(self, said: CommitMap, claim: CommitMap) -> None:
-        """I9: of what is done nothing was left out for want of room, where the limit is what it has always been."""
-        if said.runs != claim.runs:
+    def roomy(self, said: CommitMap, claim: CommitMap, limit: int) -> None:
+        """I9: of what is done nothing was left out for want of room, where there was some."""
+        frame = {"topic_tag": said.topic_tag, "partitions": said.partitions, "sequence": said.sequence}
+        whole = replace(claim, **frame)
+        if said.runs != claim.runs and len(whole.encode(1 << 30)) <= limit:
             raise Violation("I9", f"{said} leaves out what is done: {claim}")
 
     def last(self, life: Life, said: CommitMap) -> None:

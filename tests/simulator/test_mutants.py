@@ -18,6 +18,7 @@ from lvq_kafka.consuming.holdings import Holdings, Limits
 from lvq_kafka.consuming.lives import Lives
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Flight
+from lvq_kafka.core.handout import TRIED_OFTEN, BySlot
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.outstanding import Outstanding
@@ -250,14 +251,34 @@ def test_i1_a_dead_letter_that_counts_as_done_before_it_is_stored_is_caught(monk
 
 
 def test_i9_maps_that_are_never_shortened_are_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Partition, "has_room", lambda *_: True)
-    monkeypatch.setattr(CommitMap, "shortened", lambda self, limit: self)
+    monkeypatch.setattr(CommitMap, "shortened", lambda self, limit, **_: self)
     assert caught("I9")
 
 
-def test_i9_a_hand_out_of_messages_whose_acks_have_no_room_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Partition, "has_room", lambda *_: True)
+def test_i9_maps_that_are_shortened_without_need_are_caught(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(CommitMap, "shortened", lambda self, limit, **_: replace(self, runs=self.runs[:-2]))
     assert caught("I9")
+
+
+def test_i17_a_hand_out_that_waits_for_room_is_caught(monkeypatch: Patch) -> None:
+    choose = Ledger._next
+
+    def mutant(self: Ledger) -> Item | None:
+        before, self.bounded = self.bounded, True
+        try:
+            return choose(self)
+        finally:
+            self.bounded = before
+
+    monkeypatch.setattr(Ledger, "_next", mutant)
+    assert caught("I17")
+
+
+def test_i17_a_message_that_comes_back_and_is_not_offered_again_is_caught(monkeypatch: Patch) -> None:
+    """As if it were lost in the order of hand-out once it has failed often."""
+    add = BySlot.add
+    monkeypatch.setattr(BySlot, "add", lambda self, item: item.deliveries >= TRIED_OFTEN or add(self, item))
+    assert caught("I17")
 
 
 def test_i11_a_claim_that_leaves_out_what_lies_above_the_base_is_caught(monkeypatch: Patch) -> None:

@@ -11,6 +11,7 @@ from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.core.commits import Answer
 from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, LockLost, TransportError
 from tests.simulator.process import Process, Work
 from tests.simulator.proof import Violation
@@ -49,7 +50,19 @@ class Working(Process):
             if self.working[item].delivered(item.offset) < (self._options.limits.max_deliveries or 0):
                 raise Violation("I14", f"{item} is given up, and was handed out less often")
             self._reject(item, lambda item: self.dead_letters.take_exhausted([item]))
+        if not (taken or exhausted) and len(self.working) == before:
+            self._nothing_starves()
         return bool(taken or exhausted) or len(self.working) > before
+
+    def _nothing_starves(self) -> None:
+        """I17: nothing was to be had; so nothing could be handed out."""
+        counting = self._options.limits.durable_counts and bool(self.custody._counting)
+        if self.custody._is_in_doubt() or self.custody.is_full or self.ledger.bounded or counting:
+            return
+        for number, part in self.ledger._partitions.items():
+            free = [item for lane, item in part.waiting.items() if lane not in part.held]
+            if part.open and any(item.state is State.AVAILABLE for item in free):
+                raise Violation("I17", f"partition {number} hands out nothing though {free} wait")
 
     def _next_turn(self, item: Item) -> None:
         """The turn of one that was taken ahead has come: a holder gets it, or it is let go."""

@@ -97,6 +97,7 @@ class World(ConsumerSteps):
     def _count_room(self, member: Member) -> None:
         ledger, gated = member.ledger, member.ledger.gated > 0
         self.counts["steps with messages gated"] += gated
+        self.counts["steps with acks that wait for room"] += member.commits.is_crowded
         if ledger.limit < self._setting.options.text_limit:
             self.counts["steps with messages gated by a limit that sank"] += gated
             self.counts["steps with more committed than fits"] += member.commits.longest > ledger.limit

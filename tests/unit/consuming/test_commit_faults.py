@@ -206,23 +206,26 @@ def test_a_text_that_is_too_long_is_halved_until_it_fits_and_every_ack_becomes_d
         assert world.committed_offsets() == {0: 200}
 
 
-def test_where_the_text_has_no_room_only_the_lowest_messages_are_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_text_has_no_room_messages_are_handed_out_and_acks_wait_for_lower_ones() -> None:
     world = make_world(metadata_limit=90)
     world.send(*((f"k{number}", str(number)) for number in range(300)))
     with consuming(world) as consumer:
         has_read_all(world, consumer)
         consumer._holdings._ledger.limit = 90
         held = consumer.acquire_many(300, 10)
-        assert len(held) < 300
-        assert consumer.stats.gated + consumer.stats.available > 0
-        seen = 0
-        while seen < 300:
-            for delivery in reversed(held):
-                delivery.ack()
-                seen += 1
-            held = consumer.acquire_many(300, 1) if seen < 300 else []
+        assert len(held) == 300
+        scattered = set(Random(5).sample(range(1, 300), 150))  # what is regular takes little room
+        settlements = [held[number].ack().future() for number in scattered]
+        eventually(lambda: consumer.stats.unsaid > 0)
+        assert consumer.stats.text_limit == 90
+        assert "are not, the lowest is offset 0, acquired" in consumer.stats.trouble
+        assert not all(future.done() for future in settlements)
+        settlements += [held[number].ack().future() for number in set(range(300)) - scattered]
+        for future in settlements:
+            future.result(10)
         settled_up(world, consumer)
         assert consumer.stats.commit_text <= 90
+        assert (consumer.stats.unsaid, consumer.stats.trouble) == (0, "")
 
 
 def test_what_a_shortened_text_leaves_out_is_not_called_durable_and_comes_again() -> None:

@@ -339,7 +339,7 @@ def test_what_was_promised_is_never_taken_back_where_the_limit_has_sunk() -> Non
 def test_a_commit_that_is_asked_for_says_what_is_stored_where_the_limit_lets_it_say_no_more() -> None:
     """Who has to hear from the group whether it counts on them would never hear, and hand nothing out."""
     pipe = Pipe(1000)
-    pipe.ack(*(offset for offset in spread(1000) if offset > 800), wait=False)
+    pipe.ack(*(offset for offset in spread(1000) if offset > 950), wait=False)
     stored = pipe.commit()
     pipe.ledger.limit = len(stored.encode())
     pipe.ack(*(offset for offset in spread(1000) if offset < 400), wait=False)

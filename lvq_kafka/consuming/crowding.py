@@ -1,0 +1,54 @@
+"""What is said where the commit text has no room: what waits for it, which messages are in the way, what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lvq_kafka.core.commits import Unsaid
+from lvq_kafka.core.ledger import Ledger
+
+__all__ = ["CROWDED_REMEDY", "crowding"]
+
+CROWDED_REMEDY = (
+    "max_deliveries with dead_letters takes messages out that fail always; more partitions, or a larger "
+    "offset.metadata.max.bytes of the brokers, make room."
+)
+"""What helps."""
+
+
+def crowding(ledger: Ledger, unsaid: Mapping[int, Unsaid]) -> str:
+    """What to say of a consumer now; empty where there is room enough.
+
+    Args:
+        unsaid: by partition, what no commit has had room for.
+    """
+    told = [
+        f"the commit text of partition {partition} is full: {' and '.join(_consequences(missing))}, until lower "
+        f"messages are settled{_in_the_way(ledger, partition)}"
+        for partition, missing in unsaid.items()
+    ]
+    if ledger.gated:
+        told += [
+            f"the commit text of partition {partition} is full: {gated:,} messages wait, since a transaction could not "
+            f"commit them, until lower ones are settled{_in_the_way(ledger, partition)}"
+            for partition, gated in ledger.gated_in.items()
+            if partition not in unsaid
+        ]
+    return f"{'; '.join(told)}. {CROWDED_REMEDY}" if told else ""
+
+
+def _consequences(missing: Unsaid) -> list[str]:
+    told = []
+    if missing.runs:
+        told.append(f"{missing.runs:,} runs of acked messages are not stored, and come again after a crash")
+    if missing.counts:
+        told.append(f"the delivery counts of {missing.counts:,} messages are not stored, and forgotten after a crash")
+    return told
+
+
+def _in_the_way(ledger: Ledger, partition: int) -> str:
+    unsettled, lowest = ledger.unsettled(partition)
+    if lowest is None:
+        return ""
+    times = f", handed out {lowest.delivered:,} times" if lowest.delivered > 1 else ""
+    return f" ({unsettled:,} are not, the lowest is offset {lowest.offset}, {lowest.state}{times})"
