@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import OffsetsPending, TransportError, Unauthorized
 from lvq_kafka.managing.backlog import Backlog, Standing, Tally, look, read_backlog
@@ -46,7 +46,7 @@ class PartitionStats:
     sequence: int | None
     """How many commits there have been."""
     text: int
-    """Characters of the commit's text; 4095 is the most."""
+    """Characters of the commit's text; see `QueueStats.text_limit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,9 @@ class QueueStats:
     """What became of the values that the log holds from the bases on, and not of those that are gone by now."""
     redelivered: int
     """Deliveries of messages that are not done, beyond the first of each; 0 where consumers do not count durably."""
-
+    text_limit: int
+    """How many characters a commit's text may have: what a broker says where that matters and this user may ask, else
+    the default of brokers."""
     pending: bool
     """Whether an open transaction holds offsets of the group: what it has consumed counts here as not done."""
 
@@ -80,6 +82,11 @@ class QueueStats:
     def oldest(self) -> float | None:
         """When the oldest of them arrived, in seconds since the epoch; None where there is none."""
         return min((one.oldest for one in self.partitions if one.oldest is not None), default=None)
+
+    @property
+    def crowded(self) -> list[PartitionStats]:
+        """The partitions whose commit text has hardly any room left: acks wait for lower messages to be settled."""
+        return [one for one in self.partitions if one.text > _full(self.text_limit)]
 
     @property
     def lag(self) -> int | None:
@@ -129,6 +136,7 @@ def measure(
         members,
         tally=replace(backlog.tally, consumed=backlog.tally.consumed + done_since),
         pending=pending,
+        text_limit=_text_limit(log, max((one.text for one in partitions), default=0)),
         redelivered=sum(max(0, now[item.partition].counts.get(item.offset, 0) - 1) for item in backlog.messages),
     )
 
@@ -139,6 +147,18 @@ def _is_pending(log: Log, definition: QueueDefinition) -> bool:
     except TransportError as error:
         return isinstance(error, OffsetsPending)
     return False
+
+
+def _full(limit: int) -> int:
+    # Consumers keep a sixteenth free.
+    return limit - limit // 16 - 64
+
+
+def _text_limit(log: Log, longest: int) -> int:
+    if longest > _full(LONGEST_TEXT):
+        with suppress(TransportError):
+            return log.commit_text_limit()
+    return LONGEST_TEXT
 
 
 def _untouched(standing: Standing) -> dict[int, CommitMap]:

@@ -15,6 +15,7 @@ from lvq_kafka.cli.outcome import WRONG_QUEUE, Complaint
 from lvq_kafka.cli.output import count, printable
 from lvq_kafka.cli.rows import blocked_rows, shown
 from lvq_kafka.cli.session import QueueChoice, Session
+from lvq_kafka.consuming.crowding import CROWDED_REMEDY
 from lvq_kafka.core.keys import encode_key
 from lvq_kafka.core.policy import Finding, judge, judge_order
 from lvq_kafka.core.progress import Shortfall
@@ -170,6 +171,7 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) -> d
         "tally": None if stats is None else asdict(stats.tally),
         "redelivered": None if stats is None else stats.redelivered,
         "consumers": None if stats is None else stats.members,
+        "crowded": [] if stats is None else [one.partition for one in stats.crowded],
         "partitions": [asdict(partition) for partition in found.partitions],
         "split_keys": [shown(encode_key(key)) for key in found.split_keys],
         "mismatched": found.mismatched,
@@ -248,6 +250,8 @@ def _remarks(found: QueueStatus) -> list[str]:
     told += [f"not checked: {what}" for what in found.unchecked]
     if found.stats is not None and found.stats.pending:
         told.append("an open transaction holds what was consumed: what it settles counts as to be consumed")
+    if found.stats is not None:
+        told += [_crowded(one, found.stats.text_limit) for one in found.stats.crowded]
     if found.split_keys:
         some = ", ".join(found.split_keys[:5]) + (", …" if len(found.split_keys) > 5 else "")
         told.append(
@@ -258,6 +262,14 @@ def _remarks(found: QueueStatus) -> list[str]:
     if found.unkeyed:
         told.append(f"{count(found.unkeyed, 'record')} without a record key, which count for nothing")
     return told
+
+
+def _crowded(one: PartitionStats, limit: int) -> str:
+    return (
+        f"the commit text of partition {one.partition} is full ({one.text:,} of {limit:,} characters): acks are not "
+        f"stored, and come again after a crash, until lower messages are settled. {one.attempted:,} that were handed "
+        f"out before are not. {CROWDED_REMEDY}"
+    )
 
 
 def _partitions(partitions: list[PartitionStatus], *, consumable: bool) -> Table:

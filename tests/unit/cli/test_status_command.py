@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from random import Random
+
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryLog
@@ -61,6 +64,20 @@ def test_what_waits_is_counted_whatever_the_order_of_the_acks(prices: Run, memor
     assert (partition["consumed"], partition["waiting"], partition["oldest"]) == (0, 2, row["oldest"])
     (first, *_) = memory_log.records("prices")
     assert row["oldest"] == first.timestamp / 1000
+
+
+def test_a_commit_text_without_room_is_told(prices: Run, memory_log: MemoryLog) -> None:
+    for number in range(24_000):
+        memory_log.write("prices", b"k%d" % number, b"1")
+    queue, rng = LastValueQueue.open("prices", log=memory_log), Random(1)
+    runs = [len(run) for run in re.findall("0+|1+", f"0{rng.getrandbits(23_500):023500b}1")]
+    overwrite(queue, p0=said(queue, memory_log.end_offsets("prices")[0] - 24_000, *runs))
+    row = prices("status", "prices").row
+    assert row["crowded"] == [0]
+    text = " ".join(prices("status", "prices", person=True).text.split())
+    assert "the commit text of partition 0 is full (" in text
+    assert "of 4,095 characters): acks are not stored" in text
+    assert "max_deliveries" in text
 
 
 def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memory_log: MemoryLog) -> None:
