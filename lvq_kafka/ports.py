@@ -270,6 +270,13 @@ class Log(Protocol):
             BrokerUnavailable: none, as far as the one knows that answers.
         """
 
+    def commit_text_limit(self, *, timeout: float = 10.0) -> int:
+        """How many characters a commit's metadata text may have, as a broker is configured.
+
+        Raises:
+            Unauthorized: this user may not read the settings of brokers.
+        """
+
     def start_offsets(self, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
         """The first offset of each partition's log.
 

@@ -14,7 +14,7 @@ from lvq_kafka.clocks import uptime
 from lvq_kafka.consuming.crowding import CROWDED_REMEDY
 from lvq_kafka.consuming.holdings import LEASE, Doing, Durable, Holdings, Limits, Step, resolve
 from lvq_kafka.core.absence import Absence, Lapse
-from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commit_map import ANY_LENGTH, CommitMap
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
@@ -301,7 +301,9 @@ class Custody(Holdings):
 
     def commits_of(self, flight: Flight[Durable]) -> dict[int, Commit]:
         """What a flight says, as the group keeps it."""
-        return {p: Commit(said.base, said.encode(), self._epochs.get(p, -1)) for p, said in flight.maps.items()}
+        return {
+            p: Commit(said.base, said.encode(ANY_LENGTH), self._epochs.get(p, -1)) for p, said in flight.maps.items()
+        }
 
     def answered(self, flight: Flight[Durable], answers: Mapping[int, Answer] | Answer) -> None:
         """An answer to a commit came."""
@@ -326,6 +328,11 @@ class Custody(Holdings):
         with self._lock:
             self._counted_on = self._asked_at
             self._takers.wake_next()
+
+    def allow(self, limit: int) -> None:
+        """The broker takes commit texts of so many characters."""
+        with self._lock:
+            self._commits.allow(limit)
 
     @property
     def durable(self) -> dict[int, CommitMap]:

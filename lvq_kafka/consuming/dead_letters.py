@@ -84,6 +84,11 @@ class _Letter:
         longer, self.headers = self.headers != own, own
         return longer
 
+    @property
+    def obstacle(self) -> str:
+        """See `Durability`."""
+        return self._holdings.obstacle
+
     def check_may_wait(self) -> None:
         """See `Durability`."""
         self._holdings.check_may_wait()

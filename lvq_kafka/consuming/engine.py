@@ -64,6 +64,7 @@ class Consuming:
         self._commit_at = self._not_before = self._answer_by = 0.0
         self._polled_at = self._busy_until = 0.0
         self._losses = 0  # of the member's connections, that are known
+        self._crowded = False
         self._standstill = Standstill(name, custody, time.monotonic())
         self._in_vain = 0
         self._starting_over = False
@@ -173,6 +174,9 @@ class Consuming:
         if self._flight is None and now >= (self._not_before if custody.urgent else self._commit_at):
             self._commit(member)
         self._standstill.look(now)
+        crowded, self._crowded = self._crowded, self._custody.is_crowded
+        if self._crowded and not crowded:  # the broker may take longer texts than we know
+            self._inspection.hasten()
 
     def _start_over(self, lapse: Lapse) -> None:
         """Leave the group and join again, so that all is read from what is done on: what waits may be deleted (R18).
@@ -212,6 +216,8 @@ class Consuming:
         self._custody.recovered()
         self._custody.ended(then, sight.stable, sight.retention)
         self._standstill.saw(now, sight)
+        if self._custody.is_crowded and (limit := self._inspection.text_limit()) is not None:
+            self._custody.allow(limit)
         stored = sight.stored
         self._custody.decide({p: stored[p] for p in undecided if p in stored})
         for partition in self._custody.found({p: stored[p] for p in before if p in stored}, before):

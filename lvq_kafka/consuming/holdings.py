@@ -254,11 +254,15 @@ class Holdings:
     def stats(self) -> ConsumerStats:
         """What this consumer has and has done."""
         with self._lock:
-            trouble = next(iter(self._trouble.values()), "")
-            trouble = trouble or self._standstill or crowding(self._ledger, self._commits.unsaid)
             return ConsumerStats.of(
-                self._ledger, self._commits, self._lives, mismatched=self._mismatched, trouble=trouble
+                self._ledger, self._commits, self._lives, mismatched=self._mismatched, trouble=self.obstacle
             )
+
+    @property
+    def obstacle(self) -> str:
+        """See `lvq_kafka.consuming.settlement.Durability`."""
+        with self._lock:
+            return next(iter(self._trouble.values()), "") or self._standstill or self.crowding
 
     @property
     def is_crowded(self) -> bool:

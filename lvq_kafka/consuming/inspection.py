@@ -208,6 +208,16 @@ class Inspection:
     def _pause(self) -> float:
         return min(_LOOK, max(_LOOK_AGAIN, self._retention / _LOOKS))
 
+    def text_limit(self) -> int | None:
+        """How many characters a commit's text may have, as a broker says; None where it does not.
+
+        Asked only where room is short: most users may not read the settings of brokers, and most queues need not know.
+        """
+        try:
+            return self._log.commit_text_limit(timeout=_QUESTIONS)
+        except TransportError:
+            return None
+
     def _load(
         self,
         partitions: Collection[int],

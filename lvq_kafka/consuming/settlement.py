@@ -25,6 +25,10 @@ class Durability(Protocol):
         It fails with `LockLost` when the partition went away before, and with `ReaderFailed` when the consumer stopped.
         """
 
+    @property
+    def obstacle(self) -> str:
+        """What keeps acks from being durable just now, and what helps; empty where nothing is known to."""
+
     def check_may_wait(self) -> None:
         """Raise `StateError` on the thread that everything here comes from: who waits there waits for ever."""
 
@@ -115,7 +119,8 @@ class Settlement(Bound):
         except TimeoutError:
             raise OutcomeUnknown(
                 f"Not durable within {timeout:g} s: the settlement of {self._subject}.",
-                hint="It may become durable later. See whether the brokers can be reached.",
+                hint="It may become durable later. "
+                + (self._durability.obstacle or "See whether the brokers can be reached."),
             ) from None
 
     def add_done_callback(self, callback: Callable[[Future[None]], object]) -> None:

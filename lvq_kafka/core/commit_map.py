@@ -54,10 +54,13 @@ from lvq_kafka.core.packing import (
 )
 from lvq_kafka.errors import CommitMapRefused
 
-__all__ = ["LONGEST_TEXT", "CommitMap", "pairs_that_fit", "size_bound", "span_that_fits", "topic_tag"]
+__all__ = ["ANY_LENGTH", "LONGEST_TEXT", "CommitMap", "pairs_that_fit", "size_bound", "span_that_fits", "topic_tag"]
 
 LONGEST_TEXT = 4095
 """Characters that a commit can carry: the broker's default limit is 4096, and this client appends a NUL."""
+
+ANY_LENGTH = 1 << 30
+"""Of a text, in characters: for those that are known to fit, or are only measured."""
 
 _PREFIX = "lvq1."
 _COUNTS, _MARK = 2, 4

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commit_map import ANY_LENGTH, CommitMap
 from lvq_kafka.core.ledger import Item, Ledger
 
 __all__ = ["Answer", "Commits", "Flight", "Unsaid"]
@@ -20,7 +20,6 @@ __all__ = ["Answer", "Commits", "Flight", "Unsaid"]
 W = TypeVar("W")
 
 _SHORTEST_TEXT = 64  # characters; enough for any base
-_NO_LIMIT = 1 << 30
 _STATE = -1  # the "offset" of those who wait for no message, but for what is counted
 
 
@@ -101,6 +100,7 @@ class Commits(Generic[W]):
             ledger.limit = limit
         self._books: dict[int, _Book[W]] = {}
         self._flights: list[Flight[W]] = []
+        self._refused = ANY_LENGTH  # characters of the shortest text that was too large
         self.sent = 0
         """Commits that were sent."""
         self._ready: list[W] = []
@@ -274,9 +274,20 @@ class Commits(Generic[W]):
 
     def _shorten(self, refused: int) -> None:
         """The broker refuses texts of that size: halve the limit, but not below what it has stored before."""
+        self._refused = min(self._refused, refused)
         stored = self.longest
         limit = max(refused // 2, stored if stored < refused else 0, _SHORTEST_TEXT)
         self._ledger.limit = min(limit, self._ledger.limit)
+
+    def allow(self, limit: int) -> None:
+        """The broker says that it takes texts of so many characters: so write them, unless it has refused shorter ones.
+
+        What waits for room is said in the next commit.
+        """
+        limit = min(limit, self._refused - 1)
+        if limit > self._ledger.limit:
+            self._ledger.limit = limit
+            self._ledger.dirty |= self.unsaid.keys()
 
     def _tell(self, book: _Book[W], number: int) -> None:
         """What this claim says is stored, and stays so."""
@@ -338,4 +349,4 @@ class Commits(Generic[W]):
 
 
 def _size(commit_map: CommitMap) -> int:
-    return len(commit_map.encode(_NO_LIMIT))
+    return len(commit_map.encode(ANY_LENGTH))

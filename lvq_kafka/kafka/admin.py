@@ -166,6 +166,18 @@ class KafkaAdmin:
         )
         return list(cluster.brokers)
 
+    def commit_text_limit(self, timeout: float) -> int:
+        """See `lvq_kafka.ports.Log.commit_text_limit`. The client appends a NUL, for which it leaves room."""
+        deadline = time.monotonic() + timeout
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(min(self.brokers(timeout))))
+        [entries] = self._ask(
+            lambda client, left: client.describe_configs([resource], request_timeout=left).values(),
+            "read the settings of a broker",
+            deadline,
+            harmless=True,
+        )
+        return int(entries["offset.metadata.max.bytes"].value) - 1
+
     def alter_broker_config(self, config: Mapping[str, str], timeout: float) -> None:
         """Set dynamic settings on each broker."""
         deadline = time.monotonic() + timeout

@@ -83,6 +83,10 @@ class KafkaLog(Bound):
         """See `lvq_kafka.ports.Log.broker_count`."""
         return len(self._admin.brokers(timeout))
 
+    def commit_text_limit(self, *, timeout: float = 10.0) -> int:
+        """See `lvq_kafka.ports.Log.commit_text_limit`."""
+        return self._admin.commit_text_limit(timeout)
+
     def alter_broker_config(self, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
         """Set dynamic settings on each broker, beyond what `lvq_kafka.ports.Log` asks of a cluster.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
+from lvq_kafka.core.commit_map import ANY_LENGTH, LONGEST_TEXT, CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.mismatch import choose_keys
@@ -20,8 +20,6 @@ from lvq_kafka.managing.groups import OnForeignCommits, known_ends, trusted
 from lvq_kafka.ports import Commit, Log, TopicDescription
 
 __all__ = ["Backlog", "Standing", "Tally", "look", "read_backlog"]
-
-_NO_LIMIT = 1 << 30  # of a commit map that is never written as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class Standing:
 
     def commits_of(self, maps: Mapping[int, CommitMap]) -> dict[int, Commit]:
         """These maps as commits, which are about the logs as they are."""
-        return {p: Commit(one.base, one.encode(), self.epochs[p]) for p, one in maps.items()}
+        return {p: Commit(one.base, one.encode(ANY_LENGTH), self.epochs[p]) for p, one in maps.items()}
 
 
 def look(log: Log, definition: QueueDefinition, *, consumed: bool = True, decided: bool = True) -> Standing:
@@ -154,7 +152,8 @@ class Backlog:
         found: set[Item] = set()
         for partition, loaded in self._loaded.items():
             items = sorted((item for item in leaving if item.partition == partition), key=attrgetter("offset"))
-            limit = max(most, min(_length(loaded), LONGEST_TEXT))
+            stored = _length(loaded)
+            limit = max(most, LONGEST_TEXT if stored == ANY_LENGTH else stored)
 
             def length(number: int, partition: int = partition, items: Sequence[Item] = items) -> int:
                 return _length(self._claim(partition, set(items[:number])))
@@ -176,9 +175,9 @@ class Backlog:
 def _length(one: CommitMap) -> int:
     """The characters of a map's text; more than any limit where it has none."""
     try:
-        return len(one.encode(_NO_LIMIT))
+        return len(one.encode(ANY_LENGTH))
     except ValueError:
-        return _NO_LIMIT
+        return ANY_LENGTH
 
 
 def read_backlog(
@@ -222,7 +221,7 @@ def _read(
     definition = standing.definition
     # Nothing is consumed here, so a record that a consumer would stop at is none to stop at.
     mismatch = "record" if definition.key_mismatch == "fail" else definition.key_mismatch
-    ledger = Ledger(order=definition.order, limit=_NO_LIMIT)
+    ledger = Ledger(order=definition.order, limit=ANY_LENGTH)
     positions: dict[int, int] = {}
     targets: dict[int, int] = {}
     map_ends = {partition: done.end for partition, done in loaded.items()}

@@ -184,7 +184,10 @@ def store(log: Log, standing: Standing, maps: Mapping[int, CommitMap]) -> dict[i
             hint="Close its consumers, and do it again.",
         )
     # A map that was as long as can be may be longer by a letter now.
-    fitting = {partition: one.shortened() for partition, one in maps.items()}
+    lengths = {partition: len(commit.metadata) for partition, commit in standing.commits.items()}
+    fitting = {
+        partition: one.shortened(max(LONGEST_TEXT, lengths.get(partition, 0))) for partition, one in maps.items()
+    }
     try:
         log.commit(definition.group, definition.topic, standing.commits_of(fitting))
     except TransportError as error:

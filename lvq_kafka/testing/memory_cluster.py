@@ -45,7 +45,7 @@ DEFAULTS: Mapping[str, str] = {
 OPERATIONS = frozenset(
     """
     describe_topic topic_config create_topic alter_topic_config add_partitions delete_topic broker_count
-    start_offsets end_offsets stable_ends check_uncut overwritten offsets_at delete_before
+    commit_text_limit start_offsets end_offsets stable_ends check_uncut overwritten offsets_at delete_before
     committed commit delete_group member_count
     append begin_transaction send_offsets commit_transaction abort_transaction poll
     """.split()  # noqa: SIM905 -- a list of forty lines reads worse
@@ -70,7 +70,7 @@ class Cluster:
         self.outbox: list[Callable[[], Callable[[], None]]] = []  # one for each writer; see MemoryWriter
         self.producers: dict[str, int] = {}  # the current producer of each transactional id
         self._clock = clock
-        self._metadata_limit = metadata_limit
+        self.metadata_limit = metadata_limit
         self._failures: dict[str, deque[Exception]] = {}
         self._lost_answers: Counter[str] = Counter()
         self._last_producer = 0
@@ -177,7 +177,7 @@ class Cluster:
 
     def group(self, name: str) -> Group:
         """The group of that name, made if there is none."""
-        return self.groups.setdefault(name, Group(name, self._metadata_limit))
+        return self.groups.setdefault(name, Group(name, self.metadata_limit))
 
     def new_producer(self, transactional_id: str | None) -> int:
         """A number for a new producer, which ends what its predecessor of the same transactional id left open."""

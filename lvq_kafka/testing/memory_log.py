@@ -104,6 +104,12 @@ class MemoryLog(Controls):
             self._enter("broker_count")
             return self._cluster.brokers
 
+    def commit_text_limit(self, *, timeout: float = 10.0) -> int:
+        """See `Log.commit_text_limit`."""
+        with self._cluster.changed:
+            self._enter("commit_text_limit")
+            return self._cluster.metadata_limit
+
     def start_offsets(self, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
         """See `Log.start_offsets`."""
         return self._offsets("start_offsets", topic, lambda partition: partition.start)

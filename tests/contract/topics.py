@@ -124,6 +124,13 @@ class TopicsContract:
     def test_there_is_at_least_one_broker(self, log: Log, topic: str) -> None:
         assert log.broker_count() >= 1
 
+    def test_a_commit_text_may_be_as_long_as_the_broker_says(self, log: Log, topic: str) -> None:
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        longest = "x" * log.commit_text_limit()
+        assert len(longest) >= 4095
+        log.commit(f"group-{topic}", topic, {0: Commit(0, longest)})
+        assert log.committed(f"group-{topic}", topic)[0].metadata == longest
+
     def test_a_closed_log_answers_nothing(self, another_log: Log, topic: str) -> None:
         log = another_log
         log.create_topic(topic, partitions=1, config=COMPACTED)
@@ -137,6 +144,7 @@ class TopicsContract:
             "add_partitions": lambda: log.add_partitions(topic, 2),
             "delete_topic": lambda: log.delete_topic(topic),
             "broker_count": log.broker_count,
+            "commit_text_limit": log.commit_text_limit,
             "start_offsets": lambda: log.start_offsets(topic),
             "end_offsets": lambda: log.end_offsets(topic),
             "stable_ends": lambda: log.stable_ends(topic),

@@ -134,6 +134,8 @@ class Outcomes:
         self.items = [Item(0, offset, 0, b"k", b"v", None, offset) for offset in range(count)]
         self.futures = {item: Future[None]() for item in self.items}
 
+    obstacle = ""
+
     def when_durable(self, item: Item) -> Future[None]:
         return self.futures[item]
 
