@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 from functools import partial
 
@@ -11,14 +12,21 @@ from lvq_kafka.errors import LockLost
 from tests.torture.journal import Kind
 from tests.torture.worker import Worker
 
-__all__ = ["Settling", "is_poison"]
+__all__ = ["Settling", "is_poison", "is_sick"]
 
 _POISON = 40  # of so many messages one cannot be processed
+_SICK = 4  # of so many messages one fails at first
+_YOUTH = 6.0  # seconds
 
 
 def is_poison(delivery: Delivery[str]) -> bool:
     """Whether no process can work on the message: it is the same ones for all."""
     return int(delivery.value) % _POISON == 0
+
+
+def is_sick(delivery: Delivery[str]) -> bool:
+    """Whether work on the message fails always, for as long as it is young: it is the same ones for all."""
+    return int(delivery.value) % _SICK == 1 and time.time() - delivery.timestamp < _YOUTH
 
 
 class Settling:
@@ -41,6 +49,10 @@ class Settling:
         if chance < 0.08 or (poison and worker.gives_up):
             worker.journal.write(Kind.RELEASING, n=[number])
             delivery.release(delay=worker.random.choice((0.0, 0.5)))
+            return None
+        if is_sick(delivery):  # the others have to get through beside them
+            worker.journal.write(Kind.RELEASING, n=[number])
+            delivery.release(delay=worker.random.choice((0.0, 0.5, 3.0)))
             return None
         if chance < 0.1 or poison:
             return self._reject(number, delivery)

@@ -13,7 +13,7 @@ from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.errors import DeliveryFailed, LockLost, LVQError, OutcomeUnknown, TransportError
 from lvq_kafka.producer import Producer
 from tests.torture.journal import Kind
-from tests.torture.settling import is_poison
+from tests.torture.settling import is_poison, is_sick
 from tests.torture.worker import Worker, run
 
 __all__ = ["Transforming"]
@@ -75,7 +75,7 @@ class Transforming:
         done: list[Delivery[str]] | None = [] if random.random() < 0.5 else None  # to be acked at once
         for number, delivery in zip(numbers, deliveries):
             chance = random.random()
-            if chance < 0.03 or (is_poison(delivery) and worker.gives_up):
+            if chance < 0.03 or is_sick(delivery) or (is_poison(delivery) and worker.gives_up):
                 if chance < 0.5:
                     delivery.release()
                 continue  # else it is neither acked nor released, and comes again
