@@ -160,8 +160,8 @@ class CommitMap:
         """The map that fits into ``limit`` characters: itself, or one that has forgotten some of what is done.
 
         The lowest runs are kept, and as many as fit: one pair more would not. Counts are kept before runs, because a
-        message that kills its handler is recognised by them; only if they do not fit by themselves are the highest
-        offsets' left out. 55 characters are enough for any base.
+        message that kills its handler is recognised by them, but in no more than half of the text where runs need the
+        rest; of more the highest offsets' are left out. 55 characters are enough for any base.
 
         What was promised is kept before all else, whole runs at a time; and of the room it leaves a sixteenth is kept
         free, because those runs become longer. Where it does not fit, it is left out like anything else.
@@ -193,23 +193,24 @@ class CommitMap:
         bare = len(self._wire((), 0)) - len(pack_runs(())[1])
         counts = cache(lambda counted: len(self._packed_counts(counted)[1]))
 
-        def length(kept: int, counted: int = counted) -> int:
+        def length(kept: int, counted: int) -> int:
             return _text_length(bare + len(pack_runs(runs(kept))[1]) + counts(counted))
 
         least, most = len(promised), min(pairs, MOST_RUNS // 2)
-        if length(least) <= limit:
-            free = limit // 16 if stored is not None else 0
-            kept = least
-            if least < most and length(least + 1) <= limit - free:  # what is full mostly stays so
-                kept += bisect_right(range(least + 1, most + 1), limit - free, key=length)
-            return replace(self, runs=runs(kept))
-        steps = range(0, counted, max(1, counted // 64))  # of many, as many as fit to a few percent: each look costs
-        kept = bisect_right(steps, limit, key=lambda counted: length(least, counted)) - 1
-        if kept >= 0:
-            return replace(self, runs=runs(least), counts=dict(islice(sorted(self.counts.items()), steps[kept])))
-        if least:
-            return self.shortened(limit)
-        raise ValueError(f"A commit map does not fit into {limit} characters.")
+        shared = counted > 0 and least < most
+        room = max(limit // 2, limit - length(most, 0)) * 3 // 4 if shared else limit
+        if counts(counted) > room or length(least, counted) > limit:
+            steps = range(0, counted, max(1, counted // 64))  # of many, as many as fit to a few percent: looks cost
+            fits = bisect_right(steps, False, key=lambda some: counts(some) > room or length(least, some) > limit)
+            if not fits:
+                if least:
+                    return self.shortened(limit)
+                raise ValueError(f"A commit map does not fit into {limit} characters.")
+            counted = steps[fits - 1]
+        kept, free = least, limit // 16 if stored is not None else 0
+        if least < most and length(least + 1, counted) <= limit - free:  # what is full mostly stays so
+            kept += bisect_right(range(least + 1, most + 1), limit - free, key=lambda kept: length(kept, counted))
+        return replace(self, runs=runs(kept), counts=dict(islice(sorted(self.counts.items()), counted)))
 
     def _pairs_of(self, offsets: Collection[int]) -> set[int]:
         """The numbers of the pairs of runs in which these offsets are done."""

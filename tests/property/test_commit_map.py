@@ -151,9 +151,10 @@ def test_a_shortened_map_fits_claims_nothing_more_and_forgets_no_more_than_it_mu
     assert short.runs == commit_map.runs[: len(short.runs)]
     assert replace(short, runs=(), counts={}) == replace(commit_map, runs=(), counts={})
     if short.counts != commit_map.counts:
-        assert short.runs == ()
         lowest = sorted(commit_map.counts.items())[: len(short.counts) + 1]
         assert dict(lowest[:-1]) == short.counts
+        if short.runs:
+            return  # there was room for runs, of which counts have left half
         longer = replace(short, counts=dict(lowest))
     elif short.runs != commit_map.runs:
         longer = replace(short, runs=commit_map.runs[: len(short.runs) + 2])

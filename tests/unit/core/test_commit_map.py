@@ -6,6 +6,7 @@ import re
 import string
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -387,6 +388,18 @@ def test_counts_are_kept_before_runs_and_the_lowest_offsets_before_the_others() 
     assert commit_map.shortened(35).counts == {1000: 2, 1001: 3}
     assert commit_map.shortened(35).runs == ()
     assert commit_map.shortened(27) == CommitMap(1000, (), TAG, 12, 8)
+
+
+def test_counts_take_no_more_than_half_of_what_runs_need() -> None:
+    rng = Random(4)
+    runs = tuple(rng.choice((1, 1, 2, 3, 5)) for _ in range(20_000))
+    counts = {offset: rng.choice((1, 1, 2, 9)) for offset in range(0, 20_000, 2)}
+    short = CommitMap(0, runs, TAG, 12, 8, None, counts).shortened()
+    halves = [replace(short, runs=()), replace(short, counts={})]
+    assert all(1800 < len(half.encode()) < 2400 for half in halves)
+    few = CommitMap(0, runs[:100], TAG, 12, 8, None, counts).shortened()
+    assert few.runs == runs[:100]
+    assert len(few.encode()) > 3900
 
 
 def test_every_base_fits_into_55_characters() -> None:
