@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from uuid import uuid4
 
 import pytest
@@ -24,6 +25,7 @@ from tests.waiting import eventually
 
 _LIMIT = 128  # characters
 _MESSAGES = 100
+_SCATTERED = frozenset(range(1, _MESSAGES, 2))  # offsets; so few runs are written as numbers, and take most room
 
 
 def short_texts(data_dir: Path | None = None) -> EmbeddedBroker:
@@ -61,7 +63,9 @@ def take_all(consumer: Consumer[str]) -> list[Delivery[str]]:
 
 def test_a_text_that_is_refused_is_halved_and_what_did_not_fit_comes_again_at_most(queue: World) -> None:
     with queue.consuming(commit_interval=60.0) as consumer:
-        settlements = {delivery.value: delivery.ack() for delivery in take_all(consumer)[1::2]}
+        settlements = {
+            delivery.value: delivery.ack() for delivery in take_all(consumer) if int(delivery.value) in _SCATTERED
+        }
         settled = {value: settlement.future() for value, settlement in settlements.items()}  # now all leave at once
         eventually(lambda: any(future.done() for future in settled.values()), 30)
         assert consumer.stats.commit_text <= _LIMIT
@@ -123,3 +127,44 @@ def test_a_queue_whose_stored_text_has_become_too_long_goes_on_and_takes_nothing
             assert consumer.acquire(0.05) is None
         assert queue.committed() == queue.ends()
         queue.log.close()
+
+
+def test_beside_messages_that_fail_always_all_others_are_acked(queue: World) -> None:
+    with queue.consuming() as consumer:
+        left = set(map(str, _SCATTERED))
+        while left:
+            delivery = take(consumer)
+            if delivery.value in left:
+                left.remove(delivery.value)
+                delivery.ack()
+            elif int(delivery.value) not in _SCATTERED:
+                delivery.release()
+        eventually(lambda: consumer.stats.unsaid > 0, 30)
+        eventually(lambda: "the lowest is offset 0" in consumer.stats.trouble, 30)
+        assert consumer.stats.gated == 0
+    with queue.consuming() as consumer:
+        again = {take(consumer).value for _ in range(_MESSAGES - sum(map(stored(queue).done, range(_MESSAGES))))}
+    assert again > {str(number) for number in range(_MESSAGES) if number not in _SCATTERED}
+
+
+def test_a_broker_that_takes_longer_texts_is_sent_longer_ones() -> None:
+    rng = Random(3)
+    healthy = {str(number) for number in range(1, 26_000) if rng.random() < 0.5}
+    with EmbeddedBroker(properties={"offset.metadata.max.bytes": "16384"}) as broker:
+        log = KafkaLog(broker.bootstrap_servers)
+        world = World(log, "prices", 1)
+        world.send(*((f"k{number}", str(number)) for number in range(26_000)))
+        assert log.commit_text_limit() == 16_383
+        with world.consuming(max_in_work=26_000) as consumer:
+            left = set(healthy)
+            while left:
+                for delivery in consumer.acquire_many(1000, 30):
+                    if delivery.value in left:
+                        left.remove(delivery.value)
+                        last = delivery.ack()
+                    else:
+                        delivery.release(delay=3600.0)
+            last.result(30)
+            assert 4096 < consumer.stats.commit_text <= consumer.stats.text_limit == 16_383
+        assert sum(map(stored(world).done, range(26_000))) == len(healthy)
+        log.close()
