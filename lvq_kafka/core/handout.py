@@ -12,7 +12,7 @@ from collections import OrderedDict
 from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["TRIED_OFTEN", "BySlot", "HandOut", "Slotted"]
+__all__ = ["TRIED_OFTEN", "BySlot", "HandOut", "InTurns", "Returning", "Slotted"]
 
 TRIED_OFTEN = 2
 """Deliveries. What comes back after fewer comes in its old place; after so many it lets others go in between."""
@@ -22,11 +22,17 @@ class Slotted(Protocol):
     """Something with a place in the queue."""
 
     slot: int
+
+
+class Returning(Slotted, Protocol):
+    """Something that may come back."""
+
     deliveries: int
     """How often it has been handed out."""
 
 
 T = TypeVar("T", bound=Slotted)
+R = TypeVar("R", bound=Returning)
 
 
 class HandOut(Protocol[T]):
@@ -47,9 +53,6 @@ class BySlot(Generic[T]):
 
     Only what comes back into its old place (released by its holder, or waiting for its key to be free) goes through a
     heap, which therefore stays about as small as the number of messages in work.
-
-    What has come back often may fail always. So it takes every second turn at most, while there is anything else, and
-    takes turns with its kind: those that fail hold up no others, nor each other, and are not held up for long either.
     """
 
     def __init__(self) -> None:
@@ -57,15 +60,11 @@ class BySlot(Generic[T]):
         self._last = -1
         self._returned: dict[int, T] = {}
         self._returned_order: list[int] = []
-        self._often: OrderedDict[int, T] = OrderedDict()  # those that were tried often, in the order they came back
-        self._often_was_last = False
 
     def add(self, item: T) -> None:
         """See `HandOut.add`."""
         slot = item.slot
-        if item.deliveries >= TRIED_OFTEN:
-            self._often[slot] = item
-        elif slot > self._last:
+        if slot > self._last:
             self._last = slot
             self._line[slot] = item
         elif slot in self._line:
@@ -79,28 +78,56 @@ class BySlot(Generic[T]):
         """See `HandOut.remove`. The heap forgets a slot when it comes to the top."""
         if self._line.pop(item.slot, None) is None:
             self._returned.pop(item.slot, None)
-            self._often.pop(item.slot, None)
 
     def take(self) -> T | None:
         """See `HandOut.take`."""
-        lowest = self._lowest()
-        if self._often:
-            slot = next(iter(self._often))
-            if lowest is None or (slot < lowest and not self._often_was_last):
-                self._often_was_last = True
-                return self._often.pop(slot)
-            self._often_was_last = False
-        if lowest is None:
+        slot = self._lowest()
+        if slot is None:
             return None
-        if lowest in self._returned:
+        if slot in self._returned:
             heappop(self._returned_order)
-            return self._returned.pop(lowest)
-        return self._line.pop(lowest)
+            return self._returned.pop(slot)
+        return self._line.pop(slot)
 
     def _lowest(self) -> int | None:
-        """The lowest slot of what was not tried often."""
         line, returned, order = self._line, self._returned, self._returned_order
         while order and order[0] not in returned:
             heappop(order)
         first = next(iter(line)) if line else None
         return first if not order or (first is not None and first < order[0]) else order[0]
+
+
+class InTurns(BySlot[R]):
+    """The lowest slot first, but what has come back often lets others go in between.
+
+    It may fail always. So it takes every second turn at most, while there is anything else, and takes turns with its
+    kind: those that fail hold up no others, nor each other, and are not held up for long either.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._often: OrderedDict[int, R] = OrderedDict()  # in the order in which they came back
+        self._often_was_last = False
+
+    def add(self, item: R) -> None:
+        """See `HandOut.add`."""
+        if item.deliveries >= TRIED_OFTEN:
+            self._often[item.slot] = item
+        else:
+            super().add(item)
+
+    def remove(self, item: R) -> None:
+        """See `HandOut.remove`."""
+        super().remove(item)
+        self._often.pop(item.slot, None)
+
+    def take(self) -> R | None:
+        """See `HandOut.take`."""
+        if not self._often:
+            return super().take()
+        slot, lowest = next(iter(self._often)), self._lowest()
+        if lowest is None or (slot < lowest and not self._often_was_last):
+            self._often_was_last = True
+            return self._often.pop(slot)
+        self._often_was_last = False
+        return super().take()

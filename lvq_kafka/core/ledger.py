@@ -18,7 +18,7 @@ from lvq_kafka.core.assignment import Assignment
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.counters import LedgerCounters
 from lvq_kafka.core.fold import Order
-from lvq_kafka.core.handout import BySlot, HandOut
+from lvq_kafka.core.handout import HandOut, InTurns
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.outstanding import Item
 from lvq_kafka.core.partition import Partition
@@ -43,7 +43,8 @@ class Ledger(Assignment):
 
     Args:
         order: where a new value of a waiting key stands (R4): at the tail, or in the place of the one it replaces.
-        hand_out: which of the messages that may be handed out is next; by default the one that waits longest.
+        hand_out: which of the messages that may be handed out is next; by default the one that waits longest
+            (`InTurns`).
         limit: how many characters a commit map may have.
         count_deliveries: whether counts of deliveries are part of what is committed.
         bounded: whether to hand out only what the commit map has room for; see `bounded`.
@@ -70,7 +71,7 @@ class Ledger(Assignment):
         self.dirty: set[int] = set()
         """The partitions whose claim may be another than when they were last taken out of this set."""
         self._in_place = order == "in-place"
-        self._line: HandOut[Item] = BySlot() if hand_out is None else hand_out
+        self._line: HandOut[Item] = InTurns() if hand_out is None else hand_out
         self._count_deliveries = count_deliveries
         self._room = Room(limit)
         self._gated: set[int] = set()  # the partitions that have, or had, messages for which there is no room

@@ -230,7 +230,7 @@ class Process:
         """The engine goes on. After a text that was too large it tries once more, shorter."""
         if purpose is Sync.FINAL and answer is not Answer.TOO_LARGE:
             if answer is Answer.STORED and self.ledger.limit == self._options.text_limit:
-                for partition in self.going:
+                for partition in set(self.going) - self.commits.unsaid.keys():
                     self._proof.accepted(self.lives[partition], self.commits.last(partition))
             self._end_going()
 

@@ -18,7 +18,7 @@ from lvq_kafka.consuming.holdings import Holdings, Limits
 from lvq_kafka.consuming.lives import Lives
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Flight
-from lvq_kafka.core.handout import TRIED_OFTEN, BySlot
+from lvq_kafka.core.handout import TRIED_OFTEN, InTurns
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.outstanding import Outstanding
@@ -276,8 +276,8 @@ def test_i17_a_hand_out_that_waits_for_room_is_caught(monkeypatch: Patch) -> Non
 
 def test_i17_a_message_that_comes_back_and_is_not_offered_again_is_caught(monkeypatch: Patch) -> None:
     """As if it were lost in the order of hand-out once it has failed often."""
-    add = BySlot.add
-    monkeypatch.setattr(BySlot, "add", lambda self, item: item.deliveries >= TRIED_OFTEN or add(self, item))
+    add = InTurns.add
+    monkeypatch.setattr(InTurns, "add", lambda self, item: item.deliveries >= TRIED_OFTEN or add(self, item))
     assert caught("I17")
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.commits import Answer, Commits
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
@@ -134,6 +135,22 @@ def test_messages_go_on_beside_delayed_ones_until_the_map_is_full(counted: bool)
     ledger.wake(9.0)
     acked = ledger.counters.acked
     assert len(queue.drain()) == 30_000 - acked
+
+
+def test_what_was_written_says_more_than_the_worst_case() -> None:
+    queue = Queue(*((str(number), "v") for number in range(26_000)), bounded=True)
+    ledger = queue.ledger
+    commits: Commits[object] = Commits(ledger)
+    commits.begin(0, CommitMap(0), tag=bytes(8), partitions=1)
+    while (item := ledger.acquire()) is not None:
+        if item.offset % 2:
+            ledger.ack(item)
+        else:
+            ledger.release(item, 9.0)
+        if item.offset % 400 == 0 and (flight := commits.take()) is not None:
+            commits.landed(flight, Answer.STORED)
+    assert ledger.counters.acked == 13_000, "what is regular is told in short"
+    assert commits.longest < 200
 
 
 def full(*more: tuple[str, str | None], order: Order = "tail") -> tuple[Queue, Item]:
