@@ -56,8 +56,8 @@ class ConsumerStats:
     """What is the matter just now, and what helps; empty when all is well.
 
     The cluster cannot be reached, or commits fail. Or nothing is handed out though the cluster answers: no partition is
-    assigned, the group accepts no commit, an open transaction hides what follows, or all that may be in work is held. Or the
-    commit text has no room for all that is acked.
+    assigned, the group accepts no commit, an open transaction hides what follows, or all that may be in work is held.
+    Or the commit text has no room for all that is acked.
     """
 
     @classmethod
