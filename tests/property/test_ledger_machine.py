@@ -54,7 +54,7 @@ class Consuming(RuleBasedStateMachine):
         super().__init__()
         self.logs: dict[int, dict[int, Record]] = {partition: {} for partition in PARTITIONS}
         self.ends = dict.fromkeys(PARTITIONS, 0)
-        self.committed = dict.fromkeys(PARTITIONS, (0, ""))
+        self.committed = dict.fromkeys(PARTITIONS, (0, CommitMap(0).encode()))
         self.settled: dict[int, set[int]] = {partition: set() for partition in PARTITIONS}
         self.durable_newest: dict[tuple[int, bytes], int] = {}
         self.durable_counts: dict[tuple[int, int], int] = defaultdict(int)
