@@ -37,6 +37,7 @@ _LOOKS = 4  # in the time for which the topic keeps deletes
 _SETTINGS = 60.0  # seconds between two looks at the topic's settings
 _REREAD = 300.0  # seconds between two looks whether the group still holds what was committed
 _MOMENT = 0.5  # seconds for what a transaction that is open keeps back
+_LIMIT, _LIMIT_AGAIN = 1.0, 60.0  # seconds that a question for the length of texts may take; and until the next one
 _QUESTIONS = LEASE / 2  # seconds that a look may take: meanwhile nothing is polled, and no lease renewed
 
 
@@ -99,6 +100,7 @@ class Inspection:
         self._look_at = time.monotonic() + _LOOK
         self._settings_at = time.monotonic() + _SETTINGS
         self._reread_at = time.monotonic() + _REREAD
+        self._ask_limit_at = 0.0
         self._rereads: list[float] = []  # when to look, since something may be written late over what the group holds
 
     def begin(self, partitions: Collection[int], commits: Mapping[int, Commit]) -> Beginning:
@@ -211,10 +213,14 @@ class Inspection:
     def text_limit(self) -> int | None:
         """How many characters a commit's text may have, as a broker says; None where it does not.
 
-        Asked only where room is short: most users may not read the settings of brokers, and most queues need not know.
+        Asked only where room is short, once a minute: most users may not read the settings of brokers, and most queues
+        need not know.
         """
+        if time.monotonic() < self._ask_limit_at:
+            return None
+        self._ask_limit_at = time.monotonic() + _LIMIT_AGAIN
         try:
-            return self._log.commit_text_limit(timeout=_QUESTIONS)
+            return self._log.commit_text_limit(timeout=_LIMIT)
         except TransportError:
             return None
 
