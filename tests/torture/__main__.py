@@ -18,6 +18,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="deals the same cards again")
     parser.add_argument("--kind", choices=("plain", "transactional"), help="only these runs")
     parser.add_argument("--protocol", choices=get_args(Protocol), help="only this group protocol")
+    parser.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="of the cluster (default 1)")
     parser.add_argument("--rate", type=float, default=200.0, help="messages a second (default 200)")
     parser.add_argument("--keep", type=Path, help="a new directory for the journals and the broker's logs")
     parser.add_argument("--quiet", action="store_true", help="only the summaries")
@@ -38,6 +39,7 @@ def main() -> int:
             transactional=kind == "transactional",
             protocol=protocol,
             rate=options.rate,
+            nodes=options.nodes,
         )
         keep = None if options.keep is None else options.keep / f"{kind}-{protocol}"
         report = undergo(ordeal, say=(lambda _: None) if options.quiet else _say, keep=keep)

@@ -8,12 +8,13 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
-from lvq_kafka.embedded import EmbeddedBroker
 from tests.torture.coordinator import time_left
 from tests.torture.members import Member, Members
+from tests.torture.outages import Outage
 
 __all__ = ["CARDS", "Chaos"]
 
@@ -26,11 +27,9 @@ CARDS = frozenset(
         "stop, then kill",
         "leave",
         "join",
-        "kill broker",
-        "freeze broker",
     }
 )
-"""What the counts of a run are about."""
+"""What befalls consumers; the names of outages come on top."""
 
 _GUEST = 9  # the place of one that joins for a while
 _SOME = 40_000  # bytes of journals, or some 200 messages
@@ -46,6 +45,8 @@ class Chaos:
     """Deals one card after the other; what a card has to be followed by happens when its time comes.
 
     Args:
+        servers: of the cluster.
+        deck: what befalls its brokers.
         session: seconds after which the group gives up a member that it does not hear of.
         pause: seconds between two cards, from and to.
         transactional: whether consumers use transactions.
@@ -55,7 +56,8 @@ class Chaos:
 
     def __init__(
         self,
-        broker: EmbeddedBroker,
+        servers: str,
+        deck: Sequence[Outage],
         members: Members,
         chance: random.Random,
         *,
@@ -65,7 +67,8 @@ class Chaos:
         progress: Callable[[], int],
         say: Say,
     ) -> None:
-        self._broker = broker
+        self._servers = servers
+        self._deck = deck
         self._members = members
         self._chance = chance
         self._session = session
@@ -78,7 +81,9 @@ class Chaos:
         self._clock = threading.Event()  # never set
         self.counts: Counter[str] = Counter()
         self.outages: list[tuple[float, float]] = []
-        """When the broker could not answer, from and to."""
+        """When a broker could not answer, from and to."""
+        self.memory = 0
+        """Bytes of the largest process, at the end of outages."""
 
     def rage(self, seconds: float) -> None:
         """Go on for so long, but for one whole deck at least; then let everybody come back.
@@ -92,7 +97,7 @@ class Chaos:
             if not cards:
                 cards = [
                     self._kill, self._kill, self._nap, self._nap, self._coma, self._die_asleep,
-                    self._leave, self._join, self._restart_broker, self._freeze_broker, self._kill_all,
+                    self._leave, self._join, self._kill_all, *(partial(self._befall, one) for one in self._deck),
                 ]  # fmt: skip
                 self._chance.shuffle(cards)
             self._wait(self._chance.uniform(*self._pause))
@@ -144,26 +149,27 @@ class Chaos:
         self._after(self._chance.uniform(3, 7), guest.send_away)
         return True
 
-    def _restart_broker(self) -> bool:
-        with self._stand_still() as can:
+    def _befall(self, outage: Outage) -> bool:
+        with self._stand_still(leaderless=outage.leaderless) as can:
             if not can:
                 return False
-            self._note("kill broker")
+            self._note(outage.name)
             begun = time.monotonic()
-            self._broker.kill()
-        self._wait(self._chance.uniform(0, 3))
-        self._broker.restart()
+            outage.begin()
+        self._wait(self._chance.uniform(*outage.lasts))
+        self.memory = max(self.memory, self._members.memory())
+        outage.end()
         self.outages.append((begun, time.monotonic()))
         return True
 
     @contextmanager
-    def _stand_still(self) -> Iterator[bool]:
+    def _stand_still(self, *, leaderless: bool) -> Iterator[bool]:
         """Stop consumers with transactions, which may be open, but none of them about to end. False if that fails.
 
         Kafka 4.3 completes a transaction without its markers while their partitions have no leader (its issue 20734),
         as when a lone broker registers anew: what was committed is then neither seen nor counted for the group.
         """
-        if not self._transactional:
+        if not (self._transactional and leaderless):
             yield True
             return
         until = time.monotonic() + _PATIENCE
@@ -173,7 +179,7 @@ class Chaos:
                 member.stop()
             try:
                 self._clock.wait(_UNDER_WAY)
-                ends = min(time_left(self._broker.bootstrap_servers).values(), default=_RESTART)
+                ends = min(time_left(self._servers).values(), default=_RESTART)
                 if ends >= _RESTART or time.monotonic() > until:
                     yield ends >= _RESTART
                     return
@@ -181,15 +187,6 @@ class Chaos:
                 for member in stopped:
                     member.go_on()
             self._clock.wait(_UNDER_WAY)
-
-    def _freeze_broker(self) -> bool:
-        self._note("freeze broker")
-        begun = time.monotonic()
-        self._broker.pause()
-        self._wait(self._chance.uniform(0.5, 4))
-        self._broker.resume()
-        self.outages.append((begun, time.monotonic()))
-        return True
 
     # ---------------------------------------------------------------- inside
 

@@ -8,7 +8,7 @@ import time
 from functools import partial
 
 from lvq_kafka.codecs import TEXT
-from lvq_kafka.errors import LVQError
+from lvq_kafka.errors import DeliveryFailed, LVQError, OutcomeUnknown
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.ports import Receipt
 from lvq_kafka.producer import Message, Producer
@@ -40,6 +40,10 @@ class Feed:
         """What the broker has acknowledged."""
         self.sent_at: dict[Place, float] = {}
         """When that was sent, at the earliest, by the monotonic clock."""
+        self.refused: list[Sent] = []
+        """What has failed and was said not to be stored."""
+        self.unsure: list[Sent] = []
+        """What has failed and may have been stored."""
         self.failures: list[Exception] = []
         self._threads = [
             threading.Thread(target=self._run, args=(random.Random(f"{seed}/{n}"), self._keys[n::threads]))
@@ -90,7 +94,11 @@ class Feed:
 
     def _decided(self, since: float, key: str | None, value: str | None, receipt: Receipt) -> None:
         error = receipt.exception(0)
-        if error is not None:
+        if isinstance(error, OutcomeUnknown):
+            self.unsure.append((key, value))
+        elif isinstance(error, DeliveryFailed):
+            self.refused.append((key, value))
+        elif error is not None:
             self.failures.append(error)
         else:
             position = receipt.result(0)

@@ -168,6 +168,21 @@ class _Judge:
                 if value != hold.value or key not in (None, hold.key):
                     self.find(f"{hold} is not what was sent: {key}={value}")
 
+    # ---------------------------------------------------------------- G14: stored in order, or said not to be
+
+    def stored_as_said(self, stored: Mapping[Place, Sent], newest: Mapping[Place, Sent]) -> None:
+        """Nothing is there that its producer said was not stored; and of each key the values ascend, as they did."""
+        for place in newest.keys() - stored.keys():
+            self.find(f"G14: {newest[place]} at {place[0]}/{place[1]} was said not to be stored")
+        last: dict[tuple[int, str], str] = {}
+        for (partition, offset), (key, value) in sorted(stored.items()):
+            if key is None or value is None:
+                continue
+            before = last.get((partition, key), "")
+            if (len(before), before) > (len(value), value):  # numbers
+                self.find(f"G14: {key}={value} at {partition}/{offset} lies after {key}={before}")
+            last[partition, key] = value
+
     def complete(self, newest: Mapping[Place, Sent], buried: Collection[Place]) -> None:
         """Of every key the newest message was delivered and acked, or has a dead letter."""
         for place, (key, value) in newest.items():
@@ -236,6 +251,7 @@ def judge(
     lock_timeout: float | None,
     stored: Mapping[Place, Sent],
     newest: Mapping[Place, Sent],
+    unsure: Collection[Sent] = (),
     output: Sequence[Output] | None = None,
     outages: Iterable[tuple[float, float]] = (),
     letters: Sequence[DeadLetter] = (),
@@ -246,8 +262,9 @@ def judge(
 
     Args:
         session: seconds after which the group gives up a member that it does not hear of.
-        stored: all that the broker has acknowledged to the producers.
+        stored: all that the broker has acknowledged to the producers. The values are numbers, and ascend.
         newest: what the log holds of each key in the end.
+        unsure: what may be stored as well, by the word of its producer.
         output: what is visible of what transactions have written, in the order of the log.
         outages: when the broker could not answer, from and to.
         letters: all dead letters that are visible.
@@ -258,6 +275,7 @@ def judge(
     hand_overs = HandOvers(outages)
     tenures = Tenures(lives, hand_overs, transactional=output is not None)
     holds = [hold for life in lives for hold in holds_of(life, lock_timeout=lock_timeout)]
+    stored = {**stored, **_turned_up(unsure, holds, newest, letters)}
     one = _Judge(holds, session, outages, hand_overs)
     dead = DeadLetters(letters, one.by_place, max_deliveries, one.find)
     one.verdict.letters = dead.counts
@@ -265,6 +283,7 @@ def judge(
     one.serial()
     one.no_step_back()
     one.contents(stored)
+    one.stored_as_said(stored, newest)
     one.complete(newest, dead.buried)
     one.counted(tenures, sent_at)
     dead.contents(stored)
@@ -275,6 +294,18 @@ def judge(
     else:
         one.exactly_once(output, newest, letters)
     return one.verdict
+
+
+def _turned_up(
+    unsure: Collection[Sent], holds: Iterable[Hold], newest: Mapping[Place, Sent], letters: Iterable[DeadLetter]
+) -> dict[Place, Sent]:
+    """Where that lies of which nobody knew whether it was stored, as far as anybody has seen it."""
+    maybe = set(unsure)
+    key_of = {value: key for key, value in maybe if value is not None}
+    seen = {(hold.partition, hold.offset): hold.value for hold in holds}
+    seen |= {letter.source: letter.value for letter in letters}
+    found = {place: (key_of[value], value) for place, value in seen.items() if value in key_of}
+    return found | {place: sent for place, sent in newest.items() if sent in maybe}
 
 
 def _durable_so_far(holds: Sequence[Hold]) -> tuple[list[float], list[Hold]]:

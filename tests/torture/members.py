@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -118,6 +119,10 @@ class Members:
         """How much all have written down, in bytes."""
         return sum(member.journal.stat().st_size for member in self.all if member.journal.exists())
 
+    def memory(self) -> int:
+        """Bytes that the largest of those at work has in memory."""
+        return max((_resident(member.process.pid) for member in self.all if member.runs), default=0)
+
     def one(self, chance: random.Random) -> Member | None:
         """One that is at work, at random."""
         running = [member for member in self.all if member.runs]
@@ -138,6 +143,14 @@ class Members:
                 member.kill()
             if member.process.stdin is not None:
                 member.process.stdin.close()
+
+
+def _resident(pid: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):  # it has just ended, or this is no Linux
+        return 0
+    return pages * resource.getpagesize()
 
 
 def _tail(path: Path) -> str:

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +20,11 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Position, Record, header_value
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.managing.groups import declare_group
 from lvq_kafka.testing.compaction import FORCED_COMPACTION
-from tests.torture.chaos import Chaos, Say
+from tests.three_nodes import three_nodes
+from tests.torture.chaos import CARDS, Chaos, Say
 from tests.torture.dead_letters import DeadLetter
 from tests.torture.feed import Feed, Place, Sent
 from tests.torture.habits import MAX_DELIVERIES, Habits, in_words
@@ -31,6 +32,7 @@ from tests.torture.history import Life
 from tests.torture.journal import Kind, read_journal
 from tests.torture.judge import Output, Verdict, judge
 from tests.torture.members import Members
+from tests.torture.outages import Outage, of_one_node, of_three_nodes
 from tests.torture.worker import Orders
 
 __all__ = ["Ordeal", "Protocol", "Report", "undergo"]
@@ -39,12 +41,15 @@ Protocol = Literal["classic", "consumer"]
 
 _SESSION = 6.0  # seconds; short, so that more is tried out
 _LOCK_TIMEOUT = 4.0
-_TRANSACTION_TIMEOUT = 30.0  # longer than a restart of the broker
+_TRANSACTION_TIMEOUT = 30.0  # longer than a restart of the only broker
+_DELIVERY = 8.0  # for producers and transactions of three nodes, where outages are longer than any time-out
 _PARTITIONS = 6
 _JOIN = 60.0  # seconds until all consumers have begun
 _CALM = 180.0  # seconds until all is consumed, once everybody is left in peace
 _END = 60.0  # seconds until a process that was sent away has ended
 _INPUT, _OUTPUT, _DEAD = "torture", "torture-output", "torture-dead"
+_GROUP = QueueDefinition(name=_INPUT, topic=_INPUT, key_header=None).group
+_MEMORY = 400 << 20  # bytes; a process that works needs less than a third of it
 
 _ALWAYS_COMPACTING = {
     **FORCED_COMPACTION,
@@ -67,11 +72,14 @@ class Ordeal:
     """Messages a second, over all keys."""
     consumers: int = 4
     pause: tuple[float, float] = (0.5, 2.5)
+    nodes: Literal[1, 3] = 1
+    """Of the cluster."""
 
     @property
     def title(self) -> str:
         """In words."""
-        return f"{'transactions' if self.transactional else 'plain'}, {self.protocol} protocol"
+        nodes = "one node" if self.nodes == 1 else "three nodes"
+        return f"{'transactions' if self.transactional else 'plain'}, {self.protocol} protocol, {nodes}"
 
 
 @dataclass
@@ -81,7 +89,9 @@ class Report:
     ordeal: Ordeal
     verdict: Verdict
     done: Counter[str]
-    """What befell consumers and broker."""
+    """What befell consumers and brokers."""
+    spared: frozenset[str]
+    """What might have befallen them, and has not."""
     seconds: float = 0.0
     sent: int = 0
     compacted: int = 0
@@ -93,6 +103,12 @@ class Report:
     lost_locks: int = 0
     """Messages that were taken from processes before they settled them, or saw their acks to be durable."""
     output: int = 0
+    refused: int = 0
+    """Messages that producers said were not stored, in time."""
+    unsure: int = 0
+    """Messages that producers said may have been stored."""
+    memory: int = 0
+    """Bytes of the largest process."""
     calm: float = 0.0
     """Seconds until all was consumed, once everybody was left in peace."""
     habits: Counter[str] = field(default_factory=Counter)
@@ -108,20 +124,20 @@ def undergo(ordeal: Ordeal, *, say: Say = lambda _: None, keep: Path | None = No
         say: told what is done to whom.
         keep: a directory for journals and the broker's log; without it they are gone afterwards.
     """
-    with (
-        _directory(keep) as directory,
-        _broker(directory) as broker,
-        closing(KafkaLog(broker.bootstrap_servers)) as log,
-    ):
-        return _Run(ordeal, broker, log, directory, say).go()
+    with _directory(keep) as directory, _brokers(ordeal, directory) as (servers, deck):
+        config = ClientConfig(servers, {} if ordeal.nodes == 1 else {"delivery.timeout.ms": int(_DELIVERY * 1000)})
+        with closing(KafkaLog(config)) as log:
+            return _Run(ordeal, servers, deck, log, directory, say).go()
 
 
 class _Run:
-    def __init__(self, ordeal: Ordeal, broker: EmbeddedBroker, log: KafkaLog, directory: Path, say: Say) -> None:
+    def __init__(
+        self, ordeal: Ordeal, servers: str, deck: Sequence[Outage], log: KafkaLog, directory: Path, say: Say
+    ) -> None:
         self._ordeal = ordeal
-        self._broker = broker
+        self._servers = servers
+        self._deck = deck
         self._log = log
-        self._group = QueueDefinition(name=_INPUT, topic=_INPUT, key_header=None).group
         self._begun = time.monotonic()
         self._tell = say
         self._chance = random.Random(ordeal.seed)
@@ -137,10 +153,11 @@ class _Run:
         if ordeal.transactional:
             log.create_topic(_OUTPUT, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
         log.create_topic(_DEAD, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
-        declare_group(log, self._group, _INPUT)
+        declare_group(log, _GROUP, _INPUT)
         feed = Feed(log, _INPUT, keys=ordeal.keys, rate=ordeal.rate, seed=ordeal.seed)
         chaos = Chaos(
-            self._broker,
+            self._servers,
+            self._deck,
             self._members,
             self._chance,
             session=_SESSION,
@@ -170,21 +187,22 @@ class _Run:
 
     def _orders(self, name: str, slot: int, journal: str) -> Orders:
         ordeal = self._ordeal
-        properties: dict[str, Any] = {"transaction.timeout.ms": int(_TRANSACTION_TIMEOUT * 1000)}
+        transaction_timeout = _TRANSACTION_TIMEOUT if ordeal.nodes == 1 else _DELIVERY
+        properties: dict[str, Any] = {"transaction.timeout.ms": int(transaction_timeout * 1000)}
         if ordeal.protocol == "classic":
             properties["session.timeout.ms"] = int(_SESSION * 1000)
         else:
             properties["group.protocol"] = "consumer"
         return Orders(
             name=name,
-            servers=self._broker.bootstrap_servers,
+            servers=self._servers,
             topic=_INPUT,
             journal=journal,
             seed=self._seeds.randrange(1 << 32),
             options=self._habits.deal(),
             properties=properties,
             output=_OUTPUT if ordeal.transactional else "",
-            transactional_id=f"torture-{slot}" if ordeal.transactional else "",
+            transactional_id=_transactional_id(slot) if ordeal.transactional else "",
         )
 
     def _say(self, what: str) -> None:
@@ -198,7 +216,7 @@ class _Run:
         if self._members.failed():
             return True
         try:
-            commits = self._log.committed(self._group, _INPUT)
+            commits = self._log.committed(_GROUP, _INPUT)
             ends = self._log.end_offsets(_INPUT)
             if self._ordeal.transactional and (_undecided(self._log, _OUTPUT) or _undecided(self._log, _DEAD)):
                 return False
@@ -235,6 +253,7 @@ class _Run:
             session=_SESSION,
             lock_timeout=None if ordeal.transactional else _LOCK_TIMEOUT,
             stored=feed.stored,
+            unsure=feed.unsure,
             newest=newest,
             output=_output(self._log) if ordeal.transactional else None,
             outages=chaos.outages,
@@ -243,6 +262,10 @@ class _Run:
             sent_at=feed.sent_at,
         )
         verdict.findings += left + [f"a producer failed: {failure!r}" for failure in feed.failures]
+        if ordeal.nodes == 1 and (feed.refused or feed.unsure):
+            verdict.findings.append(f"{len(feed.refused) + len(feed.unsure)} messages failed, and nothing took so long")
+        if chaos.memory > _MEMORY:
+            verdict.findings.append(f"a process has grown to {chaos.memory >> 20} MiB")
         if calm >= _CALM:
             verdict.findings.append(f"G10: not all was consumed within {_CALM:g} s: {self._standing()}")
             topics = [_INPUT, _OUTPUT, _DEAD] if ordeal.transactional else [_INPUT]
@@ -256,8 +279,12 @@ class _Run:
             ordeal=ordeal,
             verdict=verdict,
             done=chaos.counts,
+            spared=(CARDS | {outage.name for outage in self._deck}) - chaos.counts.keys(),
+            memory=chaos.memory,
             seconds=time.monotonic() - self._begun,
             sent=len(feed.stored),
+            refused=len(feed.refused),
+            unsure=len(feed.unsure),
             compacted=len(feed.stored) - kept,
             processes=len(lives),
             assignments=sum(len(event.facts["partitions"]) for event in events if event.kind is Kind.GOT),
@@ -278,7 +305,7 @@ class _Run:
         )
 
     def _standing(self) -> str:
-        return f"committed {self._log.committed(self._group, _INPUT)}, ends {self._log.end_offsets(_INPUT)}"
+        return f"committed {self._log.committed(_GROUP, _INPUT)}, ends {self._log.end_offsets(_INPUT)}"
 
 
 # ---------------------------------------------------------------- what lies in the topics
@@ -352,7 +379,8 @@ def _records(log: KafkaLog, topic: str) -> Iterator[Record]:
 
 
 @contextmanager
-def _broker(directory: Path) -> Iterator[EmbeddedBroker]:
+def _brokers(ordeal: Ordeal, directory: Path) -> Iterator[tuple[str, Sequence[Outage]]]:
+    """The addresses of a cluster, and what befalls it."""
     properties = {
         "group.consumer.session.timeout.ms": str(int(_SESSION * 1000)),
         "log.segment.delete.delay.ms": "0",
@@ -360,8 +388,27 @@ def _broker(directory: Path) -> Iterator[EmbeddedBroker]:
         # leader for a moment: see Chaos about what becomes of transactions then.
         "broker.session.timeout.ms": "9000",
     }
-    with EmbeddedBroker(properties=properties, log_path=directory / "broker.log", startup_timeout=180) as broker:
-        yield broker
+    if ordeal.nodes == 1:
+        log_path = directory / "broker.log"
+        with EmbeddedBroker(properties=properties, log_path=log_path, startup_timeout=180) as broker:
+            yield broker.bootstrap_servers, of_one_node(broker)
+    else:
+        with three_nodes(properties | {"broker.session.timeout.ms": "3000"}) as nodes:
+            yield (
+                nodes.bootstrap_servers,
+                of_three_nodes(
+                    nodes,
+                    _INPUT,
+                    _GROUP,
+                    _transactional_id(0) if ordeal.transactional else "",
+                    random.Random(f"{ordeal.seed}/nodes"),
+                    timeouts=max(_SESSION, _DELIVERY) + 4,
+                ),
+            )
+
+
+def _transactional_id(slot: int) -> str:
+    return f"torture-{slot}"
 
 
 @contextmanager

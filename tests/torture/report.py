@@ -21,6 +21,10 @@ def summary(report: Report) -> str:
         f"  {report.processes:>9,}  processes; {report.assignments:,} partitions assigned, "
         f"{report.losses:,} lost without notice; all consumed {report.calm:.1f} s after the storm",
     ]
+    if report.refused or report.unsure:
+        lines.append(f"  {report.refused:>9,}  messages were said not to be stored; {report.unsure:,} may have been")
+    if report.memory:
+        lines.append(f"  {report.memory >> 20:>9,}  MiB in the largest process")
     if report.ordeal.transactional:
         lines.append(f"  {report.output:>9,}  records in the output, read committed")
     lines += _table("what was done", report.done)

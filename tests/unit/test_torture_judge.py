@@ -78,16 +78,20 @@ def verdict(
     lock_timeout: float | None = LOCK,
     outages: Sequence[tuple[float, float]] = (),
     letters: Sequence[DeadLetter] = (),
+    unsure: Mapping[int, tuple[str, str | None]] | None = None,
+    refused: Mapping[int, tuple[str, str | None]] | None = None,
 ) -> Verdict:
-    """Judged; by default message 1 of key k is all there is."""
+    """Judged; by default message 1 of key k is all there is. What is ``unsure`` or ``refused`` is there, too."""
     sent = {(0, offset): message for offset, message in (messages or {1: ("k", "v1")}).items()}
-    last = {key: place for place, (key, _) in sorted(sent.items())}
+    there = {(0, offset): message for offset, message in {**(unsure or {}), **(refused or {})}.items()} | sent
+    last = {key: place for place, (key, _) in sorted(there.items())}
     return judge(
         [witness.life for witness in witnesses],
         session=SESSION,
         lock_timeout=lock_timeout,
         stored=sent,
-        newest={place: sent[place] for place in last.values()},
+        newest={place: there[place] for place in last.values()},
+        unsure=(unsure or {}).values(),
         output=output,
         outages=outages,
         letters=letters,
@@ -134,6 +138,30 @@ def test_a_delete_must_not_be_delivered() -> None:
     one = Witness("one")
     one.ack(2, one.take(1, 1), durable=3)
     assert "is not what was sent" in verdict(one, messages={1: ("k", None)}).findings[0]
+
+
+def test_g14_what_may_have_been_stored_may_be_delivered_or_not() -> None:
+    one = Witness("one")
+    one.ack(2, one.take(1, 1), durable=3)
+    one.ack(5, one.take(4, 2), durable=6)
+    assert verdict(one, unsure={2: ("k", "v2")}).findings == []
+    assert verdict(one, unsure={2: ("k", "v2"), 3: ("l", None)}).findings == []
+
+
+def test_g14_finds_what_was_said_not_to_be_stored_and_is_there() -> None:
+    one = Witness("one")
+    one.ack(2, one.take(1, 1), durable=3)
+    one.ack(5, one.take(4, 2), durable=6)
+    found = verdict(one, refused={2: ("k", "v2")}).findings
+    assert "is not what was sent" in found[0]
+    assert found[1:] == ["G14: ('k', 'v2') at 0/2 was said not to be stored"]
+
+
+def test_g14_finds_an_older_value_behind_a_newer_one() -> None:
+    one = Witness("one")
+    one.ack(2, one.take(1, 3, value="v9"), durable=3)
+    found = verdict(one, messages={1: ("k", "v9"), 2: ("k", "v10"), 3: ("k", "v9")}).findings
+    assert found == ["G14: k=v9 at 0/3 lies after k=v10"]
 
 
 def test_g11_finds_a_durably_acked_message_that_comes_again() -> None:

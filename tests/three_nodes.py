@@ -1,0 +1,181 @@
+"""Kafka as it runs in production: three nodes, each broker and controller, whose topics have three replicas.
+
+`EmbeddedBroker` is one node. Here are three of them that know of each other: each is killed, paused and restarted by
+itself. Two of three are a quorum; with fewer nothing is written and no leader is elected.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from lvq_kafka.embedded import EmbeddedBroker
+from lvq_kafka.embedded.jars import ensure_jars
+from lvq_kafka.embedded.java import find_java
+from lvq_kafka.embedded.jvm import Jvm
+from lvq_kafka.embedded.ports import free_ports
+from lvq_kafka.embedded.properties import HOST
+from lvq_kafka.embedded.storage import META, new_id
+from lvq_kafka.kafka.probe import Probe
+from tests.waiting import eventually
+
+__all__ = ["NODES", "ThreeNodes", "three_nodes"]
+
+NODES = (1, 2, 3)
+_REPLICATED = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    # A node that stands still is out of the game within seconds, so that tests need not wait for half a minute.
+    "replica.lag.time.max.ms": "3000",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+}
+_START = 120.0  # seconds; on two busy processors three JVMs take their time
+
+
+class ThreeNodes:
+    """The running cluster; its nodes go by their numbers, 1 to 3."""
+
+    def __init__(self, brokers: Mapping[int, EmbeddedBroker]) -> None:
+        self._brokers = brokers
+        self._down: dict[int, Callable[[EmbeddedBroker], None]] = {}  # and what brings each up again
+        self.bootstrap_servers = ",".join(broker.bootstrap_servers for broker in brokers.values())
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    @property
+    def up(self) -> list[int]:
+        """The nodes that run."""
+        return [node for node in self._brokers if node not in self._down]
+
+    def kill(self, *nodes: int) -> None:
+        """End nodes with SIGKILL; they keep their data."""
+        for node in nodes:
+            self._brokers[node].kill()
+            self._down[node] = EmbeddedBroker.restart
+
+    def pause(self, *nodes: int) -> None:
+        """Have nodes stand still (SIGSTOP): their connections stay open."""
+        for node in nodes:
+            self._brokers[node].pause()
+            self._down[node] = EmbeddedBroker.resume
+
+    def restart(self, node: int) -> None:
+        """Stop a node in an orderly way, as an upgrade does, and bring it back."""
+        self._brokers[node].restart()
+
+    def bring_back(self, *nodes: int) -> None:
+        """Bring these back, or all that are down, and wait until every replica is in sync."""
+        back = {node: self._down.pop(node) for node in nodes or list(self._down)}
+        with ThreadPoolExecutor(len(NODES)) as pool:  # none of two serves before the other one is there
+            for done in [pool.submit(how, self._brokers[node]) for node, how in back.items()]:
+                done.result()
+        if not self._down:
+            eventually(self._is_whole, _START, every=0.1)
+
+    def data_of(self, node: int) -> Path:
+        """Where a node keeps its logs."""
+        return self._brokers[node].data_dir / "data"
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The node that leads a partition."""
+
+        def find() -> int:
+            try:
+                cluster = self._admin.list_topics(topic, timeout=5)
+            except KafkaException:
+                return 0
+            found = cluster.topics[topic].partitions.get(partition)
+            return max(found.leader, 0) if found is not None else 0
+
+        return eventually(find, _START, every=0.1)
+
+    def coordinator(self, group: str) -> int:
+        """The node that looks after a group."""
+        return self.leader("__consumer_offsets", _java_hash(group) % self._partitions("__consumer_offsets"))
+
+    def transaction_coordinator(self, transactional_id: str) -> int:
+        """The node that looks after a transactional id."""
+        topic = "__transaction_state"
+        return self.leader(topic, _java_hash(transactional_id) % self._partitions(topic))
+
+    def _partitions(self, topic: str) -> int:
+        return eventually(lambda: len(self._admin.list_topics(topic, timeout=5).topics[topic].partitions), _START)
+
+    def _is_whole(self) -> bool:
+        try:
+            cluster = self._admin.list_topics(timeout=5)
+        except KafkaException:
+            return False
+        partitions = [found for topic in cluster.topics.values() for found in topic.partitions.values()]
+        return len(cluster.brokers) == len(NODES) and all(
+            found.leader >= 0 and len(found.isrs) == len(found.replicas) for found in partitions
+        )
+
+
+@contextmanager
+def three_nodes(properties: Mapping[str, str] | None = None) -> Iterator[ThreeNodes]:
+    """Start three nodes, and end them in the end.
+
+    Args:
+        properties: more broker properties, the same for all.
+    """
+    ports = dict(zip(NODES, zip(*[iter(free_ports(2 * len(NODES)))] * 2, strict=True), strict=True))
+    voters = ",".join(f"{node}@{HOST}:{controller}" for node, (_, controller) in ports.items())
+    with tempfile.TemporaryDirectory(prefix="lvq-kafka-three-") as home, ExitStack() as running:
+        brokers = {
+            node: EmbeddedBroker(
+                data_dir=Path(home) / str(node),
+                port=port,
+                heap="256m",
+                startup_timeout=_START,
+                properties={
+                    **_REPLICATED,
+                    "node.id": str(node),
+                    "controller.quorum.voters": voters,
+                    "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
+                    **(properties or {}),
+                },
+            )
+            for node, (port, controller) in ports.items()
+        }
+        _make_one_cluster(Path(home))
+        with ThreadPoolExecutor(len(NODES)) as pool:
+            list(pool.map(running.enter_context, brokers.values()))
+        cluster = ThreeNodes(brokers)
+        probe = Probe(cluster.bootstrap_servers)
+        eventually(lambda: probe.serves(len(NODES)), _START)
+        yield cluster
+        cluster.kill(*NODES)  # in an orderly stop the last two wait half a minute for a quorum
+
+
+def _make_one_cluster(home: Path) -> None:
+    """Prepare the nodes' storage. What `EmbeddedBroker` prepares by itself is a cluster for each."""
+    storage = Jvm(find_java(), ensure_jars(None), "256m").storage
+    cluster = new_id()
+    for node in NODES:
+        data = home / str(node) / "data"
+        if not storage.copy_to(data):
+            with EmbeddedBroker():  # the first one ever prepares what is copied from then on
+                pass
+            assert storage.copy_to(data)
+        meta = data / META
+        own = {"cluster.id": cluster, "node.id": str(node)}
+        lines = [line.partition("=")[::2] for line in meta.read_text().splitlines()]
+        meta.write_text("".join(f"{name}={own.get(name, value)}\n" for name, value in lines))
+
+
+def _java_hash(text: str) -> int:
+    """Of Java's String.hashCode what Kafka makes an index of."""
+    value = 0
+    for unit in text.encode("utf-16-be")[1::2]:
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF
