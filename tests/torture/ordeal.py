@@ -33,6 +33,7 @@ from tests.torture.journal import Kind, read_journal
 from tests.torture.judge import Output, Verdict, judge
 from tests.torture.members import Members
 from tests.torture.outages import Outage, of_one_node, of_three_nodes
+from tests.torture.settling import RejectedError
 from tests.torture.worker import Orders
 
 __all__ = ["Ordeal", "Protocol", "Report", "undergo"]
@@ -350,7 +351,14 @@ def _letters(log: KafkaLog) -> list[DeadLetter]:
         _, partition, offset = Position.parse(source)
         key, value = (record.key or b"").decode(), (record.value or b"").decode()
         letters.append(
-            DeadLetter((partition, offset), key, value, int(count), reason, record.timestamp / 1000 - behind)
+            DeadLetter(
+                (partition, offset),
+                key,
+                value,
+                int(count),
+                reason.removeprefix(f"{RejectedError.__name__}: "),
+                record.timestamp / 1000 - behind,
+            )
         )
     return letters
 

@@ -12,11 +12,15 @@ from lvq_kafka.errors import LockLost
 from tests.torture.journal import Kind
 from tests.torture.worker import Worker
 
-__all__ = ["Settling", "is_poison", "is_sick"]
+__all__ = ["RejectedError", "Settling", "is_poison", "is_sick"]
 
 _POISON = 40  # of so many messages one cannot be processed
 _SICK = 4  # of so many messages one fails at first
 _YOUTH = 6.0  # seconds
+
+
+class RejectedError(Exception):
+    """What is wrong with a message, as most who reject one have it at hand."""
 
 
 def is_poison(delivery: Delivery[str]) -> bool:
@@ -62,10 +66,11 @@ class Settling:
     def _reject(self, number: int, delivery: Delivery[str]) -> Settlement | None:
         if not self._worker.buries:
             self._worker.journal.write(Kind.ACKING, n=[number])
-            return delivery.reject("at random")
+            return delivery.reject(RejectedError("at random"))
         self._worker.journal.write(Kind.REJECTING, n=[number])
         # Asked at once: where its letter is not stored the message comes again, and that has to be written down before.
-        self.ask(number, delivery.reject(self._worker.signature(number)))
+        signature = self._worker.signature(number)
+        self.ask(number, delivery.reject(signature if self._worker.random.random() < 0.5 else RejectedError(signature)))
         return None
 
     def ask(self, number: int, settlement: Settlement) -> None:
