@@ -55,8 +55,8 @@ test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 prove: $(READY) ## Let the simulator try to break the consume protocol, some minutes long
 	@$(BIN)/python -m tests.simulator
 
-torture: $(READY) java ## Kill consumers and broker for SECONDS=300 and judge what came of it; SEED=n deals the same cards
-	@$(BIN)/python -m tests.torture --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
+torture: $(READY) java ## Kill consumers and brokers for SECONDS=300 and judge what came of it; SEED=n deals the same cards, NODES=3
+	@$(BIN)/python -m tests.torture --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES))
 
 lint: $(READY) ## Check style and types
 	@$(BIN)/ruff check .

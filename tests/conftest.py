@@ -52,6 +52,7 @@ TOGETHER = (
     "test_expired_groups.py",
     "test_kafka_errors.py",
     "test_murmur2_parity.py",
+    "test_three_nodes.py",
 )
 """Tests that share what takes seconds to start: several workers would start it several times. Each stays with one."""
 
@@ -59,6 +60,7 @@ TOGETHER = (
 LONGEST = (
     *("tests/spark/", "tests/spark/test_store", "tests/spark/test_lakehouse.py"),
     "tests/integration/test_torture.py",  # mostly waits: so it runs beside those that compute
+    "tests/integration/test_three_nodes.py",
     *("tests/spark/test_cluster.py", "tests/integration/test_benchmarks_run.py"),
     *("tests/spark/test_demo.py", "tests/spark/test_example.py"),
     *("test_docker_spark.py", "test_docker.py"),
