@@ -255,7 +255,8 @@ class Consumer(Bound, Generic[V]):
         commits, other acks wait.
 
         Args:
-            producer: a transactional one, of the same cluster, with no transaction open.
+            producer: a transactional one, of the same cluster, with no transaction open. Open it before the consumer:
+                it ends what a worker of its id that died has left open, which a consumer that opens waits for.
             timeout: seconds for each step of the commit; by default 60.
 
         Raises (at its beginning):
