@@ -205,6 +205,10 @@ class DeadLetters:
         reason = _writable(reason) or "no reason given"
         logger.warning("%s was rejected and %s: %s", self._source(item), where, reason)
 
+    def tell_shortened(self, item: Item) -> None:
+        """Log that a dead letter is the message as it was."""
+        logger.warning("the dead letter of %s has no room for headers that tell of its death", self._source(item))
+
     def _post(self, letter: _Letter) -> None:
         assert self._writer is not None
         assert self.topic is not None
@@ -235,7 +239,7 @@ class DeadLetters:
     def _failed(self, letter: _Letter, error: Exception) -> None:
         item, source = letter.item, self._source(letter.item)
         if isinstance(error, MessageTooLarge) and letter.shorten():
-            logger.warning("the dead letter of %s has no room for headers that tell of its death", source)
+            self.tell_shortened(item)
             self._post(letter)
             return
         is_open = isinstance(error, DeliveryUnknown)

@@ -19,10 +19,12 @@ from lvq_kafka.consuming.settling import Settling
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.records import Headers
 from lvq_kafka.errors import (
     AlreadySettled,
     LockLost,
     LVQError,
+    MessageTooLarge,
     OutcomeUnknown,
     StateError,
     TransportError,
@@ -79,13 +81,20 @@ class _Leaving(Settling):
         self._leave(item, Ledger.bury)
         if topic is not None:
             try:
-                self._writer.append(topic, item.key or b"", item.value, headers)
+                self._post(topic, item, headers)
             except BaseException:
                 del self.left[item]
                 self._holdings.settle(Ledger.give_back, item)
                 raise
         self._dead_letters.tell(item, reason)
         return Settlement(self._holdings, item, self.decision)
+
+    def _post(self, topic: str, item: Item, headers: Headers) -> None:
+        try:
+            self._writer.append(topic, item.key or b"", item.value, headers)
+        except MessageTooLarge:
+            self._dead_letters.tell_shortened(item)
+            self._writer.append(topic, item.key or b"", item.value, item.headers)
 
     def _leave(self, item: Item, step: Step) -> None:
         self.require_open()

@@ -148,6 +148,23 @@ def test_a_message_that_has_no_room_for_more_headers_becomes_a_dead_letter_as_it
     assert "prices/0/1 was rejected and moved to dead: of no use" in caplog.text
 
 
+def test_in_a_transaction_too_a_message_that_has_no_room_for_more_headers_becomes_a_dead_letter_as_it_is(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    value = b"v" * (CLIENT_LIMIT - 1)
+    for topic in TOPIC, DEAD:
+        world.alter_topic_config(topic, {"max.message.bytes": str(CLIENT_LIMIT)})
+    world.write(TOPIC, b"a", value)
+    with consuming(world, codec=BYTES, dead_letters=DEAD) as consumer, world.producer() as producer:
+        with consumer.transaction(producer) as transaction:
+            (delivery,) = transaction.acquire_many(1, 10)
+            settlement = delivery.reject("of no use")
+        settlement.result(10)
+        assert consumer.stats.rejected == 1
+    assert [(dead.value, dead.headers) for dead in world.records(DEAD)] == [(value, ())]
+    assert "prices/0/0 has no room for headers" in caplog.text
+
+
 # ---------------------------------------------------------------- when the dead letter cannot be stored
 
 
