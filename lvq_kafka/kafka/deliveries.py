@@ -138,7 +138,14 @@ class Deliveries:
                 self._quiet.wait_for(self._done, timeout)
             finally:
                 self._flushing -= 1
-        return 0 if self._stopping else len(self._client)
+        return 0 if self._stopping else self._undecided()
+
+    def _undecided(self) -> int:
+        """How many appends are undecided. The client counts its own news among them until it is polled."""
+        left = len(self._client)
+        while left and (self._poll_client(0) or len(self._client) < left):  # or the background thread has polled it
+            left = len(self._client)
+        return left
 
     def settle(self, timeout: float, quiet: float | None = None) -> bool:
         """Poll on the background thread, calling nobody back, until every append is decided.
@@ -245,15 +252,17 @@ class Deliveries:
         if self.ages.overdue():
             self._give_up()
 
-    def _poll_client(self, timeout: float) -> None:
+    def _poll_client(self, timeout: float) -> int:
+        """Returns how much the client had to tell."""
         try:
-            self._client.poll(timeout)
+            return self._client.poll(timeout)
         except KafkaException as exception:
             # A fatal error (fenced off, sequence lost), which the client raises here instead of calling error_cb. From
             # now on every other call raises it too; they know what they were doing, so it is for them to say it.
             self._errors.fatal = kafka_error(exception)
         except Exception:  # from stats_cb and the like: no business of whoever happens to send or wait
             _logger.exception("A callback of the Kafka client failed.")
+        return 0
 
     def _poll(self, timeout: float) -> None:
         self._poll_client(timeout)
