@@ -66,6 +66,7 @@ _PREFIX = "lvq1."
 _COUNTS, _MARK = 2, 4
 _KNOWN_FLAGS = DEFLATED | _COUNTS | _MARK | BITMAP | COUNTS_PACKED | COUNTS_DEFLATED
 _END = 1 << 63
+_MOST_COMMITS = 1 << 62
 # Flags, topic tag, partition count (an int32), sequence, mark and CRC.
 _LONGEST_FRAME = 1 + 8 + 5 + LONGEST_UVARINT + LONGEST_UVARINT + 4
 
@@ -302,6 +303,8 @@ def _parsed(base: int, wire: bytes) -> CommitMap:
         raise ValueError("it is cut off")
     flags, tag = wire[0], wire[1:9]
     (partitions, sequence), at = read_uvarints(wire, 9, 2)
+    if sequence >= _MOST_COMMITS:  # nobody has committed so often, and the next number has to fit
+        raise ValueError("its sequence is out of range")
     runs, at = read_runs(flags, wire, at)
     delivered: int | None = None
     counts: Callable[[], dict[int, int]] = dict

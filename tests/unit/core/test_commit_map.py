@@ -44,9 +44,9 @@ GOLDEN = {
         "lvq1.BncaIu9100xlDKwCBAGrAqCcAQGsAgIAAawCA4RMyL8",
     ),
     "the largest numbers": (
-        CommitMap(2**62, (2**61, 1), bytes(range(8)), 2**31 - 1, 2**63 - 1, 2**62 + 2**61 + 1),
-        "04 0001020304050607 ffffffff07 ffffffffffffffff7f 02 80808080808080802001 818080808080808020 06a0ef5a",
-        "lvq1.BAABAgMEBQYH_____wf__________38CgICAgICAgIAgAYGAgICAgICAIAag71o",
+        CommitMap(2**62, (2**61, 1), bytes(range(8)), 2**31 - 1, 2**62 - 1, 2**62 + 2**61 + 1),
+        "04 0001020304050607 ffffffff07 ffffffffffffffff3f 02 80808080808080802001 818080808080808020 f241a2ab",
+        "lvq1.BAABAgMEBQYH_____wf__________z8CgICAgICAgIAgAYGAgICAgICAIPJBoqs",
     ),
 }
 EACH_GOLDEN = pytest.mark.parametrize(("commit_map", "wire", "text"), GOLDEN.values(), ids=GOLDEN.keys())
@@ -242,6 +242,7 @@ DAMAGED = {
     "a number of ten bytes": text_of(b"\x00" + HEAD + b"\x02" + b"\x80" * 9 + b"\x01\x01"),
     "an end out of range": text_of(b"\x00" + HEAD + b"\x02" + b"\xff" * 8 + b"\x7f\x01"),
     "a mark out of range": text_of(b"\x04" + HEAD + b"\x00" + b"\xff" * 8 + b"\x7f"),
+    "a sequence that nothing follows": text_of(b"\x00" + TAG + b"\x0c" + b"\xff" * 8 + b"\x7f\x00"),
     "a count of nought": text_of(b"\x02" + HEAD + b"\x00\x01\x05\x00"),
     "an offset counted twice": text_of(b"\x02" + HEAD + b"\x00\x02\x05\x01\x00\x01"),
     "countless counts": text_of(b"\x02" + HEAD + b"\x00" + b"\xff" * 8 + b"\x7f"),
