@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from threading import Condition, RLock
@@ -364,7 +364,63 @@ class Custody(Holdings):
         with self._lock:
             self._commits.doubt()
 
+    # ---------------------------------------------------------------- partitions that are left to others
+
+    @property
+    def away(self) -> bool:
+        """Whether this consumer has left its group, or is about to, until somebody can use what it would get there."""
+        return self._yielding.away
+
+    @property
+    def is_of_no_use(self) -> bool:
+        """Whether it is long since transactions were tried and began, and nobody consumes without them.
+
+        Not while one is open, or may have committed: what it holds in the group is pending for others, too, who would
+        only wait for it. When that is decided here, they can go on at once.
+        """
+        with self._lock:
+            return (
+                bool(self._lives)
+                and self._transaction is _Transaction.NONE
+                and not self._takers  # they would get what there is
+                and self._yielding.is_due(self.clock(), self._settled)
+            )
+
+    def yield_partitions(self) -> None:
+        """Leave them to others, if it still is of no use."""
+        with self._lock:
+            if not self.is_of_no_use:
+                return
+            lasted = self._yielding.lasted(self.clock(), self._settled)
+            why = self._trouble.get("transacting")
+            self._yielding.away = True
+            self._yielded = (
+                f"it leaves its partitions to others, since no transaction of it has begun for {lasted:.0f} s"
+                f"{f' ({why})' if why else ''}. It joins again when one begins, or when somebody acquires outside of "
+                "transactions. See whether their coordinator can be reached from here, and go on trying"
+            )
+            self._standstill = ""
+        logger.warning("the consumer of %s leaves the group: %s", self._definition.name, self._yielded)
+
+    @property
+    def _settled(self) -> int:
+        return self._ledger.counters.acked + self._ledger.counters.rejected
+
     # ---------------------------------------------------------------- transactions
+
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """A transaction begins in this block, or does not."""
+        with self._lock:
+            self._yielding.attempt(self.clock(), self._settled)
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._yielding.failed(self.clock())
+            raise
+        with self._lock:
+            self._yielding.begun(self.clock(), self._settled)
 
     def check_transaction(self) -> None:
         """See that a transaction may be opened: one more would undo what this one says, about all of its partitions.
@@ -526,9 +582,11 @@ class Custody(Holdings):
         """It has committed, or aborted. Each step says what becomes of one of its messages."""
         with self._lock:
             self._transaction = _Transaction.NONE
+            settled = self._settled
             for step, item in steps:
                 with suppress(LockLost):
                     step(self._ledger, item)
+            self._yielding.decided(self._settled - settled)
             if flight is not None:
                 self._commits.landed(flight, answer)
                 self._decided_at |= dict.fromkeys(flight.maps, self.clock())

@@ -100,7 +100,10 @@ class Consuming:
     def _run(self) -> None:
         try:
             while not self._is_over:
-                self._take_part()
+                if self._custody.away:
+                    self._stop.wait(_IDLE_POLL)
+                else:
+                    self._take_part()
         except BaseException as error:  # noqa: BLE001
             self._fail(error)
         finally:
@@ -112,11 +115,11 @@ class Consuming:
         return self._stop.is_set() or self._custody.failed
 
     def _take_part(self) -> None:
-        """Be a member of the group, until it is over or all has to be read again."""
+        """Be a member of the group, until it is over, all has to be read again, or others can make more of it."""
         self._starting_over = False
         self._member = self._join(self)
         try:
-            while not (self._is_over or self._starting_over):
+            while not (self._is_over or self._starting_over or self._custody.away):
                 self._step(self._member)
             self._await_answer(self._member)
         except BaseException as error:  # noqa: BLE001  # a dead consumer must say so, whatever killed it
@@ -205,9 +208,9 @@ class Consuming:
     def _look(self, now: float) -> None:
         """See that topic and group are what we take them for, now and then, and after every trouble."""
         before, then = self._custody.durable, self._custody.clock()
-        undecided = self._custody.undecided
+        undecided, of_no_use = self._custody.undecided, self._custody.is_of_no_use
         try:
-            sight = self._inspection.look(now, self._custody.partitions, undecided)
+            sight = self._inspection.look(now, self._custody.partitions, undecided, count=of_no_use)
         except TransportError as error:
             if not error.retriable:
                 raise
@@ -227,6 +230,8 @@ class Consuming:
                 partition,
             )
             self._doubt()
+        if of_no_use and sight.members != 1:  # alone it stays: nobody would get what it has
+            self._custody.yield_partitions()
 
     # ---------------------------------------------------------------- committing
 

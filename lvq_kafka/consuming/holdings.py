@@ -24,6 +24,7 @@ from lvq_kafka.consuming.takers import Taker, Takers
 from lvq_kafka.core.commits import Commits
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
+from lvq_kafka.core.yielding import Yielding
 from lvq_kafka.errors import AlreadySettled, Closed, LockLost, LVQError, ReaderFailed, StateError
 
 __all__ = ["LEASE", "Doing", "Durable", "Haul", "Holdings", "Limits", "Step", "resolve"]
@@ -91,6 +92,8 @@ class Holdings:
         self._mismatched = 0
         self._trouble: dict[Doing, str] = {}  # why something did not work when it was last tried
         self._standstill = ""  # why nothing is handed out though everything works
+        self._yielding = Yielding()
+        self._yielded = ""  # why the partitions are left to others
         self._failure: BaseException | None = None
         self._closed = False
 
@@ -127,8 +130,10 @@ class Holdings:
             if taken or exhausted:
                 if self._takers:
                     self._takers.serve(taker)
-            elif taker is not None:
-                self._takers.wait(taker)
+            else:
+                self._yielding.asked(self.clock())
+                if taker is not None:
+                    self._takers.wait(taker)
             return taken, exhausted
 
     def _count(self, most: int, exhausted: list[Item], *, comes_now: bool) -> list[Item]:
@@ -262,7 +267,8 @@ class Holdings:
     def obstacle(self) -> str:
         """See `lvq_kafka.consuming.settlement.Durability`."""
         with self._lock:
-            return next(iter(self._trouble.values()), "") or self._standstill or self.crowding
+            away = self._yielded if self._yielding.away else ""
+            return away or next(iter(self._trouble.values()), "") or self._standstill or self.crowding
 
     @property
     def is_crowded(self) -> bool:

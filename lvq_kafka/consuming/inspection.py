@@ -163,10 +163,11 @@ class Inspection:
         self._rereads = [now + after for after in _LATE]
         self._look_at = min(self._look_at, now)
 
-    def look(self, now: float, mine: Collection[int], others: Collection[int] = ()) -> Sight:
+    def look(self, now: float, mine: Collection[int], others: Collection[int] = (), *, count: bool = False) -> Sight:
         """See that the topic is the one that is consumed, where it ends, and, every few minutes, what the group holds.
 
-        That is said of one's own partitions, and of some others.
+        That is said of one's own partitions, and of some others. Members are counted where one has no partition, or
+        wants to know.
 
         A topic that was deleted and created anew is read on at the old position, and nobody is told.
         """
@@ -184,7 +185,7 @@ class Inspection:
             if now >= self._settings_at:
                 self._retention = ask_delete_retention(self._log, self._topic, self._retention, timeout=left())
                 self._settings_at = now + _SETTINGS
-            members = 0 if mine else self._members(left())
+            members = self._members(left()) if count or not mine else 0
             if now >= min((self._reread_at, *self._rereads[:1])):
                 commits = self._log.committed(
                     self._group, self._topic, decided=bool(others), timeout=min(_MOMENT, left())

@@ -171,11 +171,16 @@ class Transaction(Bound, Generic[V]):
     # ---------------------------------------------------------------- life
 
     def __enter__(self) -> Self:
+        self._holdings.check_transaction()
+        with self._holdings.beginning():
+            self._begin()
+        return self
+
+    def _begin(self) -> None:
         patience = _PATIENCE if self._timeout is None else self._timeout
         deadline = time.monotonic() + patience
         try:
             # The writer first: it ends what is open, and then the group can say what has become of it.
-            self._holdings.check_transaction()
             self._producer.writer.begin_transaction(patience)
         except TransportError as error:
             self._holdings.trouble("transacting", error)
@@ -186,7 +191,6 @@ class Transaction(Bound, Generic[V]):
             self._producer.writer.abort_transaction(self._timeout)
             raise
         self._leaving.begin()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
