@@ -252,7 +252,8 @@ class Consumer(Bound, Generic[V]):
                     delivery.ack()
 
         An exception aborts it, and the messages come again. A consumer has one transaction at a time; while it
-        commits, other acks wait.
+        commits, other acks wait. Where none can begin for 30 s the consumer leaves its partitions to others, and takes
+        part again when one begins: go on trying.
 
         Args:
             producer: a transactional one, of the same cluster, with no transaction open. Open it before the consumer:
