@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Literal
 
 from lvq_kafka.core.policy import Finding, TopicSpec, delete_retention, judge, judge_size, topic_settings
-from lvq_kafka.errors import LVQError, TopicMismatch, TopicNotFound, Unauthorized
+from lvq_kafka.errors import LVQError, TopicMismatch, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.ports import Log
 
 __all__ = ["OnMismatch", "ask_delete_retention", "check_topic", "ensure_topic"]
@@ -68,13 +68,18 @@ def check_topic(
     return findings, reconciled, unchecked
 
 
-def ask_delete_retention(log: Log, topic: str, known: float, *, timeout: float = 10.0) -> float:
+def ask_delete_retention(log: Log, topic: str, known: float, *, timeout: float = 10.0, insist: bool = False) -> float:
     """Seconds for which the topic keeps deletes; what was ``known`` of that where it cannot be asked just now.
 
     Who may not read the settings goes by Kafka's default, unless they know better: nothing tells them.
+
+    Raises:
+        TransportError: ``insist`` is set, and the cluster does not answer just now.
     """
     try:
         return delete_retention(log.topic_config(topic, timeout=timeout))
     except LVQError as error:
+        if insist and isinstance(error, TransportError) and error.retriable:
+            raise
         messages.debug("delete.retention.ms of %s is taken to be %g s: %s", topic, known, error)
         return known

@@ -157,6 +157,16 @@ class Custody(Holdings):
             logger.warning("the consumer of %s stood still for %.1f s", self._definition.name, silence)
         return stood_still
 
+    @property
+    def outdated(self) -> bool:
+        """See `Absence.outdated`."""
+        return self._absence.outdated(self.clock())
+
+    def asked(self, retention: float) -> None:
+        """Asked after an absence, the topic keeps deletes for so many seconds."""
+        with self._lock:
+            self._absence.asked(self.clock(), retention)
+
     def came_too_late(self, fetch: Fetch) -> Lapse | None:
         """Whether deletes may have gone before this was read (R18): then it is to be thrown away, and all before it."""
         with self._lock:

@@ -162,6 +162,7 @@ class Consuming:
             return
         self._heed_losses(member)
         if fetch.positions:
+            self._ask_after_absence()
             lapse = custody.came_too_late(fetch)
             if lapse is not None:
                 self._start_over(lapse)
@@ -180,6 +181,15 @@ class Consuming:
         crowded, self._crowded = self._crowded, self._custody.is_crowded
         if self._crowded and not crowded:  # the broker may take longer texts than we know
             self._inspection.hasten()
+
+    def _ask_after_absence(self) -> None:
+        """Let what was read be judged by the settings of now (R18). It is kept meanwhile: it comes only once."""
+        while self._custody.outdated and not self._stop.is_set():
+            try:
+                self._custody.asked(self._inspection.retention())
+            except TransportError as error:
+                self._custody.trouble("reading", error)
+                self._stop.wait(_BUSY_POLL)
 
     def _start_over(self, lapse: Lapse) -> None:
         """Leave the group and join again, so that all is read from what is done on: what waits may be deleted (R18).

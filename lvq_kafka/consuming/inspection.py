@@ -128,6 +128,15 @@ class Inspection:
         self._look_at = min(self._look_at, time.monotonic() + self._pause)
         return Beginning(maps, starts, ends, epochs, topic_tag(self._topic_id), self._retention)
 
+    def retention(self) -> float:
+        """Seconds for which the topic keeps deletes, asked now by one who was away.
+
+        Raises:
+            TransportError: the cluster does not answer just now.
+        """
+        self._retention = ask_delete_retention(self._log, self._topic, self._retention, timeout=_QUESTIONS, insist=True)
+        return self._retention
+
     def _decided(self) -> dict[int, Commit]:
         """What the group has committed, once no open transaction holds any of it."""
         deadline, said = time.monotonic() + _UNDECIDED, False

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from lvq_kafka.core.records import Fetch
 
-__all__ = ["Absence", "Lapse"]
+__all__ = ["PRESENT", "Absence", "Lapse"]
+
+PRESENT = 10.0  # seconds; nobody is away who has looked at the topic since, however short a time it keeps deletes for
 
 _TRUSTED = 0.9  # of what the topic keeps deletes for; the rest is for clocks that do not run alike
 _IN_VAIN = 60.0  # seconds; a read that knew the end of the log for longer than this was of some use
@@ -65,6 +67,7 @@ class Absence:
 
     def __init__(self, retention: float) -> None:
         self._retention = self._before = retention
+        self._asked = float("-inf")  # when the topic was asked for that, once somebody had been away
         self._known: dict[int, _Known] = {}
 
     def begin(self, now: float, positions: Mapping[int, int]) -> None:
@@ -79,6 +82,18 @@ class Absence:
     def keeps(self, retention: float) -> None:
         """The topic keeps deletes for so long now. What was kept for less before may be gone, until the next look."""
         self._before, self._retention = self._retention, retention
+
+    def outdated(self, now: float) -> bool:
+        """Whether the topic has to be asked how long it keeps deletes before what was read by now is judged.
+
+        Who was away cannot know otherwise: that may have been changed meanwhile. `asked` follows.
+        """
+        return self.away(now) > PRESENT and now - self._asked > PRESENT
+
+    def asked(self, now: float, retention: float) -> None:
+        """The topic keeps deletes for so long, it has said, or it may not be asked."""
+        self._asked = now
+        self.keeps(retention)
 
     def ended(self, then: float, ends: Mapping[int, int]) -> None:
         """At that time, or later, these were the last stable offsets."""

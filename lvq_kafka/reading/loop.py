@@ -99,11 +99,22 @@ class Reading:
 
     def take(self, fetch: Fetch) -> None:
         """Hand on what was read."""
+        self._ask_after_absence()
         if self._screen is not None:
             self._screen(fetch.batch)
         lapse = self._standing.take(fetch)
         if lapse is not None:
             self._start_over_after(lapse)
+
+    def _ask_after_absence(self) -> None:
+        """Let what was read be judged by the settings of now. It is kept meanwhile: nothing reads it a second time."""
+        standing = self._standing
+        while standing.outdated and not standing.closed:
+            try:
+                standing.asked(self._observing.retention(insist=True))
+            except TransportError as error:
+                standing.lost_touch("reading", error)
+                standing.stop.wait(_POLL)
 
     def _start_over_after(self, lapse: Lapse) -> None:
         """Deletes may have been missed (R18): start over, or fail where reading is always too slow to know."""

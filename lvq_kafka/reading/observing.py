@@ -66,10 +66,10 @@ class Observing:
                     raise
                 standing.lost_touch("looking", error)
 
-    def retention(self) -> float:
-        """Seconds for which the topic keeps deletes, as it says when it is asked."""
+    def retention(self, *, insist: bool = False) -> float:
+        """Seconds for which the topic keeps deletes, as it says when it is asked. See `ask_delete_retention`."""
         self._settings_at = time.monotonic() + _SETTINGS
-        self._retention = ask_delete_retention(self._log, self._topic, self._retention, timeout=_LOOK)
+        self._retention = ask_delete_retention(self._log, self._topic, self._retention, timeout=_LOOK, insist=insist)
         return self._retention
 
     def _look(self) -> None:

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Literal
 
 from lvq_kafka.clocks import uptime
-from lvq_kafka.core.absence import Absence, Lapse
+from lvq_kafka.core.absence import PRESENT, Absence, Lapse
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.core.records import Fetch
@@ -37,8 +37,6 @@ State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed",
 Doing = Literal["reading", "looking"]
 
 log = logging.getLogger("lvq_kafka.follower")
-
-_PRESENT = 10.0  # seconds; nobody is away who has looked at the topic since, however short a time it keeps deletes for
 
 
 class Standing:
@@ -149,6 +147,16 @@ class Standing:
         with self.listeners.changing():
             self.replay.absence.keeps(retention)
 
+    @property
+    def outdated(self) -> bool:
+        """See `Absence.outdated`."""
+        return self.replay.absence.outdated(self.clock())
+
+    def asked(self, retention: float) -> None:
+        """Asked after an absence, the topic keeps deletes for so many seconds."""
+        with self.listeners.changing():
+            self.replay.absence.asked(self.clock(), retention)
+
     def lose(self, error: LVQError, topic_id: str) -> None:
         """What is read of the topic with this id is gone: the reading thread is to start over at its next step.
 
@@ -247,7 +255,7 @@ class Standing:
     def _away(self) -> bool:
         """Whether this reader was away for so long that it has to start over if anything was written meanwhile."""
         absence = self.replay.absence
-        return absence.away(self.clock()) > max(absence.trusted, _PRESENT)
+        return absence.away(self.clock()) > max(absence.trusted, PRESENT)
 
     def check(self) -> None:
         """Raise when nothing more will come.

@@ -72,6 +72,11 @@ def delete_a(log: Prices) -> None:
     assert b"a" not in {record.key for record in log.records("prices")}
 
 
+def keep_deletes(log: Prices, seconds: float) -> None:
+    """Somebody else, who is not cut off, sets this."""
+    log._cluster.topics["prices"].config["delete.retention.ms"] = str(round(1000 * seconds))
+
+
 def test_s160_a_view_that_was_away_for_longer_than_deletes_are_kept_loses_the_keys_that_were_deleted(
     log: Prices,
 ) -> None:
@@ -156,6 +161,26 @@ def test_r18_how_long_deletes_are_kept_is_what_the_topic_says_now(log: Prices, m
         eventually(lambda: absence.trusted == 54.0)
         absent(log, Hours(view), 100, lambda: delete_a(log))
         eventually(lambda: dict(view.snapshot()) == {"b": "2"})
+
+
+def test_r18_how_long_deletes_are_kept_may_change_while_a_view_is_away(log: Prices) -> None:
+    log.put(a="1", b="1")
+    with log.queue.view(metadata_interval=0.02) as view, view.watch() as watch:
+        absent(log, Hours(view), 100, lambda: (keep_deletes(log, 60), delete_a(log)))
+        eventually(lambda: dict(view.snapshot()) == {"b": "2"} and view.state == "caught-up")
+        assert watch.drain()[0] == Deleted("a")
+
+
+def test_r18_what_came_after_an_absence_waits_for_the_settings(log: Prices) -> None:
+    log.put(a="1", b="1")
+    refused = BrokerUnavailable("No broker tells the settings.", code="_TIMED_OUT", retriable=True)
+    with log.queue.view(metadata_interval=0.02) as view:
+        log.fail_next("topic_config", refused, times=1_000_000)
+        absent(log, Hours(view), 100, lambda: (keep_deletes(log, 60), delete_a(log)))
+        eventually(lambda: "tells the settings" in str(view._follower._standing.trouble))
+        assert dict(view) == {"a": "1", "b": "1"}
+        log._cluster._failures.clear()
+        eventually(lambda: dict(view.snapshot()) == {"b": "2"} and view.state == "caught-up")
 
 
 def test_r18_who_may_not_read_the_settings_goes_by_the_default_of_kafka(log: Prices) -> None:

@@ -61,6 +61,22 @@ def test_r18_what_was_deleted_while_a_consumer_was_away_is_not_handed_out(world:
         assert consumer.stats.trouble == ""
 
 
+def test_r18_how_long_deletes_are_kept_may_change_while_a_consumer_is_away(world: World) -> None:
+    def keep_deletes_shorter() -> None:
+        world._cluster.topics[TOPIC].config["delete.retention.ms"] = "60000"
+        delete_and_clean(world)
+
+    world.send(("a", "a1"), ("b", "b1"))
+    with consuming(world) as consumer:
+        has_read_all(world, consumer)
+        consumer.pause()
+        cut_off(world, consumer, 100, keep_deletes_shorter)
+        eventually(lambda: len(world.members) == 2)
+        has_read_all(world, consumer)
+        consumer.resume()
+        assert drain(consumer, 1) == ["b2"]
+
+
 def test_r18_what_is_held_meanwhile_is_lost_and_what_was_acked_is_not(world: World) -> None:
     world.send(("x", "x1"), ("a", "a1"), ("b", "b1"))
     with consuming(world) as consumer:
