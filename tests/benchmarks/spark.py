@@ -14,7 +14,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -98,14 +98,16 @@ def family() -> list[psutil.Process]:
 
 
 def cpu_seconds() -> float:
-    """What the family has used since it began. Who has ended counts at the one that waited for them."""
-    total = 0.0
-    for process in family():
-        try:
-            total += sum(process.cpu_times()[:4])
-        except psutil.NoSuchProcess:
-            continue
-    return total
+    """What the family has used since it began. A process that has ended counts at the one that waited for it.
+
+    One that ends while they are asked would count at neither, so they are asked again.
+    """
+    while True:
+        asked = family()
+        with suppress(psutil.NoSuchProcess):
+            total = sum(sum(process.cpu_times()[:4]) for process in asked)
+            if family() == asked:
+                return total
 
 
 def peak_memory() -> dict[str, int]:

@@ -61,11 +61,10 @@ def test_g11_a_commit_that_arrives_late_is_noticed_and_written_over(
         durable = stored(queue)
         assert durable.base == 2
         kept.release()
-        assert stored(queue).base == 1, "the broker has taken it"
+        eventually(lambda: "another commit was written over" in caplog.text, 90)  # the broker has taken it
         eventually(lambda: stored(queue).covers(durable), 20)
         deliveries[2].ack(wait=True, timeout=30)
     assert stored(queue).base == 4
-    assert "another commit was written over" in caplog.text
 
 
 def test_the_commit_of_one_transaction_that_arrives_in_the_next_does_not_commit_that(
@@ -125,4 +124,4 @@ def test_offsets_of_one_transaction_that_arrive_in_the_next_do_not_replace_its_o
                 transaction.enlist(delivery).ack()
             assert kept.sprung.is_set()
             producer.writer.commit_transaction = commit_after_it_has_arrived  # type: ignore[method-assign]
-        assert stored(queue).base == 2
+        eventually(lambda: stored(queue).base == 2, 30)  # its markers may come after the answer
