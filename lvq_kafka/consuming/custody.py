@@ -396,6 +396,11 @@ class Custody(Holdings):
                 and self._yielding.is_due(self.clock(), self._settled)
             )
 
+    def excuse(self) -> None:
+        """The group or the topic does not answer: when they do, transactions get their time to begin, too."""
+        with self._lock:
+            self._yielding.excused(self.clock())
+
     def yield_partitions(self) -> None:
         """Leave them to others, if it still is of no use."""
         with self._lock:

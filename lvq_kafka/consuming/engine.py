@@ -225,6 +225,7 @@ class Consuming:
             if not error.retriable:
                 raise
             self._custody.trouble("reading", error)
+            self._custody.excuse()
             return
         self._custody.recovered()
         self._custody.ended(then, sight.stable, sight.retention)

@@ -55,6 +55,10 @@ class Yielding:
         """Somebody wants messages, and there are none: the consumer is part of its group again."""
         self._since, self.away = now, False
 
+    def excused(self, now: float) -> None:
+        """Nobody else could do more just now."""
+        self._since = now
+
     def lasted(self, now: float, settled: int) -> float:
         """For how many seconds the consumer has been of no use; 0 where it is, or nobody tries."""
         if settled != self._settled:

@@ -76,3 +76,12 @@ def test_who_asks_for_messages_and_finds_none_makes_it_count_from_then_and_bring
     yielding.asked(PATIENCE)
     assert not yielding.away
     assert not yielding.is_due(2 * PATIENCE - 1, 0)
+
+
+def test_time_in_which_nobody_else_could_do_more_does_not_count() -> None:
+    yielding = Yielding()
+    trying(yielding, 0, PATIENCE)
+    yielding.excused(PATIENCE)
+    assert not yielding.is_due(PATIENCE, 0)
+    trying(yielding, PATIENCE + 1, 2 * PATIENCE)
+    assert yielding.is_due(2 * PATIENCE, 0)
