@@ -7,5 +7,6 @@ by anybody. Every process appends what happens to it to a *journal* of its own, 
 holds the journals, and the dead letters, against what the contract promises (G9 to G13): a key whose newest message was
 neither acked nor has a dead letter is lost, and a count that goes back or that nothing explains is wrong.
 
-``make torture`` runs it for minutes; `tests/integration/test_torture.py` for as long as `make test` can bear.
+``make torture`` runs it for minutes, with ``NODES=3`` on a cluster; `tests/integration/test_torture.py` for as long as
+`make test` can bear.
 """
