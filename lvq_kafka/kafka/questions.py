@@ -189,15 +189,15 @@ class _Keeper:
 _keeper = _Keeper()
 
 
-def in_thread(call: Callable[[], T]) -> Future[T]:
-    """The outcome of a call of the client's that waits for its answer."""
+def in_thread(call: Callable[[], T], name: str = "lvq-question") -> Future[T]:
+    """The outcome of a call of the client's that waits for its answer, and may never return."""
     future: Future[T] = Future()
 
     def run() -> None:
         try:
             future.set_result(call())
-        except Exception as error:  # noqa: BLE001  # whoever waits raises it
+        except BaseException as error:  # noqa: BLE001  # whoever waits raises it
             future.set_exception(error)
 
-    Thread(target=run, name="lvq-question", daemon=True).start()
+    Thread(target=run, name=name, daemon=True).start()
     return future

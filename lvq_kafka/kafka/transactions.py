@@ -6,9 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from enum import Enum
-from threading import Thread
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -17,6 +15,7 @@ from lvq_kafka.kafka.connect import Health
 from lvq_kafka.kafka.deliveries import Deliveries
 from lvq_kafka.kafka.errors import kafka_error
 from lvq_kafka.kafka.member import KafkaMember
+from lvq_kafka.kafka.questions import in_thread
 from lvq_kafka.ports import Commit, GroupMember
 
 __all__ = ["Transactions"]
@@ -245,18 +244,8 @@ class Transactions:
         Raises:
             TimeoutError: it has not returned in time.
         """
-        outcome: Future[None] = Future()
-
-        def make() -> None:
-            try:
-                call()
-            except BaseException as error:  # noqa: BLE001  # for whoever waits
-                outcome.set_exception(error)
-            else:
-                outcome.set_result(None)
-
         self._stuck = True
-        Thread(target=make, name=f"lvq-offsets-{self._id}", daemon=True).start()
+        outcome = in_thread(call, f"lvq-offsets-{self._id}")
         try:
             outcome.result(timeout)
         finally:
