@@ -6,6 +6,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.unit.kafka.mock_queue")
 
+from tests.unit.kafka.mock_cluster import MockCluster  # noqa: E402
 from tests.unit.kafka.mock_queue import NewQueue  # noqa: E402  # must not be imported before this
 
 
@@ -14,3 +15,12 @@ def new_queue() -> Iterator[NewQueue]:
     new_queue = NewQueue()
     yield new_queue
     new_queue.close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[MockCluster]:
+    """The client's mock cluster with a topic ``t`` of one partition."""
+    cluster = MockCluster()
+    cluster.create_topic("t", 1)
+    yield cluster
+    cluster.close()

@@ -38,14 +38,6 @@ OpenWriter = Callable[..., KafkaWriter]
 
 
 @pytest.fixture
-def cluster() -> Iterator[MockCluster]:
-    cluster = MockCluster()
-    cluster.create_topic("t", 1)
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture
 def open_writer(cluster: MockCluster) -> Iterator[OpenWriter]:
     writers: list[KafkaWriter] = []
 
