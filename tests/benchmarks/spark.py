@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -100,14 +102,30 @@ def family() -> list[psutil.Process]:
 def cpu_seconds() -> float:
     """What the family has used since it began. A process that has ended counts at the one that waited for it.
 
-    One that ends while they are asked would count at neither, so they are asked again.
+    Nobody waits for PySpark's workers: their daemon ignores their ends, as the system then does. What was last seen
+    of them stays, or a worker that Spark ends after an idle minute would take its time out of the next measurement.
+    One that ends while they are asked would count nowhere, so they are asked again.
     """
     while True:
         asked = family()
         with suppress(psutil.NoSuchProcess):
-            total = sum(sum(process.cpu_times()[:4]) for process in asked)
+            used = {process: sum(process.cpu_times()[:4]) for process in asked}
+            not_waited_for = {process: used.pop(process) for process in asked[1:] if _ignores_ends(process.ppid())}
             if family() == asked:
-                return total
+                _NOT_WAITED_FOR.update(not_waited_for)
+                return sum(used.values()) + sum(_NOT_WAITED_FOR.values())
+
+
+_NOT_WAITED_FOR: dict[psutil.Process, float] = {}
+"""Processes whose parents ignore their ends, and what each had used when it was last seen."""
+
+
+def _ignores_ends(pid: int) -> bool:
+    """Whether a process ignores that its children end (``SIGCHLD``), which keeps their times from its own."""
+    with suppress(OSError):
+        ignored = re.search(r"^SigIgn:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        return ignored is not None and bool(int(ignored[1], 16) >> (signal.SIGCHLD - 1) & 1)
+    return False
 
 
 def peak_memory() -> dict[str, int]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from lvq_kafka.kafka import KafkaLog
@@ -63,6 +66,31 @@ def test_a_contestant_s_own_process_says_what_it_has_read(lvq_broker: ProvidedBr
         assert min(read.values()) > 0
     finally:
         lvq_log.delete_topic(topic.name)
+
+
+DAEMON = """
+import os, signal, sys, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+worker = os.fork()
+while not worker and time.process_time() < 0.3:
+    pass
+print(worker or "ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_worker_that_nobody_waits_for_keeps_its_time() -> None:
+    """PySpark's daemon ignores that its workers end, and an idle one is ended after a minute."""
+    with subprocess.Popen([sys.executable, "-c", DAEMON], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdin is not None
+        assert daemon.stdout is not None
+        [worker] = {daemon.stdout.readline(), daemon.stdout.readline()} - {b"ready\n"}
+        before = part.cpu_seconds()
+        process = psutil.Process(int(worker))
+        process.kill()
+        psutil.wait_procs([process])
+        assert part.cpu_seconds() >= before
+        daemon.stdin.close()
 
 
 # -- what the results say ----------------------------------------------------------------------------------------------
