@@ -133,6 +133,7 @@ class DeadLetters:
         self.topic = topic
         self._holdings = holdings
         self._writer: LogWriter | None = None
+        self._too_large: set[Position] = set()
         if topic is None:
             return
         if topic == holdings.topic:
@@ -204,6 +205,34 @@ class DeadLetters:
         where = f"moved to {self.topic}" if self.topic is not None else "removed"
         reason = _writable(reason) or "no reason given"
         logger.warning("%s was rejected and %s: %s", self._source(item), where, reason)
+
+    def post_with(self, writer: LogWriter, item: Item, reason: str) -> None:
+        """Append the dead letter of a message to somebody's transaction; nothing where there is no topic for it.
+
+        A letter that the broker finds too large aborts the transaction, and the message comes again. Its next letter is
+        the message as it was.
+        """
+        if self.topic is None:
+            return
+        source = self._source(item)
+        letter = partial(writer.append, self.topic, item.key or b"", item.value)
+        if source in self._too_large:
+            self.tell_shortened(item)
+            receipt = letter(item.headers)
+        else:
+            try:
+                receipt = letter(dead_letter_headers(item, self._holdings.topic, reason))
+            except MessageTooLarge:
+                self.tell_shortened(item)
+                receipt = letter(item.headers)
+        receipt.add_done_callback(partial(self._learn_size, source))
+
+    def _learn_size(self, source: Position, receipt: Receipt) -> None:
+        error = receipt.exception(0)
+        if isinstance(error, MessageTooLarge):
+            self._too_large.add(source)
+        elif error is None:
+            self._too_large.discard(source)
 
     def tell_shortened(self, item: Item) -> None:
         """Log that a dead letter is the message as it was."""

@@ -11,7 +11,7 @@ from typing import Any, Generic, Self
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.acquiring import Acquiring
 from lvq_kafka.consuming.custody import Custody
-from lvq_kafka.consuming.dead_letters import DeadLetters, dead_letter_headers
+from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, items_of
 from lvq_kafka.consuming.holdings import Durable, Holdings, Step
 from lvq_kafka.consuming.settlement import Decision, JointSettlement, Settlement
@@ -19,12 +19,10 @@ from lvq_kafka.consuming.settling import Settling
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.outstanding import Item
-from lvq_kafka.core.records import Headers
 from lvq_kafka.errors import (
     AlreadySettled,
     LockLost,
     LVQError,
-    MessageTooLarge,
     OutcomeUnknown,
     StateError,
     TransportError,
@@ -76,25 +74,15 @@ class _Leaving(Settling):
 
     def reject(self, item: Item, reason: str) -> Settlement:
         """See `Delivery.reject`. The dead letter is part of the transaction."""
-        topic = self._dead_letters.topic
-        headers = dead_letter_headers(item, self.topic, reason)
         self._leave(item, Ledger.bury)
-        if topic is not None:
-            try:
-                self._post(topic, item, headers)
-            except BaseException:
-                del self.left[item]
-                self._holdings.settle(Ledger.give_back, item)
-                raise
+        try:
+            self._dead_letters.post_with(self._writer, item, reason)
+        except BaseException:
+            del self.left[item]
+            self._holdings.settle(Ledger.give_back, item)
+            raise
         self._dead_letters.tell(item, reason)
         return Settlement(self._holdings, item, self.decision)
-
-    def _post(self, topic: str, item: Item, headers: Headers) -> None:
-        try:
-            self._writer.append(topic, item.key or b"", item.value, headers)
-        except MessageTooLarge:
-            self._dead_letters.tell_shortened(item)
-            self._writer.append(topic, item.key or b"", item.value, item.headers)
 
     def _leave(self, item: Item, step: Step) -> None:
         self.require_open()

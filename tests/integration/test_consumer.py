@@ -17,7 +17,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.errors import GroupNotFound, LockLost, PartitionsAdded
+from lvq_kafka.errors import GroupNotFound, LockLost, MessageTooLarge, PartitionsAdded, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.managing.groups import declare_group
 from lvq_kafka.producer import Producer
@@ -156,6 +156,37 @@ def test_g11_many_that_are_acked_at_once_are_durable_at_once_and_leave_with_a_tr
     settled(log, out)
     assert [value for _, value in pairs(read_all(log, out))] == moved
     log.delete_topic(out)
+
+
+def test_a_dead_letter_that_the_broker_refuses_for_its_size_does_not_abort_every_transaction(
+    one_partition: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, dead = one_partition.log, f"{one_partition.definition.topic}.dead"
+    log.create_topic(dead, partitions=1, config={"max.message.bytes": "10000"})
+    value = "v" * 9_900
+    one_partition.send(("a", value))
+
+    def reject() -> bool:
+        try:
+            with consumer.transaction(producer) as tx, tx.acquire_many(1, 30)[0] as delivery:
+                delivery.reject("of no use" * 20)
+        except TransportError as error:
+            refused.append(error)
+            return False
+        return True
+
+    refused: list[TransportError] = []
+    with (
+        one_partition.consuming(dead_letters=dead) as consumer,
+        Producer(log, dead, key_header=None, value=TEXT, transactional_id=dead) as producer,
+    ):
+        eventually(reject, 60)
+    assert [type(error) for error in refused][:1] == [MessageTooLarge]
+    settled(log, dead)
+    [letter] = read_all(log, dead)
+    assert (letter.value, letter.headers) == (value.encode(), ())
+    assert "has no room for headers" in caplog.text
+    log.delete_topic(dead)
 
 
 def test_aborted_transactions_and_markers_at_the_end_of_the_log_hold_nothing_up(one_partition: World) -> None:

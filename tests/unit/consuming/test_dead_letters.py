@@ -165,6 +165,25 @@ def test_in_a_transaction_too_a_message_that_has_no_room_for_more_headers_become
     assert "prices/0/0 has no room for headers" in caplog.text
 
 
+def test_a_dead_letter_that_the_broker_refuses_for_its_size_aborts_one_transaction_not_all(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    value = b"v" * 9_999
+    world.alter_topic_config(DEAD, {"max.message.bytes": "10000"})
+    world.write(TOPIC, b"a", value)
+    with consuming(world, codec=BYTES, dead_letters=DEAD) as consumer, world.producer() as producer:
+        with (
+            pytest.raises(TransportError, match="An append of this transaction failed"),
+            consumer.transaction(producer) as transaction,
+        ):
+            transaction.acquire_many(1, 10)[0].reject("of no use")
+        with consumer.transaction(producer) as transaction:
+            transaction.acquire_many(1, 10)[0].reject("of no use")
+        assert consumer.stats.rejected == 1
+    assert [(dead.value, dead.headers) for dead in world.records(DEAD)] == [(value, ())]
+    assert "prices/0/0 has no room for headers" in caplog.text
+
+
 # ---------------------------------------------------------------- when the dead letter cannot be stored
 
 
