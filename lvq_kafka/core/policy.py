@@ -24,6 +24,9 @@ __all__ = [
 DELETE_RETENTION = 86_400.0
 """Seconds for which a topic keeps deletes (``delete.retention.ms``) where nobody has set it: Kafka's default, a day."""
 
+_SHORTEST_DELETE_RETENTION = 10_000  # ms
+"""Readers look at the log's end every few seconds, and a topic takes seconds to read: below this they start over."""
+
 _REASONS = {
     "cleanup.policy": "compaction keeps the newest record of each key for ever",
     "message.timestamp.type": "arrival time must not depend on producers' clocks",
@@ -154,7 +157,7 @@ def judge(config: Mapping[str, str], spec: TopicSpec | None = None, *, replicati
     expect("message.timestamp.type", "LogAppendTime", config.get("message.timestamp.type") == "LogAppendTime")
     for setting in ("segment.ms", "segment.bytes", "min.cleanable.dirty.ratio", "max.compaction.lag.ms"):
         at_most(setting)
-    at_least("delete.retention.ms", wanted["delete.retention.ms"])
+    at_least("delete.retention.ms", str(max(int(wanted["delete.retention.ms"]), _SHORTEST_DELETE_RETENTION)))
     expect("unclean.leader.election.enable", "false", config.get("unclean.leader.election.enable") == "false")
     if replication_factor >= 3:
         at_least("min.insync.replicas", "2")

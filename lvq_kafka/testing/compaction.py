@@ -37,8 +37,9 @@ def force_compaction(log: KafkaLog | str, topic: str, *, drop_tombstones: bool =
     """Return when the topic holds one record for each key, and with ``drop_tombstones`` no delete any more.
 
     Only records below the log end at the time of the call count. The topic keeps the settings `FORCED_COMPACTION`, but
-    for ``delete.retention.ms``: with 0, readers would have to take every hole for a delete that they have missed. One
-    delete of a key that nobody uses is left at the end of each partition.
+    for ``delete.retention.ms``: with 0, readers have to take every hole for a delete that they have missed. It is 0
+    while ``drop_tombstones`` needs that, and otherwise stays. One delete of a key that nobody uses is left at the end
+    of each partition.
 
     Args:
         log: the cluster, or its bootstrap servers.
@@ -60,12 +61,14 @@ def force_compaction(log: KafkaLog | str, topic: str, *, drop_tombstones: bool =
             log.close()
     deadline = time.monotonic() + timeout
     log.alter_broker_config(_CLEANER, timeout=timeout)
-    retention = log.topic_config(topic, timeout=timeout)[_RETENTION]
-    log.alter_topic_config(topic, FORCED_COMPACTION, timeout=timeout)
+    retention = {_RETENTION: log.topic_config(topic, timeout=timeout)[_RETENTION]}
+    settings = FORCED_COMPACTION if drop_tombstones else {**FORCED_COMPACTION, **retention}
+    log.alter_topic_config(topic, settings, timeout=timeout)
     try:
         _compact(log, topic, drop_tombstones, deadline, timeout)
     finally:
-        log.alter_topic_config(topic, {_RETENTION: retention}, timeout=timeout)
+        if drop_tombstones:
+            log.alter_topic_config(topic, retention, timeout=timeout)
 
 
 def _compact(log: KafkaLog, topic: str, drop_tombstones: bool, deadline: float, timeout: float) -> None:

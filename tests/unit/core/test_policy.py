@@ -59,6 +59,14 @@ def test_what_its_creator_asked_for_is_no_finding() -> None:
     ]
 
 
+@pytest.mark.parametrize("spec", [TopicSpec(delete_retention=0.1), TopicSpec(config={"delete.retention.ms": "100"})])
+def test_deletes_that_are_kept_for_too_short_a_time_for_any_reader_are_a_finding_whoever_asked_for_it(
+    spec: TopicSpec,
+) -> None:
+    (finding,) = judge(topic_settings(spec), spec, replication_factor=1)
+    assert str(finding).startswith("delete.retention.ms is 100, not 10000: a reader may be away this long")
+
+
 def test_a_topic_that_is_not_compacted_is_an_error() -> None:
     (finding,) = judge({"cleanup.policy": "delete"}, replication_factor=1)
     assert (finding.setting, finding.severity, finding.actual) == ("cleanup.policy", "error", "delete")
