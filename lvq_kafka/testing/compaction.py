@@ -38,8 +38,9 @@ def force_compaction(log: KafkaLog | str, topic: str, *, drop_tombstones: bool =
 
     Only records below the log end at the time of the call count. The topic keeps the settings `FORCED_COMPACTION`, but
     for ``delete.retention.ms``: with 0, readers have to take every hole for a delete that they have missed. It is 0
-    while ``drop_tombstones`` needs that, and otherwise stays. One delete of a key that nobody uses is left at the end
-    of each partition.
+    while ``drop_tombstones`` needs that, and otherwise stays. A broker settles for how long a delete is kept when its
+    cleaner first meets it: what an earlier compaction has kept stays for ``delete.retention.ms`` from then on, and
+    ``drop_tombstones`` cannot take it away. One delete of a key that nobody uses is left at the end of each partition.
 
     Args:
         log: the cluster, or its bootstrap servers.
