@@ -37,7 +37,7 @@ def test_each_key_keeps_its_newest_record_where_it_lay(kafka_log: KafkaLog, topi
 
 
 def test_deletes_go_only_when_they_are_asked_to(kafka_log: KafkaLog, topic_name: str) -> None:
-    kafka_log.create_topic(topic_name, partitions=3, config=COMPACT)
+    kafka_log.create_topic(topic_name, partitions=3, config={**COMPACT, "delete.retention.ms": "0"})
     put(kafka_log, topic_name, *[(f"k{n}", b"1") for n in range(9)], *[(f"k{n}", None) for n in range(0, 9, 2)])
     force_compaction(kafka_log, topic_name)
     assert len(records(kafka_log, topic_name)) == 9
