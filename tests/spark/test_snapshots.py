@@ -259,7 +259,9 @@ def test_a_raised_partition_count_and_an_expired_tombstone_bring_back_what_the_o
     append(lvq_log, lvq_topic, (stays, "1"), (moved, "old"))
     lvq_log.add_partitions(lvq_topic, 2)
     append(lvq_log, lvq_topic, (other, "1"), (moved, None), (other, "2"))
+    lvq_log.alter_topic_config(lvq_topic, {"delete.retention.ms": "0"})
     force_compaction(lvq_log, lvq_topic)  # the first cleaning dates the delete, a later one takes it
+    lvq_log.alter_topic_config(lvq_topic, {"delete.retention.ms": "86400000"})
     spec, path = pin(queue), str(tmp_path / "store")
     deleted = {stays: "1", other: "2"}
     for engine in ("python", "connector"):
