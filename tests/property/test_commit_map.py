@@ -40,7 +40,7 @@ def commit_maps(draw: st.DrawFn, counted: bool = True) -> CommitMap:
         draw(runs()),
         draw(st.binary(min_size=8, max_size=8)),
         draw(st.one_of(st.integers(0, 200), st.integers(0, 2**31 - 1))),
-        draw(st.one_of(st.integers(0, 200), st.integers(0, END - 1))),
+        draw(st.one_of(st.integers(0, 200), st.integers(0, END // 2 - 1))),
         draw(st.one_of(st.none(), st.integers(0, 1000).map(lambda ahead: base + ahead), st.integers(0, END - 1))),
         {base + ahead: count for ahead, count in draw(counts).items()} if counted else {},
     )
