@@ -17,7 +17,7 @@ from lvq_spark.scan.tally import logger as tasks_logger
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 """The JVM's second compiler takes most of its time in tests, for code that runs on a few rows."""
 
 COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
