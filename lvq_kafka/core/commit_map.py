@@ -54,7 +54,16 @@ from lvq_kafka.core.packing import (
 )
 from lvq_kafka.errors import CommitMapRefused
 
-__all__ = ["ANY_LENGTH", "LONGEST_TEXT", "CommitMap", "pairs_that_fit", "size_bound", "span_that_fits", "topic_tag"]
+__all__ = [
+    "ANY_LENGTH",
+    "LONGEST_TEXT",
+    "CommitMap",
+    "following",
+    "pairs_that_fit",
+    "size_bound",
+    "span_that_fits",
+    "topic_tag",
+]
 
 LONGEST_TEXT = 4095
 """Characters that a commit can carry: the broker's default limit is 4096, and this client appends a NUL."""
@@ -272,7 +281,7 @@ class CommitMap:
             raise refused("foreign", "it has no text, so a plain client or one of Kafka's tools has written it")
         ours = _OURS.match(text)
         if ours is None and _NEWER.match(text):
-            raise refused("newer", f"its text is of a later format, {text[: text.index('.')]}")
+            raise refused("newer", f"its text is of a later format, {text[: text.index('.')][:20]}")
         if ours is None:
             raise refused("foreign", f"its text is not a commit map, it begins {text[:20]!a}")
         letters = ours[1]
@@ -303,7 +312,7 @@ def _parsed(base: int, wire: bytes) -> CommitMap:
         raise ValueError("it is cut off")
     flags, tag = wire[0], wire[1:9]
     (partitions, sequence), at = read_uvarints(wire, 9, 2)
-    if sequence >= _MOST_COMMITS:  # nobody has committed so often, and the next number has to fit
+    if sequence >= _MOST_COMMITS:  # nobody writes such a number
         raise ValueError("its sequence is out of range")
     runs, at = read_runs(flags, wire, at)
     delivered: int | None = None
@@ -356,6 +365,11 @@ def pairs_that_fit(limit: int, span: int) -> int:
 @lru_cache(maxsize=1024)
 def _pairs_that_fit(limit: int, span: int) -> int:
     return max(0, bisect_right(range(limit + 1), limit, key=lambda pairs: size_bound(pairs, span)) - 1)
+
+
+def following(sequence: int) -> int:
+    """The sequence of the next commit. Nobody commits so often that they end; but anybody can write the last one."""
+    return (sequence + 1) % _MOST_COMMITS
 
 
 def topic_tag(topic_id: str) -> bytes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from lvq_kafka.core.commit_map import ANY_LENGTH, CommitMap
+from lvq_kafka.core.commit_map import ANY_LENGTH, CommitMap, following
 from lvq_kafka.core.ledger import Item, Ledger
 
 __all__ = ["Answer", "Commits", "Flight", "Unsaid"]
@@ -199,7 +199,7 @@ class Commits(Generic[W]):
             book = self._books[partition]
             claim = self._claim(book, partition, leaving)
             if claim is not None:
-                book.sequence += 1
+                book.sequence = following(book.sequence)
                 book.attempts += 1
                 maps[partition] = replace(claim, sequence=book.sequence)
         if not maps:
@@ -237,7 +237,7 @@ class Commits(Generic[W]):
         book.waiters = [waiting for waiting in book.waiters if waiting[0] != _STATE]
         # What is stored is true still: it serves whoever only asks for a commit, to hear whether the group accepts one.
         # Be it too large by now: the group says so to its members only.
-        again = replace(book.durable, sequence=book.sequence + 1)
+        again = replace(book.durable, sequence=following(book.sequence))
         fits = book.stored < book.wanted and _size(again) <= self._ledger.limit
         return again if fits or book.attempts < book.asked else None
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, topic_tag
+from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, following, topic_tag
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import Key, encode_key
 from lvq_kafka.core.ledger import Item
@@ -162,7 +162,7 @@ def signed(standing: Standing, maps: Mapping[int, CommitMap]) -> dict[int, Commi
     """These maps as the next commits in this topic."""
     tag, partitions = topic_tag(standing.described.id), len(standing.ends)
     return {
-        partition: replace(one, topic_tag=tag, partitions=partitions, sequence=one.sequence + 1)
+        partition: replace(one, topic_tag=tag, partitions=partitions, sequence=following(one.sequence))
         for partition, one in maps.items()
     }
 

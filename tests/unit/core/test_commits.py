@@ -574,6 +574,28 @@ def test_what_something_else_has_written_over_ours_is_mended(stored: CommitMap) 
     assert pipe.commits.take() is None
 
 
+def test_after_the_last_number_comes_the_first_and_all_is_durable_as_ever() -> None:
+    last = CommitMap(0, sequence=(1 << 62) - 1)
+    pipe = Pipe(3, loaded=last)
+    pipe.ack(0)
+    flight = pipe.fly()
+    pipe.commits.doubt()
+    assert not pipe.commits.found(0, last), "it is from before the wrap, and so is nothing that was written since"
+    pipe.commits.landed(flight, STORED)
+    again = pipe.commit()
+    assert pipe.commits.found(0, again)
+    assert pipe.told == ["0"]
+    pipe.ack(1)
+    for said in (again, pipe.commit()):
+        assert CommitMap.decode(said.base, said.encode()) == said
+    assert again.sequence < 10
+    assert pipe.commits.found(0, pipe.commits.last(0))
+    assert pipe.told == ["1"]
+    assert not pipe.commits.found(0, last), "somebody has written it once more"
+    mended = pipe.commit()
+    assert pipe.commits.found(0, mended)
+
+
 def test_what_was_found_while_a_commit_was_on_its_way_is_mended_by_the_next_one() -> None:
     pipe = settled()
     pipe.commits.renew([0])
