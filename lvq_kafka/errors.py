@@ -38,6 +38,7 @@
     ├─ OutcomeUnknown(TimeoutError)        not decided in time; it may still happen
     ├─ CatchUpTimeout(TimeoutError)        carries what each partition still lacks
     ├─ ReaderFailed(RuntimeError)          a background reader died; carries its cause
+    ├─ MissingExtra(ImportError)           a package that an extra of this library brings is not installed
     └─ EmbeddedBrokerError(RuntimeError)
        ├─ JavaNotFound
        ├─ CorruptDownload
@@ -85,6 +86,7 @@ __all__ = [
     "LVQError",
     "LockLost",
     "MessageTooLarge",
+    "MissingExtra",
     "MissingKey",
     "OffsetsExpired",
     "OffsetsPending",
@@ -389,6 +391,14 @@ class ReaderFailed(LVQError, RuntimeError):
     def reason(self) -> BaseException:
         """What it has failed of."""
         return self.__cause__ or self
+
+
+class MissingExtra(LVQError, ImportError):
+    """A package that one of this library's extras brings is not installed. ``extra`` is the extra's name."""
+
+    def __init__(self, message: str, *, extra: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.extra = extra
 
 
 class EmbeddedBrokerError(LVQError, RuntimeError):

@@ -3,3 +3,8 @@
 ``python -m lvq_kafka.demo`` (or ``make demo``) takes the broker that `lvq_kafka.testing.brokers.provide_broker` finds,
 replays the daily closes of five US stocks, and checks what it shows. It ends with status 1 if anything does not hold.
 """
+
+from lvq_kafka.extras import needing
+
+with needing("demo", "The tour"):
+    import rich  # noqa: F401  # said here, before its modules import it

@@ -696,6 +696,7 @@ ARGUMENTS: dict[str, object] = {
     "key": b"IBM",
     "shortfalls": (SHORTFALL,),
     "path": Path("/data"),
+    "extra": "spark",
     "log": "the end of the log",
 }
 KINDS = [getattr(errors, name) for name in errors.__all__]

@@ -115,6 +115,29 @@ def test_the_package_can_be_imported_with_the_core_dependency_alone() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [("lvq_spark", "numpy", "spark"), ("lvq_spark", "pyarrow", "spark"), ("lvq_kafka.demo", "rich", "demo")],
+)
+def test_what_takes_an_extra_names_it_where_that_is_missing(module: str, package: str, extra: str) -> None:
+    import subprocess
+
+    program = (
+        "import sys\n"
+        f"sys.modules[{package!r}] = None\n"
+        "from lvq_kafka.errors import MissingExtra\n"
+        "try:\n"
+        f"    import {module}\n"
+        "except MissingExtra as error:\n"
+        "    assert isinstance(error, ImportError)\n"
+        "    print(error.extra, str(error))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+    assert ran.stdout.startswith(f"{extra} ")
+    assert f"needs the package {package}" in ran.stdout
+    assert ran.stdout.endswith(f"pip install 'lvq-kafka[{extra}]'\n")
+
+
 def test_every_module_lists_what_it_offers() -> None:
     for info in pkgutil.walk_packages([str(ROOT)], "lvq_kafka."):
         if info.name.endswith("__main__"):
