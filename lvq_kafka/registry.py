@@ -20,6 +20,7 @@ from lvq_kafka.errors import (
     QueueMismatch,
     QueueNotDeclared,
     TopicNotFound,
+    TransportError,
     Unauthorized,
 )
 from lvq_kafka.ports import Log
@@ -194,6 +195,7 @@ class Registry:
             return records
         reader = self._log.reader(REGISTRY_TOPIC, positions)
         deadline = time.monotonic() + self._timeout
+        trouble: TransportError | None = None
         try:
             while not progress.reached(ends):
                 if time.monotonic() > deadline:
@@ -202,8 +204,14 @@ class Registry:
                         f"Reading {REGISTRY_TOPIC} took more than {self._timeout:g} s: {describe(shortfalls)}.",
                         shortfalls=shortfalls,
                         hint="Try again, and look whether a transaction is open in that topic.",
-                    )
-                fetch = reader.poll(0.1)
+                    ) from trouble
+                try:
+                    fetch = reader.poll(0.1)
+                except TransportError as error:  # the reader goes on by itself where it is said to pass
+                    if not error.retriable:
+                        raise
+                    trouble = error
+                    continue
                 if table is not None:
                     table.apply(fetch.batch)
                 else:

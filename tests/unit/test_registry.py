@@ -19,6 +19,7 @@ from lvq_kafka.errors import (
     LVQError,
     QueueMismatch,
     QueueNotDeclared,
+    TransportError,
     Unauthorized,
 )
 from lvq_kafka.ports import LogWriter
@@ -47,7 +48,28 @@ def before_the_next_write(log: MemoryLog, step: Callable[[], object]) -> None:
     log.writer = writer  # type: ignore[method-assign]
 
 
+NOT_NOW = TransportError("Not now.", code="_TRANSPORT", retriable=True)
+
+
 class TestReading:
+    def test_what_passes_by_itself_is_waited_out(self, memory_log: MemoryLog, registry: Registry) -> None:
+        registry.declare(definition())
+        memory_log.fail_next("poll", NOT_NOW, times=3)
+        assert registry.get("prices") == definition()
+
+    def test_what_does_not_pass_in_time_is_the_cause_of_giving_up(self, memory_log: MemoryLog) -> None:
+        Registry(memory_log).declare(definition())
+        memory_log.fail_next("poll", NOT_NOW, times=100_000)
+        with pytest.raises(CatchUpTimeout) as caught:
+            Registry(memory_log, timeout=0.05).get("prices")
+        assert caught.value.__cause__ is NOT_NOW
+
+    def test_what_does_not_pass_is_raised_at_once(self, memory_log: MemoryLog, registry: Registry) -> None:
+        registry.declare(definition())
+        memory_log.fail_next("poll", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
+        with pytest.raises(Unauthorized):
+            registry.get("prices")
+
     def test_a_cluster_without_a_registry_has_no_queues_and_is_not_given_one(
         self, memory_log: MemoryLog, registry: Registry
     ) -> None:
