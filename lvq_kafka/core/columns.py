@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, count, islice
 from operator import itemgetter
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 from weakref import ref
 
 from lvq_kafka.core.records import Headers, Record, RecordBatch
@@ -73,6 +73,9 @@ class ColumnTable:
         self._shared_flag: int | None = _NO_HEADERS  # the flag of every slot, while there is one
         self._sorted: list[bytes] | None = None
         self._line: ref[_Line] | None = None  # what `keys` gave, as long as it is in use and has not changed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_line": None}  # what is remembered weakly stays here
 
     # ---------------------------------------------------------------- reading
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import TEXT, LastValueQueue, connect
+from lvq_kafka import TEXT, Codec, LastValueQueue, connect
 from lvq_kafka.entries import Deleted, EndOfDump
 from lvq_kafka.errors import BoundToProcess
 from lvq_kafka.testing import MemoryLog
@@ -92,3 +92,21 @@ def test_what_is_read_may_leave(opened: dict[str, Any]) -> None:
         for arrived in (pickle.loads(pickle.dumps(one)), copy.copy(one), copy.deepcopy(one)):
             assert arrived == one
     assert dict(pickle.loads(pickle.dumps(snapshot))) == dict(snapshot) == {"a": "1", "b": "2"}
+
+
+def test_a_snapshot_may_leave_while_somebody_iterates_over_it(opened: dict[str, Any]) -> None:
+    snapshot = opened["view"].snapshot()
+    for one in snapshot:
+        for arrived in (pickle.loads(pickle.dumps(snapshot)), copy.copy(snapshot), copy.deepcopy(snapshot)):
+            assert list(arrived) == list(snapshot)
+            assert arrived[one] == snapshot[one]
+            assert arrived.offsets == snapshot.offsets
+
+
+def test_a_codec_of_module_level_functions_leaves_with_the_snapshot(memory_log: MemoryLog) -> None:
+    codec = Codec(str.encode, bytes.decode, name="mine")
+    queue = LastValueQueue.declare("others", key_header=None, log=memory_log, value=codec)
+    with queue.producer() as producer:
+        producer.put("a", "1")
+    with queue.view() as view:
+        assert dict(pickle.loads(pickle.dumps(view.snapshot()))) == {"a": "1"}
