@@ -46,6 +46,8 @@ class Lvq(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         session = ctx.ensure_object(Session)
+        if os.environ.get("TERM") in ("dumb", "unknown"):  # shows what colours are made of
+            ctx.color = False
         try:
             try:
                 with logs_shown(session):

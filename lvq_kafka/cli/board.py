@@ -168,7 +168,7 @@ class Board:
         most = max(8, width // (len(names) + 1))
         table = plain_table()
         keyed = [printable_key(key) for key, _ in rows]
-        table.add_column("KEY", style="bold cyan", no_wrap=True, min_width=self._width("", keyed))
+        table.add_column("KEY", style="bold cyan", no_wrap=True, min_width=min(self._width("", keyed), most))
         columns = []
         for name in names:
             head, *texts = _aligned(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -38,13 +39,24 @@ class _Stderr(logging.Handler):
 
 @contextmanager
 def logs_shown(session: Debuggable) -> Iterator[None]:
-    """Show the library's log on stderr meanwhile. Whether all of it is decided line by line: --debug may come late."""
+    """Show the library's log on stderr meanwhile, and what it warns its caller of, each a line of ``lvq``.
+
+    Whether all of the log is shown is decided line by line: --debug may come late.
+    """
     logger = logging.getLogger("lvq_kafka")
     before, handler = logger.level, _Stderr(session)
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _show
+            yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
+
+
+def _show(message: Warning | str, *_: object, **__: object) -> None:
+    """As `warnings.showwarning`, without the place in the source, which says nothing to one who typed a command."""
+    tell(str(message), warning=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,11 @@ class Output:
         """Tell a person something that is not data."""
         if self.person:
             click.secho(text, file=sys.stderr, dim=True)
+
+    def note_left_out(self, columns: Sequence[str]) -> None:
+        """Tell a person which columns of a table there was no room for."""
+        if columns:
+            self.note(f"left out for want of room: {', '.join(columns)}; --json has them")
 
     def flush(self) -> None:
         """See that all that was written is out."""

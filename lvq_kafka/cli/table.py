@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len, set_cell_size
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
     from lvq_kafka.cli.rows import Valued
 
-__all__ = ["ValueTable", "clock", "plain_table"]
+__all__ = ["ValueTable", "clock", "fitted_table", "plain_table"]
 
 _LOOK_AHEAD = 200  # rows that are looked at for the widths of the columns before the first is written
 _KEY_WIDTH = (8, 40)
+_LEAST_ROOM = 20  # columns of a terminal for a value, before something else gives way
 _GAP = "  "
 
 
@@ -74,40 +76,79 @@ class ValueTable:
         key = min(high, max(low, *(cell_len(printable_key(item.key)) for item in items)))
         when = max(len(clock(item.timestamp)) for item in items)
         place = max(len("AT"), *(len(_place(item)) for item in items))
+        key, _, _ = self._lay_out(key, when, place)
+        style = "bold dim"
+        self._print(_fit("KEY", key), Text(_fit("VALUE", self._room), style), "TIME", "AT", style=style)
+
+    def _lay_out(self, key: int, when: int, place: int) -> tuple[int, int, int]:
+        """Choose the widths; where there is little room, leave out where values lie, then when they came."""
         self._widths = (key, when, place)
-        room = self._room
-        head = f"{'KEY':<{key}}{_GAP}{set_cell_size('VALUE', room)}{_GAP}{'TIME':<{when}}{_GAP}{'AT':>{place}}"
-        self._console.print(Text(head, "bold dim"), no_wrap=True, overflow="crop")
+        if self._room < _LEAST_ROOM:
+            self._widths = (key, when, 0)
+        if self._room < _LEAST_ROOM:
+            self._widths = (key, 0, 0)
+        if self._room < _LEAST_ROOM:
+            self._widths = (min(key, max(_KEY_WIDTH[0], self._console.width // 3)), 0, 0)
+        return self._widths
 
     @property
     def _room(self) -> int:
         """What is left for the value."""
         assert self._widths is not None
-        return max(10, self._console.width - sum(self._widths) - 3 * len(_GAP))
+        return max(1, self._console.width - sum(width + len(_GAP) for width in self._widths if width))
 
     def _write(self, key: str, value: Text, timestamp: float, place: str, *, key_style: str = "") -> None:
-        if self._widths is None:
-            self._widths = (20, 8, 6)
-        key_width, when_width, place_width = self._widths
-        longer = max(
-            0, len(place) - place_width
-        )  # offsets grow; what follows may need more room than what was measured
+        key_width, _, place_width = self._widths or self._lay_out(20, 8, 6)
+        # Offsets grow: what follows may need more room than what was measured.
+        longer = max(0, len(place) - place_width) if place_width else 0
         value.truncate(max(1, self._room - longer), overflow="ellipsis", pad=True)
-        line = Text.assemble(
-            (_fit(printable_key(key), key_width), f"bold cyan {key_style}".strip()),
-            _GAP,
-            value,
-            _GAP,
-            (f"{clock(timestamp):<{when_width}}", "dim"),
-            _GAP,
-            (f"{place:>{place_width}}", "dim"),
-        )
+        shown = _fit(printable_key(key), key_width)
+        self._print(shown, value, clock(timestamp), place, key_style=f"bold cyan {key_style}".strip(), style="dim")
+
+    def _print(self, key: str, value: Text, when: str, place: str, *, style: str, key_style: str = "") -> None:
+        assert self._widths is not None
+        _, when_width, place_width = self._widths
+        line = Text.assemble((key, key_style or style), _GAP, value)
+        if when_width:
+            line.append(f"{_GAP}{when:<{when_width}}", style)
+        if place_width:
+            line.append(f"{_GAP}{place:>{place_width}}", style)
         self._console.print(line, no_wrap=True, overflow="crop")
 
 
 def plain_table() -> Table:
     """A table without lines, as rows of values look."""
     return Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, 2, 0, 0))
+
+
+def fitted_table(
+    width: int, rows: Sequence[Mapping[str, str]], *, gives_way: Sequence[str], numbers: bool = False
+) -> tuple[Table, list[str]]:
+    """A table of these rows, by the heads of their columns, without what a terminal of that width has no room for.
+
+    Args:
+        gives_way: the columns that may be left out, first the one that is missed least.
+        numbers: whether cells stand to the right.
+
+    Returns:
+        It, and the heads of the columns that were left out.
+    """
+    widths = {head: max(len(head), *(cell_len(row[head]) for row in rows)) for head in rows[0]}
+    left_out: list[str] = []
+    while sum(widths.values()) + len(_GAP) * (len(widths) - 1) > width and len(left_out) < len(gives_way):
+        left_out.append(gives_way[len(left_out)])
+        del widths[left_out[-1]]
+    table = plain_table()
+    for number, head in enumerate(widths):
+        table.add_column(
+            head,
+            style="" if number or numbers else "bold cyan",
+            justify="right" if numbers else "left",
+            overflow="fold",  # a name that is cut short is of no use
+        )
+    for row in rows:
+        table.add_row(*(Text(row[head]) for head in widths))
+    return table, left_out
 
 
 def _fit(text: str, width: int) -> str:

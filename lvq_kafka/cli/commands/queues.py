@@ -10,7 +10,7 @@ import click
 from lvq_kafka.cli.asking import confirm, yes_option
 from lvq_kafka.cli.options import command, pair
 from lvq_kafka.cli.outcome import tell
-from lvq_kafka.cli.output import count
+from lvq_kafka.cli.output import count, printable
 from lvq_kafka.cli.session import Session
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.fold import Order
@@ -202,21 +202,28 @@ def queues(session: Session) -> None:
     if not definitions:
         session.out.note("No queue is declared. Try: lvq declare prices --key-header ticker")
         return
-    from lvq_kafka.cli.table import plain_table
+    from lvq_kafka.cli.table import fitted_table
 
-    table = plain_table()
-    for column in ("QUEUE", "KEY", "TOPIC", "ORDER", "WITHOUT KEY", "CONSUMED"):
-        table.add_column(column, style="bold cyan" if column == "QUEUE" else "")
-    for definition in definitions:
-        table.add_row(
-            definition.name,
-            "the record key" if definition.key_header is None else f"header {definition.key_header}",
-            definition.topic,
-            definition.order,
-            definition.keyless,
-            "never" if definition.non_destructive else "yes",
-        )
+    table, left_out = fitted_table(
+        session.out.console.width, [_shown(definition) for definition in definitions], gives_way=_GIVES_WAY
+    )
     session.out.say(table)
+    session.out.note_left_out(left_out)
+
+
+_GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "TOPIC", "KEY")
+
+
+def _shown(definition: QueueDefinition) -> dict[str, str]:
+    """A queue as a row of the list."""
+    return {
+        "QUEUE": definition.name,
+        "KEY": "the record key" if definition.key_header is None else f"header {printable(definition.key_header)}",
+        "TOPIC": definition.topic,
+        "ORDER": definition.order,
+        "WITHOUT KEY": definition.keyless,
+        "CONSUMED": "never" if definition.non_destructive else "yes",
+    }
 
 
 @command("drop", examples=["lvq drop prices", "lvq drop prices --with-topic --yes"])

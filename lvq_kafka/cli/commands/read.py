@@ -14,7 +14,7 @@ from lvq_kafka.cli.session import QueueChoice, Session, events_of
 from lvq_kafka.entries import EndOfDump, Entry
 from lvq_kafka.reading.browser import Browser
 
-__all__ = ["browse", "get", "read_timeout"]
+__all__ = ["browse", "get", "read_timeout", "write_events"]
 
 read_timeout = timeout_option(60.0, "How long reading what the queue holds may take.")
 
@@ -155,11 +155,11 @@ def browse(
         follow=following,
         catch_up_timeout=timeout,
     ) as browser:
-        unread = _write_events(session.out, browser, form, queue.key_header, following=following)
+        unread = write_events(session.out, browser, form, queue.key_header, following=following)
     complain_of_unread(unread, form)
 
 
-def _write_events(out: Output, browser: Browser[Any], form: Format, key_header: str | None, *, following: bool) -> int:
+def write_events(out: Output, browser: Browser[Any], form: Format, key_header: str | None, *, following: bool) -> int:
     """Write all that a browser gives; the number of values that could not be read."""
     table = out.table(key_header=key_header) if out.person else None
 

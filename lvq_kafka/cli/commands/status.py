@@ -27,7 +27,6 @@ from lvq_kafka.queue import LastValueQueue
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
 __all__ = ["status"]
 
@@ -87,7 +86,9 @@ def status(session: Session, choice: QueueChoice, *, timeout: float) -> None:
     with session.out.waiting(lambda: f"looking at {queue.name}"):
         found = _look(queue, group, timeout)
     if session.out.person:
-        session.out.say(_picture(queue, group, found))
+        partitions, left_out = _partitions(found.partitions, session.out.console.width, consumable=group is not None)
+        session.out.say(_picture(queue, group, found, partitions))
+        session.out.note_left_out(left_out)
     else:
         session.out.row(_row(queue, group, found))
     if found.problems:
@@ -184,7 +185,9 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) -> d
     }
 
 
-def _picture(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) -> RenderableType:
+def _picture(
+    queue: LastValueQueue[Any], group: str | None, found: QueueStatus, partitions: RenderableType
+) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -215,7 +218,7 @@ def _picture(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) 
     if not remarks:
         remarks = Text.assemble(("✓ ", "bold green"), "its topic is as a last value queue wants it")
     remarks.rstrip()
-    return Group(told, _partitions(found.partitions, consumable=group is not None), "", remarks)
+    return Group(told, partitions, remarks)
 
 
 def _waiting(stats: QueueStats) -> str:
@@ -272,16 +275,32 @@ def _crowded(one: PartitionStats, limit: int) -> str:
     )
 
 
-def _partitions(partitions: list[PartitionStatus], *, consumable: bool) -> Table:
-    from lvq_kafka.cli.table import plain_table
+_GIVES_WAY = ("START", "LAG", "END", "CONSUMED", "VALUES")
+_LAG = "LAG counts offsets from CONSUMED to END, replaced values among them; TO CONSUME counts messages.\n"
 
-    table = plain_table()
-    columns = ["PARTITION", "START", "END", "VALUES"] + (["CONSUMED", "TO CONSUME", "LAG"] if consumable else [])
-    for column in columns:
-        table.add_column(column, justify="right")
-    for one in partitions:
-        cells = [f"{one.partition}", f"{one.start:,}", f"{one.end:,}", f"{one.values:,}"]
-        if consumable:
-            cells += ["?" if number is None else f"{number:,}" for number in (one.consumed, one.waiting, one.lag)]
-        table.add_row(*cells)
-    return table
+
+def _partitions(partitions: list[PartitionStatus], width: int, *, consumable: bool) -> tuple[RenderableType, list[str]]:
+    """The partitions as a table, and which columns had no room in it."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from lvq_kafka.cli.table import fitted_table
+
+    rows = [_cells(one, consumable=consumable) for one in partitions]
+    table, left_out = fitted_table(width, rows, gives_way=[one for one in _GIVES_WAY if one in rows[0]], numbers=True)
+    explained = consumable and "LAG" not in left_out
+    return Group(table, Text(_LAG if explained else "", "dim")), left_out
+
+
+def _cells(one: PartitionStatus, *, consumable: bool) -> dict[str, str]:
+    """A partition as a row."""
+    cells = {
+        "PARTITION": f"{one.partition}",
+        "START": f"{one.start:,}",
+        "END": f"{one.end:,}",
+        "VALUES": f"{one.values:,}",
+    }
+    if consumable:
+        for head, number in (("CONSUMED", one.consumed), ("TO CONSUME", one.waiting), ("LAG", one.lag)):
+            cells[head] = "?" if number is None else f"{number:,}"
+    return cells

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lvq_kafka.cli.commands.read import write_events
 from lvq_kafka.cli.options import command, format_option, queue_argument, timeout_option
 from lvq_kafka.cli.rows import Format, event_row
 from lvq_kafka.cli.session import QueueChoice, Session, events_of
@@ -32,12 +33,15 @@ def watch(
     """Watch current values change.
 
     Goes on until Ctrl-C. On a terminal it is a board, where changes flash; JSON objects (--format json) get a column
-    for each field. Piped, it gives the values of now, end-of-dump, and every change. What consumers have consumed is
-    still shown.
+    for each field. A terminal that can only write line by line (TERM=dumb) gets rows, as from browse --follow. Piped,
+    it gives the values of now, end-of-dump, and every change. What consumers have consumed is still shown.
     """
     out = session.out
     queue = session.open(choice, form)
     with session.browser(queue, keys=keys or None, hide_consumed=False, catch_up_timeout=timeout) as browser:
+        if out.person and out.console.is_dumb_terminal:  # which cannot write over what it shows
+            write_events(out, browser, form, queue.key_header, following=True)
+            return
         if out.person:
             from lvq_kafka.cli.board import Board
 

@@ -75,8 +75,10 @@ class Terminal:
 
 
 @contextmanager
-def terminal(command: Sequence[str], *, rows: int = 24, columns: int = 80) -> Iterator[Terminal]:
-    """Run a Python program, by its arguments, in a terminal of that size."""
+def terminal(
+    command: Sequence[str], *, rows: int = 24, columns: int = 80, kind: str = "xterm-256color"
+) -> Iterator[Terminal]:
+    """Run a Python program, by its arguments, in a terminal of that size and kind."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
@@ -86,7 +88,7 @@ def terminal(command: Sequence[str], *, rows: int = 24, columns: int = 80) -> It
         stdin=slave,
         stdout=slave,
         stderr=slave,
-        env={**environment, "TERM": "xterm-256color"},
+        env={**environment, "TERM": kind},
         cwd=root,
     )
     os.close(slave)

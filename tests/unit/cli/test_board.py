@@ -26,10 +26,10 @@ def board(*events: Any, by_recency: bool = False) -> Board:
     return made
 
 
-def picture(made: Board, now: float = NOW, *, colour: bool = False, height: int = 20) -> str:
+def picture(made: Board, now: float = NOW, *, colour: bool = False, height: int = 20, width: int = 80) -> str:
     file = io.StringIO()
-    console = Console(file=file, width=80, force_terminal=colour, color_system="standard" if colour else None)
-    console.print(made.picture(now, Text("live"), 80, height))
+    console = Console(file=file, width=width, force_terminal=colour, color_system="standard" if colour else None)
+    console.print(made.picture(now, Text("live"), width, height))
     return file.getvalue()
 
 
@@ -151,3 +151,12 @@ def test_the_newest_come_first_when_that_is_asked_for() -> None:
     assert keys == ["new", "old", "older"]
     assert row(picture(made), "old ").endswith("1 min")
     assert row(picture(made), "older").endswith("2 h")
+
+
+def test_a_narrow_terminal_shows_keys_and_values_side_by_side() -> None:
+    made = board(entry("IBM", b"118.50"), entry("a-rather-long-name-of-a-key", b"2"), EndOfDump())
+    for width in (24, 30, 50):
+        text = picture(made, width=width)
+        assert all(len(line.rstrip()) <= width for line in text.splitlines()), width
+        assert "118.50" in row(text, "IBM"), width
+        assert "2" in row(text, "a-r"), width

@@ -162,3 +162,24 @@ def test_ctrl_c_at_the_question_deletes_nothing(prices: Run, monkeypatch: pytest
 
 def test_dropping_a_queue_that_is_not_there_is_an_error(run: Run) -> None:
     assert run("drop", "nope", "--yes").code == 4
+
+
+def test_what_the_library_warns_of_is_a_line_of_lvq(run: Run) -> None:
+    ran = run("declare", "q", "-o", "qpid.last_value_queue_key=id", "-o", "qpid.last_value_queue_no_browse=true")
+    assert ran.code == 0
+    (line,) = [line for line in ran.stderr.splitlines() if "no_browse" in line]
+    assert line.startswith("lvq: warning: qpid.last_value_queue_no_browse of the queue q is ignored")
+    assert "UserWarning" not in ran.stderr
+
+
+@pytest.mark.parametrize("width", [20, 30, 45, 59, 100])
+def test_the_list_of_queues_fits_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    run("declare", "prices", "-k", "ticker")
+    run("declare", "positions", "--record-key", "--topic", "app.positions.v2")
+    monkeypatch.setenv("COLUMNS", str(width))
+    ran = run("queues", person=True)
+    head, *rows = ran.text.splitlines()
+    assert [row.split()[0] for row in rows] == ["positions", "prices"], "a row for each, whole names"
+    assert all(len(line) <= width for line in (head, *rows))
+    assert ("WITHOUT KEY" in head) == (width == 100)
+    assert ("left out for want of room: ORDER" in ran.stderr) == (width < 100)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import re
 from random import Random
 
+import pytest
+
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.testing import MemoryLog
@@ -155,4 +157,18 @@ def test_a_person_reads_it_on_one_screen(prices: Run) -> None:
     assert lines[4] == "of the newest 2 values 2 are to be consumed"
     assert lines[6].split() == ["PARTITION", "START", "END", "VALUES", "CONSUMED", "TO", "CONSUME", "LAG"]
     assert lines[7].split() == ["0", "0", "2", "2", "0", "2", "2"]
-    assert lines[9] == "✓ its topic is as a last value queue wants it"
+    assert lines[8].startswith("LAG counts offsets from CONSUMED to END")
+    assert lines[9] == ""
+    assert lines[10] == "✓ its topic is as a last value queue wants it"
+
+
+@pytest.mark.parametrize("width", [30, 45])
+def test_the_partitions_fit_a_narrow_terminal(prices: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    ran = prices("status", "prices", person=True)
+    lines = ran.text.splitlines()
+    at = next(number for number, line in enumerate(lines) if "PARTITION" in line)
+    assert "TO CONSUME" in lines[at]
+    assert len(lines[at + 1].split()) == len(lines[at].replace("TO CONSUME", "TO_CONSUME").split())
+    assert max(map(len, lines)) <= width
+    assert "left out for want of room: START" in ran.stderr

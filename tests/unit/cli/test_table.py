@@ -86,3 +86,19 @@ def test_a_message_without_a_key_does_not_show_the_unique_one_that_it_was_given(
 def test_a_moment_of_another_day_has_its_date() -> None:
     assert clock(0.0).startswith(("1970-01-01", "1969-12-31"))
     assert len(clock(time.time())) == len("12:34:56")
+
+
+def test_on_a_narrow_terminal_the_value_has_room_before_all_else() -> None:
+    events = [entry("IBM", b"118.50"), entry("a-rather-long-name-of-a-key", b"a value of some length"), EndOfDump()]
+    for width in (16, 24, 32, 40, 48, 60, 80):
+        head, first, second = written(*events, width=width)
+        assert "118.50" in first, width
+        assert head.index("VALUE") == first.index("118.50")
+        assert all(len(line) <= width for line in (head, first, second)), width
+        assert ("TIME" in head, "AT" in head) == (width >= 60, width >= 80)
+    assert "a-rather-long-name-of-a-key" in written(*events, width=60)[2]
+
+
+def test_updates_alone_fit_a_narrow_terminal_too() -> None:
+    (row,) = written(EndOfDump(), entry("IBM", b"118.50"), width=30)[1:]
+    assert row.split() == ["IBM", "118.50"]

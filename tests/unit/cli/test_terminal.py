@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,8 @@ from tests.unit.cli.terminal import Terminal, terminal
 PROGRAM = str(Path(__file__).with_name("memory_lvq.py"))
 
 
-def lvq(*arguments: str, rows: int = 24) -> AbstractContextManager[Terminal]:
-    return terminal([PROGRAM, *arguments], rows=rows)
+def lvq(*arguments: str, **size: Any) -> AbstractContextManager[Terminal]:
+    return terminal([PROGRAM, *arguments], **size)
 
 
 def test_the_board_shows_values_and_lights_up_what_changes() -> None:
@@ -36,6 +37,13 @@ def test_the_board_fits_the_terminal() -> None:
     with lvq("watch", "prices", rows=6) as screen:
         screen.read_until("and 2 more keys", "live")
         assert screen.interrupt() == 130
+
+
+def test_a_terminal_that_cannot_go_back_gets_the_changes_line_by_line() -> None:
+    with lvq("watch", "prices", kind="dumb") as screen:
+        screen.read_until(r"KEY +VALUE.*IBM +118\.50.*2 values; updates follow.*MSFT +4\d\d\.00.*MSFT +4")
+        assert screen.interrupt() == 130
+    assert "\x1b" not in screen.raw
 
 
 @pytest.mark.parametrize(
