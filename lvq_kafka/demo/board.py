@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from threading import Thread
 
 from rich.live import Live
@@ -75,16 +76,29 @@ def play(
     sender = Thread(target=_send, args=(producer, ticks, seconds), name="ticks", daemon=True)
     shown: dict[str, float] = {}
     begun = time.monotonic()
-    with Live(console=stage.console, refresh_per_second=12, redirect_stderr=False) as live:
+    with _pictures(stage) as show:
         sender.start()
         while sender.is_alive():
-            live.update(_board(view, shown))
+            show(_board(view, shown))
             if not joined and time.monotonic() - begun > seconds / 2:
                 joined.append(opened.enter_context(closing(LateBrowser(queue, pause=0.05))))
             time.sleep(FRAME)
         view.barrier()
-        live.update(_board(view, shown))
+        show(_board(view, shown))
     return view, joined[0] if joined else opened.enter_context(closing(LateBrowser(queue, pause=0.05)))
+
+
+@contextmanager
+def _pictures(stage: Stage) -> Iterator[Callable[[Table], object]]:
+    """Shows each picture in the place of the one before; where there is no going back, as in a file, the last one."""
+    console = stage.console
+    if console.is_terminal and not console.is_dumb_terminal:
+        with Live(console=console, refresh_per_second=12, redirect_stderr=False) as live:
+            yield live.update
+        return
+    pictures: deque[Table] = deque(maxlen=1)
+    yield pictures.append
+    stage.show(pictures[0])
 
 
 def _send(producer: Producer[str], ticks: Sequence[Tick], seconds: float) -> None:

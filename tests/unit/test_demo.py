@@ -6,7 +6,7 @@ import io
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from threading import Event
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -14,11 +14,13 @@ from unittest.mock import Mock
 import pytest
 from rich.console import Console
 
-from lvq_kafka import queues
+from lvq_kafka import TEXT, LastValueQueue, queues
 from lvq_kafka.demo import __main__ as demo
 from lvq_kafka.demo import session as late
+from lvq_kafka.demo.board import play
 from lvq_kafka.demo.session import LateSession
 from lvq_kafka.demo.stage import Stage
+from lvq_kafka.demo.ticks import Tick
 from lvq_kafka.errors import StateError, TransportError
 from lvq_kafka.testing import MemoryLog
 from lvq_kafka.testing.brokers import ProvidedBroker
@@ -178,3 +180,17 @@ def test_a_worker_that_was_killed_delays_the_cleaning_up_and_does_not_prevent_it
     assert demo.main() == 1
     assert "StateError: It went wrong." in capsys.readouterr().out
     assert queues(log=given) == []
+
+
+def test_in_a_file_the_board_is_a_table_of_its_own(stage: Stage, memory_log: MemoryLog) -> None:
+    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, log=memory_log)
+    ticks = [Tick("2000-03-01", "IBM", "102.0"), Tick("2000-03-02", "FB", "20.5")]
+    with ExitStack() as opened:
+        producer = opened.enter_context(queue.producer())
+        play(stage, opened, queue, producer, ticks, seconds=0.0)
+        stage.check(True, "what comes next")
+    assert isinstance(stage.console.file, io.StringIO)
+    lines = stage.console.file.getvalue().splitlines()
+    assert lines[-1] == " ✓ what comes next"
+    assert [line.split()[1] for line in lines if "prices/0/" in line] == ["FB", "IBM"]
+    assert sum("prices · caught-up · lag 0" in line for line in lines) == 1
