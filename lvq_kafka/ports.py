@@ -298,8 +298,10 @@ class Log(Protocol):
             TopicNotFound: it does not exist.
         """
 
-    def stable_ends(self, topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
+    def stable_ends(self, topic: str, *, partitions: int | None = None, timeout: float = 10.0) -> dict[int, LogEnd]:
         """The last stable offset of each partition and the epoch of its leader, in one answer; for `check_uncut`.
+
+        ``partitions`` is as for `end_offsets`.
 
         Raises:
             TopicNotFound: it does not exist.
@@ -346,8 +348,18 @@ class Log(Protocol):
             DataLoss: an offset is beyond the end of the log.
         """
 
-    def committed(self, group: str, topic: str, *, decided: bool = True, timeout: float = 10.0) -> dict[int, Commit]:
+    def committed(
+        self,
+        group: str,
+        topic: str,
+        *,
+        decided: bool = True,
+        partitions: int | None = None,
+        timeout: float = 10.0,
+    ) -> dict[int, Commit]:
         """What a group has committed in a topic; partitions without a commit are missing.
+
+        ``partitions`` is as for `end_offsets`.
 
         Args:
             decided: wait while an open transaction holds offsets of the group. Without it what was committed before is

@@ -94,6 +94,7 @@ class Inspection:
         self._on_foreign_commits = on_foreign_commits
         described = log.describe_topic(self._topic)
         self._topic_id = described.id
+        self._partitions = described.partitions
         self._load(range(described.partitions), self._decided(), described)
         self._retention = DELETE_RETENTION
         self._looked_at = -math.inf
@@ -188,8 +189,9 @@ class Inspection:
 
         try:
             # In this order: a partition without transactions then never looks blocked.
-            ends = self._log.end_offsets(self._topic, timeout=_QUESTIONS)
-            stable = self._log.end_offsets(self._topic, stable=True, timeout=left())
+            known = self._partitions  # each description costs memory (DESIGN.md): one a look will do
+            ends = self._log.end_offsets(self._topic, partitions=known, timeout=_QUESTIONS)
+            stable = self._log.end_offsets(self._topic, stable=True, partitions=known, timeout=left())
             self._check_id(self._log.describe_topic(self._topic, timeout=left()))
             if now >= self._settings_at:
                 self._retention = ask_delete_retention(self._log, self._topic, self._retention, timeout=left())
@@ -197,7 +199,7 @@ class Inspection:
             members = self._members(left()) if count or not mine else 0
             if now >= min((self._reread_at, *self._rereads[:1])):
                 commits = self._log.committed(
-                    self._group, self._topic, decided=bool(others), timeout=min(_MOMENT, left())
+                    self._group, self._topic, decided=bool(others), partitions=known, timeout=min(_MOMENT, left())
                 )
                 stored = examine(self._group, self._topic, {*mine, *others}, commits, queue=self._name).maps
                 self._reread_at = now + _REREAD
@@ -270,4 +272,5 @@ class Inspection:
                 f"The topic {self._topic} was created anew while queue {self._name} was consumed.",
                 topic=self._topic,
                 hint=f"Say where to begin in the new one: lvq repair {self._name} --start earliest --apply",
+        self._partitions = max(self._partitions, described.partitions)
             )

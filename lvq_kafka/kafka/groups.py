@@ -45,11 +45,14 @@ class KafkaGroups:
         self._decided.close()
         self._by_now.close()
 
-    def committed(self, group: str, topic: str, timeout: float, *, decided: bool = True) -> dict[int, Commit]:
+    def committed(
+        self, group: str, topic: str, timeout: float, *, decided: bool = True, partitions: int | None = None
+    ) -> dict[int, Commit]:
         """See `lvq_kafka.ports.Log.committed`."""
         deadline = time.monotonic() + timeout
         try:
-            partitions = self._admin.describe_topic(topic, timeout).partitions
+            if partitions is None:
+                partitions = self._admin.describe_topic(topic, timeout).partitions
         except TopicNotFound:
             return {}
         asker = self._decided if decided else self._by_now

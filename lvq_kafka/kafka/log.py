@@ -105,9 +105,9 @@ class KafkaLog(Bound):
         """See `lvq_kafka.ports.Log.end_offsets`."""
         return self._admin.offsets(topic, LATEST, timeout, stable=stable, partitions=partitions)
 
-    def stable_ends(self, topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
+    def stable_ends(self, topic: str, *, partitions: int | None = None, timeout: float = 10.0) -> dict[int, LogEnd]:
         """See `lvq_kafka.ports.Log.stable_ends`."""
-        return self._admin.ends(topic, timeout, stable=True)
+        return self._admin.ends(topic, timeout, stable=True, partitions=partitions)
 
     def check_uncut(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> None:
         """See `lvq_kafka.ports.Log.check_uncut`."""
@@ -135,9 +135,17 @@ class KafkaLog(Bound):
         """See `lvq_kafka.ports.Log.delete_before`."""
         return self._admin.delete_before(topic, offsets, timeout)
 
-    def committed(self, group: str, topic: str, *, decided: bool = True, timeout: float = 10.0) -> dict[int, Commit]:
+    def committed(
+        self,
+        group: str,
+        topic: str,
+        *,
+        decided: bool = True,
+        partitions: int | None = None,
+        timeout: float = 10.0,
+    ) -> dict[int, Commit]:
         """See `lvq_kafka.ports.Log.committed`."""
-        return self._groups.committed(group, topic, timeout, decided=decided)
+        return self._groups.committed(group, topic, timeout, decided=decided, partitions=partitions)
 
     def commit(self, group: str, topic: str, commits: Mapping[int, Commit], *, timeout: float = 10.0) -> None:
         """See `lvq_kafka.ports.Log.commit`."""

@@ -10,7 +10,7 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Record
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.groups import OnForeignCommits, known_ends
-from lvq_kafka.ports import Commit, Log
+from lvq_kafka.ports import Commit, Log, LogEnd, TopicDescription
 from lvq_kafka.reading.follower import Follower
 
 __all__ = ["Consumed"]
@@ -52,6 +52,7 @@ class Consumed:
         self._maps: dict[int, CommitMap] = {}
         self._looks = 0  # that have ended
         self._known: tuple[object, Mapping[int, int]] = (None, {})
+        self._described: TopicDescription | None = None  # at the last look
 
     def look(self) -> None:
         """Learn what is done by now.
@@ -68,11 +69,20 @@ class Consumed:
             learned = self._learn(self._ask(), others)
 
     def _ask(self) -> dict[int, CommitMap]:
-        # What an open transaction consumes is not consumed yet.
-        commits = self._log.committed(self._group, self._topic, decided=False)
-        described = self._log.describe_topic(self._topic)  # afterwards: the commits of a topic go with it
-        partitions = range(described.partitions)
-        ends = self._known_ends(commits)
+        while True:
+            count = self._described.partitions if self._described else None
+            # What an open transaction consumes is not consumed yet.
+            commits = self._log.committed(self._group, self._topic, decided=False, partitions=count)
+            stable = self._log.stable_ends(self._topic, partitions=count)
+            # Afterwards: the commits of a topic go with it.
+            self._described = described = self._log.describe_topic(self._topic)
+            if count in (None, described.partitions):
+                return self._judge(commits, stable, described)
+
+    def _judge(
+        self, commits: Mapping[int, Commit], stable: Mapping[int, LogEnd], described: TopicDescription
+    ) -> dict[int, CommitMap]:
+        partitions, ends = range(described.partitions), self._known_ends(commits, stable)
         found = examine(
             self._group, self._topic, partitions, commits, queue=self._queue, described=described, ends=ends
         )
@@ -82,9 +92,8 @@ class Consumed:
                 raise damage.error
         return dict(found.maps)
 
-    def _known_ends(self, commits: Mapping[int, Commit]) -> Mapping[int, int]:
+    def _known_ends(self, commits: Mapping[int, Commit], stable: Mapping[int, LogEnd]) -> Mapping[int, int]:
         """See `known_ends`, which has to look at records; so it is asked again only when something has changed."""
-        stable = self._log.stable_ends(self._topic)
         said = {partition: (commit, commit.leader_epoch) for partition, commit in commits.items()}
         asked = (said, {partition: end.leader_epoch for partition, end in stable.items()})
         before, ends = self._known

@@ -121,10 +121,10 @@ class MemoryLog(Controls):
         ends = self._offsets("end_offsets", topic, lambda partition: partition.stable if stable else partition.end)
         return {partition: end for partition, end in ends.items() if partitions is None or partition < partitions}
 
-    def stable_ends(self, topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
+    def stable_ends(self, topic: str, *, partitions: int | None = None, timeout: float = 10.0) -> dict[int, LogEnd]:
         """See `Log.stable_ends`."""
         with self._cluster.changed:
-            logs = self._topic("stable_ends", topic).partitions
+            logs = self._topic("stable_ends", topic).partitions[:partitions]
             return {log.index: LogEnd(log.stable, log.leader_epoch) for log in logs}
 
     def check_uncut(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> None:
@@ -162,7 +162,15 @@ class MemoryLog(Controls):
             cluster.changed.notify_all()
             return {partition: log.start for partition, log in logs.items()}
 
-    def committed(self, group: str, topic: str, *, decided: bool = True, timeout: float = 10.0) -> dict[int, Commit]:
+    def committed(
+        self,
+        group: str,
+        topic: str,
+        *,
+        decided: bool = True,
+        partitions: int | None = None,
+        timeout: float = 10.0,
+    ) -> dict[int, Commit]:
         """See `Log.committed`. Waits while an open transaction holds a commit."""
         deadline = time.monotonic() + timeout
         with self._cluster.changed:
@@ -173,7 +181,8 @@ class MemoryLog(Controls):
                     return {}
                 undecided = found.undecided(topic)
                 if not (decided and undecided):
-                    return found.committed(topic)
+                    commits = found.committed(topic)
+                    return {p: one for p, one in commits.items() if partitions is None or p < partitions}
                 if not self._cluster.wait(deadline):
                     raise OffsetsPending(
                         f"An open transaction holds commits of group {group!r} for partition {sorted(undecided)} of "

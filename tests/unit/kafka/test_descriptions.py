@@ -1,0 +1,60 @@
+"""Who looks at a topic again and again has it described once a look: the client never frees all of a description."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from lvq_kafka.consuming.inspection import Inspection
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.ports import Commit
+from lvq_kafka.reading.consumed import Consumed
+from tests.unit.kafka.mock_cluster import MockCluster
+
+QUEUE = QueueDefinition(name="q", topic="t", key_header=None)
+
+
+@pytest.fixture
+def log(cluster: MockCluster) -> Iterator[KafkaLog]:
+    """A connection to a cluster where the group of the queue has a commit."""
+    with closing(KafkaLog(cluster.bootstrap_servers)) as log:
+        log.commit(QUEUE.group, "t", {0: Commit(0)})
+        yield log
+
+
+@pytest.fixture
+def descriptions(log: KafkaLog) -> list[str]:
+    """The topics that were described from now on."""
+    described: list[str] = []
+    original = log._admin._describe
+
+    def describe(topic: str, deadline: float) -> Any:
+        described.append(topic)
+        return original(topic, deadline)
+
+    log._admin._describe = describe  # type: ignore[method-assign]
+    return described
+
+
+def test_a_consumer_has_its_topic_described_once_a_look(log: KafkaLog, descriptions: list[str]) -> None:
+    inspection = Inspection(log, QUEUE, "ignore")
+    descriptions.clear()
+    for _ in range(3):
+        inspection.doubt()  # which has it ask what the group holds, too
+        assert inspection.look(time.monotonic(), [0]).ends == {0: 0}
+    assert descriptions == ["t"] * 3
+
+
+def test_a_browser_has_it_described_once_a_look_at_what_was_consumed(log: KafkaLog, descriptions: list[str]) -> None:
+    consumed = Consumed(log, QUEUE, QUEUE.group, "ignore", MagicMock(), lambda _: None)
+    consumed.look()
+    descriptions.clear()
+    for _ in range(3):
+        consumed.look()
+    assert descriptions == ["t"] * 3
