@@ -17,14 +17,13 @@ from lvq_kafka.consuming.delivery import Delivery, items_of
 from lvq_kafka.consuming.engine import Consuming
 from lvq_kafka.consuming.holdings import Limits
 from lvq_kafka.consuming.inspection import Inspection
-from lvq_kafka.consuming.options import as_float, at_least_one, durations, seconds
 from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.settling import Settling
 from lvq_kafka.consuming.stats import ConsumerStats
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.consuming.workers import Handler, Workers
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.core.options import as_float, at_least_one, choice, durations, instance, limit, seconds, text, waiting
 from lvq_kafka.forking import Bound
 from lvq_kafka.managing.groups import OnForeignCommits
 from lvq_kafka.ports import Log
@@ -115,7 +114,9 @@ class Consumer(Bound, Generic[V]):
         on_foreign_commits: OnForeignCommits = "refuse",
     ) -> None:
         check_undecodable(undecodable)
-        at_least_one(max_in_work=max_in_work, prefetch=prefetch, max_deliveries=max_deliveries)
+        at_least_one(max_in_work=max_in_work, prefetch=prefetch)
+        if max_deliveries is not None:
+            at_least_one(max_deliveries=max_deliveries)
         seconds(commit_interval=commit_interval, revoke_grace=revoke_grace)
         if lock_timeout is not None:
             durations("None lets a message be held for as long as it takes.", lock_timeout=lock_timeout)

@@ -194,7 +194,7 @@ class DeadLetters:
         else:
             self._post(_Letter(self._holdings, item, reason))
 
-    def close(self, timeout: float) -> None:
+    def close(self, timeout: float | None) -> None:
         """Wait for what is on its way. What is not stored in time is given back."""
         if self._writer is not None:
             self._writer.flush(timeout)

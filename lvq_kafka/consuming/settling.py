@@ -8,9 +8,9 @@ from functools import partial
 
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.holdings import Holdings
-from lvq_kafka.consuming.options import as_float, delays, durations
 from lvq_kafka.consuming.settlement import JointSettlement, Settlement
 from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.options import as_float, delays, durations
 from lvq_kafka.core.outstanding import Item
 
 __all__ = ["Settling"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic
 
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.crew import Crew
-from lvq_kafka.consuming.options import at_least_one, delays
+from lvq_kafka.core.options import at_least_one, callables, delays
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Workers(Generic[V]):
         retry_delay: float,
         attempts: int | None,
     ) -> None:
+        callables(handler=handler)
         at_least_one(workers=workers)
         delays(retry_delay=retry_delay)
         for is_one, what, hint in _NOT_HANDLERS:
