@@ -6,7 +6,8 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any, Generic, Self, get_args
+from weakref import finalize
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
@@ -30,6 +31,8 @@ from lvq_kafka.ports import Log
 from lvq_kafka.producer import Producer
 
 __all__ = ["Consumer", "ConsumerStats"]
+
+_CLOSING = 10.0  # seconds
 
 
 class Consumer(Bound, Generic[V]):
@@ -56,7 +59,8 @@ class Consumer(Bound, Generic[V]):
     another partitioner, may be handed out once for each. Views and browsers tell the one that counts (R14).
 
     Thread-safe: several threads may acquire from one consumer. It joins the group when it is made, from a thread of
-    its own, and leaves when it is closed. Slow handlers never cost the membership.
+    its own, and leaves when it is closed. Slow handlers never cost the membership. One that is left behind, with all
+    that was acquired from it, is closed with the last reference to it, with a `ResourceWarning` and a line in the log.
 
     Args:
         log: where the queue lies.
@@ -141,6 +145,10 @@ class Consumer(Bound, Generic[V]):
             self._holdings,
             inspection,
             commit_interval=commit_interval,
+        self._shut = partial(_shut, self._holdings, self._dead_letters, self._consuming)
+        # What settles is held by whatever can use this consumer: itself, its iterations, what was acquired.
+        self._unclosed = finalize(self._settling, self._consuming.abandon, partial(self._shut, _CLOSING))
+        self._unclosed.atexit = False  # a thread that is needed to leave the group has ended by then
             revoke_grace=revoke_grace,
         )
         self._consuming.start()
@@ -311,7 +319,7 @@ class Consumer(Bound, Generic[V]):
         """How many messages were skipped because their values could not be read."""
         return self._acquiring.skipped
 
-    def close(self, timeout: float = 10.0) -> None:
+    def close(self, timeout: float | None = _CLOSING) -> None:
         """Commit what is done and leave the group. Messages that are held are lost to their holders at once.
 
         What was settled before is committed, and settling raises `LockLost` from then on. Where that commit is not
@@ -320,12 +328,11 @@ class Consumer(Bound, Generic[V]):
         Let workers finish first. Returns after ``timeout`` seconds at the latest, then with a warning in the log; safe
         to call more than once, and from any thread.
         """
-        deadline = time.monotonic() + timeout
-        self._holdings.close()
-        self._dead_letters.close(timeout / 2)
-        self._consuming.close(max(0.0, deadline - time.monotonic()))
+        seconds_left = limit(timeout)
+        self._unclosed.detach()
+        self._shut(seconds_left)
 
-    async def aclose(self, timeout: float = 10.0) -> None:
+    async def aclose(self, timeout: float | None = _CLOSING) -> None:
         """As `close`, in asyncio. When it is cancelled, closing goes on in the background."""
         await in_thread(partial(self.close, timeout))
 
@@ -347,3 +354,11 @@ class Consumer(Bound, Generic[V]):
 
     def __repr__(self) -> str:
         return f"<Consumer of {self.name}>"
+
+
+def _shut(holdings: Custody, dead_letters: DeadLetters, consuming: Consuming, timeout: float) -> None:
+    """See `Consumer.close`. It is no method: of a consumer that is left behind only these are there."""
+    deadline = time.monotonic() + timeout
+    holdings.close()
+    dead_letters.close(waiting(timeout / 2))
+    consuming.close(waiting(deadline - time.monotonic()))

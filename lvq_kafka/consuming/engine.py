@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from threading import Event, Thread, current_thread
 
+from lvq_kafka.aio import in_background
 from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.holdings import Durable
 from lvq_kafka.consuming.inspection import Inspection
 from lvq_kafka.consuming.standstill import Standstill
+from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.absence import Lapse
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.errors import AuthenticationFailed, DataLoss, LVQError, TopicNotFound, TransportError, Unauthorized
@@ -60,12 +63,14 @@ class Consuming:
         self._inspection = inspection
         self._commit_interval = commit_interval
         self._revoke_grace = revoke_grace
+        self._unclosed = Unclosed(name, inspection.topic_id)
+        self._left_to: Callable[[], object] | None = None
         self._flight: Flight[Durable] | None = None
         self._commit_at = self._not_before = self._answer_by = 0.0
         self._polled_at = self._busy_until = 0.0
         self._losses = 0  # of the member's connections, that are known
         self._crowded = False
-        self._standstill = Standstill(name, custody, time.monotonic())
+        self._standstill = Standstill(name, custody, time.monotonic(), self._unclosed)
         self._in_vain = 0
         self._starting_over = False
         self._stop = Event()
@@ -78,7 +83,7 @@ class Consuming:
         self._commit_at = time.monotonic() + self._commit_interval
         self._thread.start()
 
-    def close(self, timeout: float) -> None:
+    def close(self, timeout: float | None) -> None:
         """Commit what is done, leave the group, and end the locks of what is not settled. Waits for the thread."""
         self._stop.set()
         if current_thread() is self._thread:  # from a callback of a settlement: it ends when that returns
@@ -92,6 +97,26 @@ class Consuming:
                 timeout,
             )
 
+    def abandon(self, close: Callable[[], object]) -> None:
+        """Nobody can use the consumer any more, and nobody has closed it: have it closed.
+
+        Python calls this wherever it collects garbage, on any thread and below any lock. So it takes none.
+        """
+        if not self._is_over:
+            self._left_to = close
+            warnings.warn(f"unclosed consumer of {self._name}: {self._unclosed}", ResourceWarning, stacklevel=2)
+
+    def _heed_abandonment(self) -> None:
+        close, self._left_to = self._left_to, None
+        if close is not None:
+            logger.warning(
+                "the consumer of %s is closed, since nobody can use it any more, and nobody has closed it: %s. Use a "
+                "with block, or close it",
+                self._name,
+                self._unclosed,
+            )
+            in_background(close)
+
     @property
     def member(self) -> GroupMember:
         """The member; its owner is the thread, and others may only ask what transactions need to know of it."""
@@ -101,12 +126,14 @@ class Consuming:
         try:
             while not self._is_over:
                 if self._custody.away:
+                    self._heed_abandonment()
                     self._stop.wait(_IDLE_POLL)
                 else:
                     self._take_part()
         except BaseException as error:  # noqa: BLE001
             self._fail(error)
         finally:
+            self._unclosed.end()
             self._custody.forget(self._custody.partitions)
             self._custody.end_undecided()
 
@@ -141,6 +168,7 @@ class Consuming:
 
     def _step(self, member: GroupMember) -> None:
         custody = self._custody
+        self._heed_abandonment()
         if custody.turn():
             self._inspection.hasten()
         pause = _IDLE_POLL
@@ -185,6 +213,7 @@ class Consuming:
     def _ask_after_absence(self) -> None:
         """Let what was read be judged by the settings of now (R18). It is kept meanwhile: it comes only once."""
         while self._custody.outdated and not self._stop.is_set():
+            self._heed_abandonment()
             try:
                 self._custody.asked(self._inspection.retention())
             except TransportError as error:

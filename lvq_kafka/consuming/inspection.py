@@ -104,6 +104,11 @@ class Inspection:
         self._ask_limit_at = 0.0
         self._rereads: list[float] = []  # when to look, since something may be written late over what the group holds
 
+    @property
+    def topic_id(self) -> str:
+        """The id of the topic that is consumed."""
+        return self._topic_id
+
     def begin(self, partitions: Collection[int], commits: Mapping[int, Commit]) -> Beginning:
         """Judge the commits of partitions that have just been assigned. Raises as the constructor, and `DataLoss`.
 
@@ -267,10 +272,10 @@ class Inspection:
         return described
 
     def _check_id(self, described: TopicDescription) -> None:
+        self._partitions = max(self._partitions, described.partitions)
         if described.id != self._topic_id:
             raise TopicRecreated(
                 f"The topic {self._topic} was created anew while queue {self._name} was consumed.",
                 topic=self._topic,
                 hint=f"Say where to begin in the new one: lvq repair {self._name} --start earliest --apply",
-        self._partitions = max(self._partitions, described.partitions)
             )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.consuming.inspection import Sight
+from lvq_kafka.consuming.unclosed import Unclosed
 
 __all__ = ["Standstill"]
 
@@ -21,6 +22,7 @@ _UNANSWERED = 3.0  # seconds
 _BLOCKED = 5.0  # seconds; transactions that are at work end before
 _STUCK = 10.0  # seconds
 _UNSETTLED = 30.0  # seconds
+_NAMED = 3  # consumers that are told one by one
 _CROWDED = 2.0  # seconds; messages that are in work all at once may be settled in a moment
 
 
@@ -72,8 +74,9 @@ class Standstill:
     A further cause is one more `_Cause`; the first of those that are so is in the stats.
     """
 
-    def __init__(self, name: str, custody: Custody, now: float) -> None:
+    def __init__(self, name: str, custody: Custody, now: float, unclosed: Unclosed) -> None:
         self._name = name
+        self._unclosed = unclosed
         self._custody = custody
         self._now = now
         self._next = now
@@ -126,15 +129,25 @@ class Standstill:
             return ""
         sight = self._sight
         if sight is not None and sight.members > len(sight.ends):
+            partitions = "one partition" if len(sight.ends) == 1 else f"{len(sight.ends)} partitions"
             return (
-                f"it has no partition, since the group has {sight.members} members and the topic {len(sight.ends)} "
-                "partitions, each of which has one consumer at a time. A member that died counts until its session is "
-                "over. Share one consumer between threads or tasks, or declare a queue on more partitions"
+                f"it has no partition, since the group has {sight.members} members and the topic {partitions}, each of "
+                f"which has one consumer at a time. {self._here}A member that died counts until its session is over. "
+                "Share one consumer between threads or tasks, or declare a queue on more partitions"
             )
         return (
             f"it has had no partition for {lasted:.0f} s: the group is giving them out (rebalancing). That takes as "
             "long as its slowest member, and where one has died until its session is over (session.timeout.ms)"
         )
+
+    @property
+    def _here(self) -> str:
+        """Which of the others could be closed here, in a sentence."""
+        others = [str(other) for other in self._unclosed.others]
+        if not others:
+            return ""
+        named = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
+        return f"In this process there is {named}: close what nobody uses. "
 
     def _unanswered(self, _: float) -> str:
         waiting = self._custody.unanswered

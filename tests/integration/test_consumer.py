@@ -386,6 +386,16 @@ def test_r17_partitions_that_are_added_under_a_consumer_stop_it_with_a_reason(on
             take(consumer)
 
 
+def test_a_consumer_that_is_left_behind_leaves_its_partition_to_another(one_partition: World) -> None:
+    one_partition.send(("a", "a"), ("b", "b"))
+    consumer = Consumer(one_partition.log, one_partition.definition, TEXT)
+    take(consumer).ack()
+    with pytest.warns(ResourceWarning, match=r"unclosed consumer of .*test_consumer\.py"):
+        del consumer
+    with one_partition.consuming() as another:
+        assert take(another).value == "b"
+
+
 def test_a_consumer_goes_on_when_the_broker_was_killed_and_is_back(
     private_broker: ProvidedBroker, topic_name: str
 ) -> None:

@@ -10,6 +10,7 @@ from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.holdings import LEASE, Limits
 from lvq_kafka.consuming.inspection import Sight
 from lvq_kafka.consuming.standstill import Standstill
+from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer
 from lvq_kafka.core.definition import QueueDefinition
@@ -28,7 +29,7 @@ class Watched:
         self.custody = Custody(
             QueueDefinition(name="q", topic="t", key_header=None), Limits(max_in_work=2), lambda: self.now
         )
-        self._standstill = Standstill("q", self.custody, self.now)
+        self._standstill = Standstill("q", self.custody, self.now, Unclosed("q", "id"))
         self._caplog = caplog
 
     def assign(self) -> None:
@@ -82,7 +83,7 @@ def test_g5_a_consumer_without_a_partition_says_so_within_seconds_and_once_in_th
 
 def test_g5_a_consumer_too_many_says_that_there_are_more_members_than_partitions(watched: Watched) -> None:
     watched.see(members=2)
-    assert "the group has 2 members and the topic 1 partitions" in watched.wait(6)
+    assert "the group has 2 members and the topic one partition, " in watched.wait(6)
     assert "declare a queue on more partitions" in watched.trouble
 
 
@@ -194,7 +195,7 @@ def test_g5_a_spare_consumer_says_that_others_have_all_partitions(
     with consuming(world) as first:
         eventually(lambda: first.stats.partitions)
         with consuming(world) as spare:
-            eventually(lambda: "2 members and the topic 1 partitions" in spare.stats.trouble)
+            eventually(lambda: "2 members and the topic one partition" in spare.stats.trouble)
             assert caplog.text.count("stands still") == 1
             first.close()
             eventually(lambda: spare.stats.partitions and not spare.stats.trouble)
