@@ -376,6 +376,16 @@ class Log(Protocol):
             TransportError: for any partition that was refused; a group with members refuses all.
         """
 
+    def committed_at(self, group: str, *, timeout: float = 10.0) -> float:
+        """When the group's coordinator last stored a commit, by its own clock, in seconds since the epoch.
+
+        Of this group, or of another one that it keeps in the same place: after a commit that is the cluster's time of
+        then, or later.
+
+        Raises:
+            Unauthorized, TopicNotFound: this user may not see where commits lie.
+        """
+
     def delete_group(self, group: str, *, timeout: float = 10.0) -> bool:
         """Delete a group without members; False when there is none."""
 

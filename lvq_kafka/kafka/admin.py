@@ -26,6 +26,7 @@ __all__ = ["EARLIEST", "LATEST", "KafkaAdmin", "at"]
 
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+NEWEST = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
 
 T = TypeVar("T")
 
@@ -272,6 +273,25 @@ class KafkaAdmin:
         """Each partition's offset for a specification; -1 where there is none. See `ends`."""
         found = self.ends(topic, timeout, spec, stable=stable, partitions=partitions)
         return {partition: end.offset for partition, end in found.items()}
+
+    def newest(self, topic: str, choose: Callable[[int], int], timeout: float) -> int:
+        """The greatest timestamp (ms) of a partition's records: of the one that is chosen, given how many there are."""
+        deadline = time.monotonic() + timeout
+
+        def ask(partitions: int) -> int:
+            wanted = {TopicPartition(topic, choose(partitions)): NEWEST}
+            [answer] = self._ask(
+                lambda client, left: client.list_offsets(wanted, request_timeout=left).values(),
+                f"read the times of topic {topic!r}",
+                deadline,
+                topic=topic,
+                passing=frozenset(),
+                harmless=True,
+                answered=lambda answer: answer.offset != OFFSET_INVALID,
+            )
+            return int(answer.timestamp)
+
+        return self.ask_brokers(topic, ask, deadline)
 
     def ends(
         self,

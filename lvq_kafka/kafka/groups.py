@@ -22,6 +22,7 @@ __all__ = ["KafkaGroups", "commit_of", "offsets_of"]
 T = TypeVar("T")
 GroupOffsets = Future[ConsumerGroupTopicPartitions]
 
+_COMMITS = "__consumer_offsets"  # where brokers keep what groups commit
 _FOREVER = 300.0  # seconds; how long a question may be left open
 _PAUSE = 0.02  # seconds
 _SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
@@ -89,6 +90,13 @@ class KafkaGroups:
                 hint="Something else commits for this group at the same time.",
             )
 
+    def committed_at(self, group: str, timeout: float) -> float:
+        """See `lvq_kafka.ports.Log.committed_at`. Commits are records of a topic, and so have a time.
+
+        It is the only time of the cluster's that a client gets to see without writing into a topic.
+        """
+        return self._admin.newest(_COMMITS, lambda partitions: _home(group, partitions), timeout) / 1000
+
     def delete_group(self, group: str, timeout: float) -> bool:
         """See `lvq_kafka.ports.Log.delete_group`."""
         deadline = time.monotonic() + timeout
@@ -134,6 +142,14 @@ class KafkaGroups:
         with closing(Questions(self._config)) as questions:
             KafkaAdmin(questions).brokers(max(0.1, deadline - time.monotonic()))
             yield questions
+
+
+def _home(group: str, partitions: int) -> int:
+    """The partition in which brokers keep a group: by Java's hash of its name."""
+    code = 0
+    for character in group:
+        code = (31 * code + ord(character)) & 0xFFFFFFFF
+    return abs(code - (code >> 31 << 32)) % partitions
 
 
 def _commits(found: Iterable[TopicPartition]) -> dict[int, Commit]:

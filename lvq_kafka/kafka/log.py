@@ -151,6 +151,10 @@ class KafkaLog(Bound):
         """See `lvq_kafka.ports.Log.commit`."""
         self._groups.commit(group, topic, commits, timeout)
 
+    def committed_at(self, group: str, *, timeout: float = 10.0) -> float:
+        """See `lvq_kafka.ports.Log.committed_at`."""
+        return self._groups.committed_at(group, timeout)
+
     def delete_group(self, group: str, *, timeout: float = 10.0) -> bool:
         """See `lvq_kafka.ports.Log.delete_group`."""
         return self._groups.delete_group(group, timeout)

@@ -8,7 +8,7 @@ lost by it.
 
 from __future__ import annotations
 
-import math
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -17,9 +17,10 @@ from typing import Literal
 
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, following, topic_tag
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.keys import Key, encode_key
+from lvq_kafka.core.keys import Key
 from lvq_kafka.core.ledger import Item
-from lvq_kafka.errors import ConfigError, QueueError, TransportError, Unauthorized
+from lvq_kafka.core.options import chosen_keys, delays, moment
+from lvq_kafka.errors import ConfigError, QueueError, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.managing.backlog import Standing, look, read_backlog
 from lvq_kafka.managing.damage import Damage
 from lvq_kafka.managing.groups import at_work, means_at_work
@@ -30,7 +31,6 @@ __all__ = [
     "Change",
     "Point",
     "Repair",
-    "chosen_keys",
     "expire",
     "idle",
     "purge",
@@ -40,8 +40,12 @@ __all__ = [
     "store",
 ]
 
+messages = logging.getLogger("lvq_kafka.management")
+
 Point = Literal["earliest", "latest"] | float | Mapping[int, int]
 """Where in the log: its beginning, its end, a time in seconds since the epoch, or an offset for each partition."""
+
+_POINTS = 'It is "earliest", "latest", a time in seconds since the epoch, or an offset for each partition.'
 
 MOST_TEXT = LONGEST_TEXT * 3 // 4
 """Characters of a commit map that is written from outside. The rest is room for consumers to ack in."""
@@ -74,7 +78,7 @@ class Repair:
 
 def purge(log: Log, definition: QueueDefinition, keys: Iterable[Key] | None = None, *, timeout: float = 60.0) -> Change:
     """Count what is in the queue as consumed. See `lvq_kafka.queue.LastValueQueue.purge`."""
-    wanted = None if keys is None else chosen_keys(keys)
+    wanted = chosen_keys(keys)
     standing = idle(log, definition)
     loaded = standing.maps()
     if wanted is not None:
@@ -88,9 +92,28 @@ def purge(log: Log, definition: QueueDefinition, keys: Iterable[Key] | None = No
 
 def expire(log: Log, definition: QueueDefinition, older_than: float, *, timeout: float = 60.0) -> Change:
     """Count as consumed what is older. See `lvq_kafka.queue.LastValueQueue.expire`."""
-    horizon = (time.time() - _seconds("older_than", older_than)) * 1000
+    delays(older_than=older_than)
     standing = idle(log, definition)
+    horizon = (_now(log, standing) - older_than) * 1000
+    standing = look(log, definition)
     return _settle(log, standing, standing.maps(), lambda item: item.timestamp < horizon, timeout)
+
+
+def _now(log: Log, standing: Standing) -> float:
+    """The cluster's time, by which arrival was stamped; this machine's may be hours off, and take what has just come.
+
+    The only clock that a client can read without writing into a topic is that of commits. So the group commits what it
+    holds already.
+    """
+    name = standing.definition.name
+    try:
+        store(log, standing, signed(standing, standing.maps()))
+        return log.committed_at(standing.definition.group)
+    except (TransportError, TopicNotFound) as error:
+        if isinstance(error, TransportError) and error.retriable:
+            raise
+        messages.warning("what is old in queue %s is judged by the clock of this machine: %s", name, error)
+        return time.time()
 
 
 def reset(log: Log, definition: QueueDefinition, to: Point) -> Change:
@@ -145,17 +168,6 @@ def idle(log: Log, definition: QueueDefinition) -> Standing:
         if log.member_count(definition.group):
             raise at_work(definition.name)
     return look(log, definition)
-
-
-def chosen_keys(keys: Iterable[Key]) -> frozenset[bytes]:
-    """Keys as they are on the wire.
-
-    Raises:
-        ConfigError: it is one key and not several.
-    """
-    if isinstance(keys, str | bytes):
-        raise ConfigError(f"keys={keys!r} is one key, not several.", options=["keys"], hint="Put it into a list.")
-    return frozenset(map(encode_key, keys))
 
 
 def signed(standing: Standing, maps: Mapping[int, CommitMap]) -> dict[int, CommitMap]:
@@ -234,16 +246,8 @@ def _resolve(log: Log, standing: Standing, point: Point, option: str) -> dict[in
         return dict(standing.stable)
     if isinstance(point, Mapping):
         return _checked(standing, point, option)
-    offsets = log.offsets_at(topic, round(_seconds(option, point) * 1000))
+    offsets = log.offsets_at(topic, round(moment(option, point, _POINTS) * 1000))
     return {p: min(offsets[p], stable) for p, stable in standing.stable.items()}
-
-
-def _seconds(option: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ConfigError(
-            f"{option}={value!r} is no number of seconds.", options=[option], hint="Give zero or more, as a number."
-        )
-    return float(value)
 
 
 def _checked(standing: Standing, offsets: Mapping[int, int], option: str) -> dict[int, int]:

@@ -46,7 +46,7 @@ OPERATIONS = frozenset(
     """
     describe_topic topic_config create_topic alter_topic_config add_partitions delete_topic broker_count
     commit_text_limit start_offsets end_offsets stable_ends check_uncut overwritten offsets_at delete_before
-    committed commit delete_group member_count
+    committed commit committed_at delete_group member_count
     append begin_transaction send_offsets commit_transaction abort_transaction poll
     """.split()  # noqa: SIM905 -- a list of forty lines reads worse
 )
@@ -177,7 +177,7 @@ class Cluster:
 
     def group(self, name: str) -> Group:
         """The group of that name, made if there is none."""
-        return self.groups.setdefault(name, Group(name, self.metadata_limit))
+        return self.groups.setdefault(name, Group(name, self.now, self.metadata_limit))
 
     def new_producer(self, transactional_id: str | None) -> int:
         """A number for a new producer, which ends what its predecessor of the same transactional id left open."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from lvq_kafka.errors import TransportError
@@ -34,8 +34,11 @@ class Seat:
 class Group:
     """A consumer group. Guarded by the cluster's lock."""
 
-    def __init__(self, name: str, metadata_limit: int = METADATA_LIMIT) -> None:
+    def __init__(self, name: str, now: Callable[[], int], metadata_limit: int = METADATA_LIMIT) -> None:
         self.name = name
+        self.stored_at = -1
+        """When it last stored a commit, in ms."""
+        self._now = now
         self._metadata_limit = metadata_limit
         self.seats: list[Seat] = []
         self._commits: dict[tuple[str, int], Commit] = {}
@@ -56,7 +59,7 @@ class Group:
         Raises:
             TransportError: a metadata text is too long. As on a broker, the other partitions' commits are stored.
         """
-        limit = 2 * self._metadata_limit
+        limit, self.stored_at = 2 * self._metadata_limit, self._now()
         too_long = {p for p, commit in commits.items() if len(commit.metadata.encode("utf-16-le")) > limit}
         stored = {(topic, partition): commit for partition, commit in commits.items() if partition not in too_long}
         if producer is None:

@@ -207,6 +207,12 @@ class MemoryLog(Controls):
                 )
             found.store(topic, commits)
 
+    def committed_at(self, group: str, *, timeout: float = 10.0) -> float:
+        """See `Log.committed_at`."""
+        with self._cluster.changed:
+            self._enter("committed_at")
+            return max((found.stored_at for found in self._cluster.groups.values()), default=-1) / 1000
+
     def delete_group(self, group: str, *, timeout: float = 10.0) -> bool:
         """See `Log.delete_group`."""
         with self._cluster.changed:

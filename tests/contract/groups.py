@@ -8,7 +8,7 @@ import pytest
 
 from lvq_kafka.errors import Closed, TopicNotFound, TransportError
 from lvq_kafka.ports import Answered, Commit, Log
-from tests.contract.harness import COMPACTED, Listener, follow, pairs, poll_until, put
+from tests.contract.harness import COMPACTED, Listener, follow, pairs, poll_until, put, read_all
 from tests.waiting import eventually
 
 
@@ -53,6 +53,15 @@ class GroupsContract:
         log.create_topic(topic, partitions=1, config=COMPACTED)
         with pytest.raises(TopicNotFound):
             log.commit(group, topic, {5: Commit(1)})
+
+    def test_a_commit_has_the_time_of_the_clusters_clock(self, log: Log, topic: str, group: str) -> None:
+        log.create_topic(topic, partitions=1, config={**COMPACTED, "message.timestamp.type": "LogAppendTime"})
+        put(log, topic, ("a", "before"))
+        log.commit(group, topic, {0: Commit(0)})
+        at = log.committed_at(group)
+        put(log, topic, ("b", "after"))
+        before, after = (record.timestamp / 1000 for record in read_all(log, topic))
+        assert before <= at <= after
 
     def test_a_deleted_group_has_forgotten_its_commits(self, log: Log, topic: str, group: str) -> None:
         log.create_topic(topic, partitions=1, config=COMPACTED)

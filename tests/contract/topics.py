@@ -154,6 +154,7 @@ class TopicsContract:
             "delete_before": lambda: log.delete_before(topic, {0: 0}),
             "committed": lambda: log.committed("group", topic),
             "commit": lambda: log.commit("group", topic, {0: Commit(0)}),
+            "committed_at": lambda: log.committed_at("group"),
             "delete_group": lambda: log.delete_group("group"),
             "member_count": lambda: log.member_count("group"),
             "reader": lambda: log.reader(topic, {0: 0}),

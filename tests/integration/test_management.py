@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,6 +26,7 @@ from lvq_kafka.errors import (
     TopicRecreated,
 )
 from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.managing import management
 from lvq_kafka.managing.backlog import look
 from lvq_kafka.managing.management import signed, store
 from lvq_kafka.managing.moving import _SoleMember
@@ -81,6 +83,13 @@ def test_a_queue_is_counted_purged_reset_and_expired(kafka_log: KafkaLog, queue:
     assert {p: one.base for p, one in change.after.items()} == {0: 0, 1: 0}
     assert {p: one.base for p, one in queue.reset(begin + 3600).after.items()} == kafka_log.end_offsets(queue.topic)
     assert queue.reset({1: 2}).after[1].base == 2
+
+
+def test_age_is_counted_by_the_clusters_clock(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(queue, "a=1", "b=1")
+    monkeypatch.setattr(management, "time", SimpleNamespace(time=lambda: time.time() + 7200))
+    assert queue.expire(3600).messages == 0
+    assert queue.stats().depth == 2
 
 
 def test_nothing_is_changed_while_consumers_are_at_work(queue: Queue, other: Queue) -> None:

@@ -3,6 +3,7 @@ back."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -222,6 +223,27 @@ class TestExpire:
         change = queue.expire(3600.0)
         assert (change.messages, change.after[0].base, change.after[0].runs) == (1, 0, (1, 1))
         assert drained(queue) == ["1", "1"]
+
+    def test_age_is_counted_by_the_clusters_clock(self) -> None:
+        behind = [0.0]
+        log = MemoryLog(clock=lambda: time.time() - behind[0])
+        queue = declare(log)
+        put(queue, "a=1")
+        behind[0] = -4000.0
+        assert queue.expire(3600).messages == 1, "it came 4,000 s ago, though no time has passed here"
+        behind[0] = 7200.0
+        put(queue, "b=1")
+        assert queue.expire(3600).messages == 0, "it has just come, two hours ago by the clock of this machine"
+        assert drained(queue) == ["1"]
+
+    def test_the_clock_of_this_machine_is_taken_where_the_cluster_does_not_tell(
+        self, memory_log: MemoryLog, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        queue = declare(memory_log)
+        put(queue, "a=1")
+        memory_log.fail_next("committed_at", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
+        assert queue.expire(3600).messages == 0
+        assert "judged by the clock of this machine: No." in caplog.text
 
     @pytest.mark.parametrize("older_than", [-1, True, "1h", float("nan"), float("inf")])
     def test_what_is_no_time_is_refused(self, memory_log: MemoryLog, older_than: Any) -> None:
