@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, cast, get_args
 
+from lvq_kafka.core.options import callables
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
@@ -49,6 +50,7 @@ class Codec(Generic[V]):
     __slots__ = ("_decode", "_encode", "name")
 
     def __init__(self, encode: Callable[[V], bytes], decode: Callable[[bytes], V], *, name: str = "custom") -> None:
+        callables(encode=encode, decode=decode)
         self._encode = encode
         self._decode = decode
         self.name = name

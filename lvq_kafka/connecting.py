@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from lvq_kafka.core.options import instance, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.ports import Log
 
@@ -37,13 +38,8 @@ def connect(
             raise ConfigError(
                 "log and bootstrap_servers (or config) are both given.", options=["log", "bootstrap_servers"]
             )
+        instance("log", log, Log, "Pass what `connect` returns, or leave it out.")
         return log
-    if bootstrap_servers is not None and type(bootstrap_servers) is not str:
-        raise ConfigError(
-            f"bootstrap_servers is {bootstrap_servers!r}, not text.",
-            options=["bootstrap_servers"],
-            hint='Write several separated by commas: "one:9092,two:9092".',
-        )
     # Only here does the library reach for the client, so that everything else runs on any log.
     from lvq_kafka.kafka import ClientConfig, KafkaLog
 
@@ -51,7 +47,7 @@ def connect(
         if bootstrap_servers is not None:
             config = ClientConfig(bootstrap_servers, config.properties | {"bootstrap.servers": bootstrap_servers})
         return KafkaLog(config)
-    properties = dict(config or {})
+    properties = dict(mapping("config", config, 'For example config={"security.protocol": "SSL"}.'))
     servers = bootstrap_servers or properties.pop("bootstrap.servers", None)
     if servers is None:
         if properties:
@@ -59,7 +55,7 @@ def connect(
                 "The configuration names no bootstrap servers.", options=["bootstrap.servers"], hint="Give them."
             )
         return KafkaLog(ClientConfig.from_env())
-    return KafkaLog(ClientConfig(str(servers), properties))
+    return KafkaLog(ClientConfig(servers, properties))
 
 
 def connect_within(

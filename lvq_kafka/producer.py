@@ -7,15 +7,16 @@ import itertools
 import reprlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Literal, NoReturn, Self
+from typing import Any, Generic, Literal, NoReturn, Self, get_args
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import BYTES, Codec, V
 from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, check_key_header, reserved_header
-from lvq_kafka.core.keys import Key, encode_key
+from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
+from lvq_kafka.core.options import choice, text, waiting
 from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,
@@ -34,7 +35,7 @@ __all__ = ["Keyless", "Message", "MessageHeaders", "Producer"]
 Keyless = Literal["pass", "refuse"]
 """What becomes of a message without a key (R1)."""
 
-MessageHeaders = Mapping[str, Key | None] | Sequence[tuple[str, Key | None]]
+MessageHeaders = Mapping[str, HeaderValue | None] | Sequence[tuple[str, HeaderValue | None]]
 """Headers as a caller gives them. In pairs a name may repeat; the last one counts."""
 
 _Pairs = list[tuple[str, bytes | None]]
@@ -46,14 +47,15 @@ _EXIT_FLUSH = 5.0  # seconds that leaving `with` on an exception waits for what 
 class Message(Generic[V]):
     """What is sent: a value and headers, one of which, the queue's key header, says which value it replaces.
 
-    Header values are text, bytes, integers, booleans or None; some names are reserved (R22). ``key`` is for queues
-    without a key header, where the record key itself is the key; elsewhere it may be left out, and must agree with the
-    key header when both are there.
+    Header values are text, bytes, integers, booleans or None, and floats in those that are not the key; some names are
+    reserved (R22). Without any, ``headers`` is a dict of its own to fill in. ``key`` is for queues without a key
+    header, where the record key itself is the key; elsewhere it may be left out, and must agree with the key header
+    when both are there.
     The time of a message is the broker's, when it appends it.
     """
 
     value: V
-    headers: MessageHeaders = ()
+    headers: MessageHeaders = field(default_factory=dict)
     key: Key | None = None
 
     def __repr__(self) -> str:
@@ -128,8 +130,9 @@ class Producer(Bound, Generic[V]):
                 "key_header is empty.", options=["key_header"], hint="Name a header, or None for the record key."
             )
         check_key_header(key_header)
-        if keyless not in ("pass", "refuse"):
-            raise ConfigError(f'keyless is "pass" or "refuse", not {keyless!r}.', options=["keyless"])
+        choice("keyless", keyless, get_args(Keyless))
+        if transactional_id is not None:
+            text("transactional_id", transactional_id)
         self.topic = topic
         self._key_header = key_header
         self._sole_header: Any = object() if key_header is None else key_header  # without one, no header's name
@@ -138,7 +141,7 @@ class Producer(Bound, Generic[V]):
         self._as_is = value is BYTES
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
-        self.writer = log.writer(transactional_id=transactional_id, max_block=max_block)
+        self.writer = log.writer(transactional_id=transactional_id, max_block=waiting(max_block, "max_block"))
         self._append = self.writer.append
 
     # ------------------------------------------------------------ sending
@@ -199,10 +202,12 @@ class Producer(Bound, Generic[V]):
             DeliveryFailed, DeliveryUnknown: the first failure that nobody has seen; all of these count as seen now.
             OutcomeUnknown: some are still undecided after ``timeout`` seconds. They may yet be stored.
         """
+        timeout = waiting(timeout)
         self._report(self.writer.flush(timeout), timeout)
 
     async def flush_async(self, timeout: float | None = None) -> None:
         """As `flush`, in asyncio. When it is cancelled, failures stay unseen."""
+        timeout = waiting(timeout)
         self._report(await in_thread(partial(self.writer.flush, timeout)), timeout)
 
     def flush_transaction(self, timeout: float | None = None) -> None:
@@ -224,6 +229,7 @@ class Producer(Bound, Generic[V]):
         What was sent already may yet be stored, and then lie behind what another producer sends: see `Producer`. Raises
         what `flush` raises.
         """
+        timeout = waiting(timeout)
         undecided = self.writer.close(timeout)
         self._append = self._refuse
         self._report(undecided, timeout)
@@ -246,6 +252,7 @@ class Producer(Bound, Generic[V]):
             TransportError: it could not be committed, and is aborted; ``code`` is ``"_FENCED"`` when a newer producer
                 with the same transactional id has taken over.
         """
+        timeout = waiting(timeout)
         try:
             self.writer.begin_transaction(timeout)
         except Closed:
@@ -304,13 +311,12 @@ class Producer(Bound, Generic[V]):
         if type(headers) is dict or isinstance(headers, Mapping):  # the first spares a dict the slow second
             items: Iterable[tuple[Any, Any]] = headers.items()
         else:
-            items = headers
+            items = _checked_pairs(headers)
         for name, value in items:
             try:
                 data = None if value is None else encode_key(value)
             except UnencodableKey as error:
-                reason = str(error).removesuffix(error.hint).rstrip()
-                raise UnencodableKey(f"The header {name!r} cannot be sent. {reason}", hint=error.hint) from None
+                data = self._encode_no_key(name, value, error)
             if not isinstance(name, str) or not (name.isascii() or _is_utf8(name)):
                 raise UnencodableKey(f"{name!r} cannot be the name of a header.", hint="Use text.")
             if name == self._key_header:
@@ -319,6 +325,15 @@ class Producer(Bound, Generic[V]):
                 raise reserved_header(name, self.topic)
             pairs.append((name, data))
         return pairs, key
+
+    def _encode_no_key(self, name: object, value: object, error: UnencodableKey) -> bytes:
+        """A header value that cannot be a key, as it may be where that is none of the key header's."""
+        if name != self._key_header and isinstance(value, float):
+            return encode_header(value)
+        reason, hint = str(error).removesuffix(error.hint).rstrip(), error.hint
+        if name != self._key_header and not isinstance(value, str):
+            reason, hint = f"{value!r} is of type {type(value).__name__}.", "Use text, bytes, a number or a boolean."
+        raise UnencodableKey(f"The header {name!r} cannot be sent. {reason}", hint=hint) from None
 
     def _headers_for(self, key: bytes, headers: MessageHeaders | None) -> _Pairs:
         if not headers:
@@ -387,6 +402,23 @@ class Producer(Bound, Generic[V]):
         finally:
             self.writer.take_failures()  # sends that the abort has withdrawn are no news
         return True
+
+
+def _checked_pairs(headers: object) -> Iterable[tuple[Any, Any]]:
+    """Headers that are no mapping.
+
+    Raises:
+        ConfigError: they are no pairs either.
+    """
+    if isinstance(headers, Iterable) and not isinstance(headers, str | bytes):
+        pairs = list(headers)
+        if all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+            return pairs
+    raise ConfigError(
+        f"headers={reprlib.repr(headers)} is neither a mapping nor a sequence of pairs.",
+        options=["headers"],
+        hint='For example headers={"ticker": "IBM"}.',
+    )
 
 
 def _is_unkeyed(headers: _Pairs) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, get_args
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import BYTES, Codec, Undecodable, V
@@ -14,8 +14,9 @@ from lvq_kafka.connecting import connect_within
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.fold import Order
-from lvq_kafka.core.keys import Key
+from lvq_kafka.core.keys import HeaderValue, Key
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.options import choice, instance, text
 from lvq_kafka.core.policy import TopicSpec
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.managing.declaring import Declaration, declare
@@ -151,6 +152,7 @@ class LastValueQueue(Managed, Generic[V]):
             QueueNotDeclared: there is no queue of that name.
             TransportError: the cluster cannot be reached or refuses.
         """
+        text("name", name)
         with ExitStack() as opened:
             log = connect_within(opened, bootstrap_servers, config=config, log=log)
             return cls._of(Registry(log).get(name), value, log, opened)
@@ -203,12 +205,10 @@ class LastValueQueue(Managed, Generic[V]):
             key_mismatch=key_mismatch,
             non_destructive=non_destructive,
         )
-        if on_mismatch not in ("raise", "warn", "reconcile"):
-            raise ConfigError(
-                f"on_mismatch={on_mismatch!r} is none of raise, warn, reconcile.", options=["on_mismatch"]
-            )
-        if start not in ("earliest", "latest"):
-            raise ConfigError(f"start={start!r} is neither earliest nor latest.", options=["start"])
+        choice("on_mismatch", on_mismatch, get_args(OnMismatch))
+        choice("start", start, get_args(Start))
+        if spec is not None:
+            instance("spec", spec, TopicSpec, "For example spec=TopicSpec(partitions=6).")
         with ExitStack() as opened:
             log = connect_within(opened, bootstrap_servers, config=config, log=log)
             declaration = declare(log, definition, start=start, spec=spec or TopicSpec(), on_mismatch=on_mismatch)
@@ -322,7 +322,7 @@ class LastValueQueue(Managed, Generic[V]):
         dump: bool = True,
         replay_period: float | None = None,
         keys: Iterable[Key] | None = None,
-        headers: Mapping[str, Key | None] | None = None,
+        headers: Mapping[str, HeaderValue | None] | None = None,
         hide_consumed: bool = True,
         on_foreign_commits: OnForeignCommits = "refuse",
         refresh: float = 1.0,

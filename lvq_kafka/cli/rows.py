@@ -38,7 +38,7 @@ from typing import Any, Literal, Protocol
 
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec
 from lvq_kafka.consuming.delivery import Delivery
-from lvq_kafka.core.keys import encode_key
+from lvq_kafka.core.keys import encode_header, encode_key
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.entries import Deleted, EndOfDump, Event
@@ -216,6 +216,8 @@ def _stored(what: str, value: object, text: str) -> bytes:
             raise _unreadable(f"has a {what} that UTF-8 cannot write", text) from None
     if isinstance(value, bool | int) and what != "value":
         return encode_key(value)
+    if isinstance(value, float) and what.startswith("header "):
+        return encode_header(value)
     if isinstance(value, dict) and value.keys() == {"base64"}:
         try:
             return base64.b64decode(value["base64"], validate=True)

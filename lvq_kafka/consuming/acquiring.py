@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections import deque
@@ -20,7 +19,8 @@ from lvq_kafka.consuming.holdings import Holdings
 from lvq_kafka.consuming.takers import Taker
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.errors import AlreadySettled, Closed, ConfigError, DecodeError, LockLost
+from lvq_kafka.core.options import at_least_one, waiting
+from lvq_kafka.errors import AlreadySettled, Closed, DecodeError, LockLost
 
 __all__ = ["Acquiring"]
 
@@ -53,10 +53,12 @@ class Acquiring(Generic[V]):
 
     def acquire(self, most: int, timeout: float | None, holder: Holder) -> list[Delivery[V]]:
         """See `Consumer.acquire_many`; they are settled by the holder."""
-        return self._wait(most, timeout, partial(self._get, most, holder))
+        most = _checked(most)
+        return self._wait(most, waiting(timeout), partial(self._get, most, holder))
 
     async def acquire_async(self, most: int, timeout: float | None, holder: Holder) -> list[Delivery[V]]:
         """As `acquire`. There is nothing to wait for between taking and returning, so no cancellation can lose any."""
+        most, timeout = _checked(most), waiting(timeout)
         if self._share.spent():
             await self._share.renew()
         return await self._wait_async(most, timeout, partial(self._get, most, holder))
@@ -115,7 +117,7 @@ class Acquiring(Generic[V]):
         """What a look brings, now or when there is something; nothing when there was nothing in time."""
         if found := look(None):
             return found
-        deadline = None if timeout in (None, math.inf) else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
         if deadline is None:
             self._holdings.check_may_wait()
         woken = threading.Event()
@@ -153,8 +155,6 @@ class Acquiring(Generic[V]):
 
     def _look(self, most: int, taker: Taker | None, *, ahead: bool = False) -> list[Item]:
         """What can be had now. Nothing means that the taker will be woken."""
-        if most < 1:
-            raise ConfigError(f"most={most!r} is out of range.", options=["most"], hint="At least 1.")
         while True:
             taken, exhausted = self._holdings.take(most, taker, ahead=ahead)
             if exhausted:
@@ -221,3 +221,9 @@ class Acquiring(Generic[V]):
         for item in ahead:
             with suppress(LockLost, AlreadySettled):
                 self._holdings.settle(Ledger.release, item)
+
+
+def _checked(most: int) -> int:
+    if type(most) is not int or most < 1:  # asked for each taking
+        at_least_one(most=most)
+    return most

@@ -125,11 +125,9 @@ class Consumer(Bound, Generic[V]):
         if lock_timeout is not None:
             durations("None lets a message be held for as long as it takes.", lock_timeout=lock_timeout)
             lock_timeout = as_float(lock_timeout)
-        if on_foreign_commits not in ("refuse", "ignore"):
-            raise ConfigError(
-                f"on_foreign_commits={on_foreign_commits!r} is neither refuse nor ignore.",
-                options=["on_foreign_commits"],
-            )
+        if dead_letters is not None:
+            text("dead_letters", dead_letters)
+        choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
         self.name = definition.name
         self.topic = definition.topic
         self._holdings = Custody(definition, Limits(max_in_work, lock_timeout, max_deliveries, durable_counts))
@@ -145,12 +143,12 @@ class Consumer(Bound, Generic[V]):
             self._holdings,
             inspection,
             commit_interval=commit_interval,
+            revoke_grace=revoke_grace,
+        )
         self._shut = partial(_shut, self._holdings, self._dead_letters, self._consuming)
         # What settles is held by whatever can use this consumer: itself, its iterations, what was acquired.
         self._unclosed = finalize(self._settling, self._consuming.abandon, partial(self._shut, _CLOSING))
         self._unclosed.atexit = False  # a thread that is needed to leave the group has ended by then
-            revoke_grace=revoke_grace,
-        )
         self._consuming.start()
 
     # ---------------------------------------------------------------- taking messages
@@ -172,7 +170,8 @@ class Consumer(Bound, Generic[V]):
     def acquire_many(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
         """Take up to so many messages that are there; wait for the first as `acquire` does.
 
-        Returns an empty list when none came in time. Raises what `acquire` raises.
+        Returns an empty list when none came in time. Raises what `acquire` raises, and `ConfigError` where ``most`` is
+        no whole number from 1 on.
         """
         return self._acquiring.acquire(most, timeout, self._settling)
 
@@ -198,6 +197,8 @@ class Consumer(Bound, Generic[V]):
                 there are is in the notes of the error. The others are acked.
             LockLost, OutcomeUnknown, ReaderFailed: with ``wait``, as `Delivery.ack`.
         """
+        if wait:
+            timeout = waiting(timeout)
         settlement = self._settling.ack_many(items_of(deliveries, self._settling))
         if wait:
             settlement.result(timeout)
@@ -285,13 +286,14 @@ class Consumer(Bound, Generic[V]):
                 what is open, or when ``transaction.timeout.ms`` is over. Until then it commits nothing, and soon hands
                 out nothing; the settlements of the transaction say what became of it.
         """
+        instance("producer", producer, Producer, "Open a transactional one: queue.producer(transactional_id=...).")
         return Transaction(
             self._acquiring,
             self._holdings,
             self._dead_letters,
             producer,
             lambda: self._consuming.member,
-            timeout=timeout,
+            timeout=waiting(timeout),
         )
 
     # ---------------------------------------------------------------- state and life

@@ -12,6 +12,7 @@ from lvq_kafka.consuming.dead_letters import reason_text
 from lvq_kafka.consuming.settlement import Durability, Settlement
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.options import waiting
 from lvq_kafka.core.outstanding import Item
 from lvq_kafka.core.records import Headers, Position, header_value
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
@@ -156,10 +157,13 @@ class Delivery(Bound, Generic[V]):
             OutcomeUnknown: not durable within ``timeout`` seconds. It may become so later.
             ReaderFailed: the consumer stopped because of an error, before the ack was durable.
         """
-        if wait and self._holder.defers:
-            raise StateError(
-                "An ack in a transaction is durable when the transaction has committed.", hint="Ack without wait=True."
-            )
+        if wait:
+            timeout = waiting(timeout)
+            if self._holder.defers:
+                raise StateError(
+                    "An ack in a transaction is durable when the transaction has committed.",
+                    hint="Ack without wait=True.",
+                )
         settlement = self._holder.ack(self._item)
         if wait:
             settlement.result(timeout)
@@ -249,6 +253,10 @@ def items_of(deliveries: Iterable[Delivery[Any]], holder: Holder) -> list[Item]:
     """
     if isinstance(deliveries, Delivery):
         raise ConfigError(f"{deliveries} is one delivery, not several.", options=["deliveries"], hint="Use its ack().")
+    if not isinstance(deliveries, Iterable):
+        raise ConfigError(
+            f"deliveries={deliveries!r} is no list.", options=["deliveries"], hint="Ack what was acquired."
+        )
     deliveries = list(deliveries)
     for delivery in deliveries:
         if not isinstance(delivery, Delivery):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
+from lvq_kafka.core.options import waiting
 from lvq_kafka.core.outstanding import Item
 from lvq_kafka.errors import LVQError, OutcomeUnknown
 from lvq_kafka.forking import Bound, left_behind, tell_of_forks
@@ -109,11 +109,12 @@ class Settlement(Bound):
             ReaderFailed: the consumer stopped because of an error before.
             StateError: in a callback, on the consumer's own thread, which would wait for itself.
         """
+        timeout = waiting(timeout)
         future = self.future()
         if not future.done():
             self._durability.check_may_wait()
         try:
-            future.result(None if timeout == math.inf else timeout)
+            future.result(timeout)
         except LVQError:
             raise
         except TimeoutError:

@@ -18,6 +18,7 @@ from lvq_kafka.consuming.settlement import Decision, JointSettlement, Settlement
 from lvq_kafka.consuming.settling import Settling
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.ledger import Ledger
+from lvq_kafka.core.options import instance
 from lvq_kafka.core.outstanding import Item
 from lvq_kafka.errors import (
     AlreadySettled,
@@ -153,6 +154,7 @@ class Transaction(Bound, Generic[V]):
             StateError: the transaction is not open, or the delivery is another consumer's.
         """
         self._leaving.require_open()
+        instance("delivery", delivery, Delivery, "Enlist what was acquired.")
         self._deliveries.append(delivery.into(self._leaving))
         return delivery
 

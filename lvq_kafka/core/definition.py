@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.headers import check_key_header
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.options import mapping
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["REGISTRY_TOPIC", "KeylessPolicy", "QueueDefinition"]
@@ -151,7 +152,7 @@ class QueueDefinition:
         Raises:
             ConfigError: an option is unknown (names the nearest), malformed, or clashes with another (names both).
         """
-        given = dict(options)
+        given = dict(mapping("options", options, 'For example {"key-header": "ticker"}.'))
         key_header = _take_one(given, _KEY_HEADER_OPTIONS)
         switches = [option for option in _SWITCH_OPTIONS if option in given]
         for option in switches:

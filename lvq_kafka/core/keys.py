@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from lvq_kafka.errors import UnencodableKey
 
-__all__ = ["Key", "encode_key", "home_partition", "key_text", "murmur2"]
+__all__ = ["HeaderValue", "Key", "encode_header", "encode_key", "home_partition", "key_text", "murmur2"]
 
 Key = str | bytes | int
 """What a caller may use as a key (``bool`` is an ``int``)."""
+
+HeaderValue = Key | float
+"""What a caller may use as the value of a header that is not the key."""
 
 
 def encode_key(key: object) -> bytes:
@@ -32,6 +35,17 @@ def encode_key(key: object) -> bytes:
     raise UnencodableKey(
         f"{key!r} of type {type(key).__name__} cannot be a key.", hint="Use text, bytes, an integer or a boolean."
     )
+
+
+def encode_header(value: object) -> bytes:
+    """The bytes of a header that is not the key: as of a key, and a float in the shortest digits that make it again.
+
+    A float is no key, since two that print alike may differ.
+
+    Raises:
+        UnencodableKey: as `encode_key`.
+    """
+    return float.__repr__(value).encode() if isinstance(value, float) else encode_key(value)
 
 
 def _escaped(key: str) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lvq_kafka.core.columns import Order
+from lvq_kafka.core.options import at_least_one, delays, mapping
 from lvq_kafka.errors import ConfigError
 
 __all__ = [
@@ -65,14 +66,17 @@ class TopicSpec:
     config: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.partitions is not None and self.partitions < 1:
-            raise ConfigError(f"A topic cannot have {self.partitions} partitions.", options=["partitions"])
-        if self.replication_factor is not None and self.replication_factor < 1:
-            raise ConfigError(
-                f"A topic cannot have {self.replication_factor} replicas.", options=["replication_factor"]
-            )
-        if self.delete_retention < 0:
-            raise ConfigError(f"delete_retention is negative: {self.delete_retention}.", options=["delete_retention"])
+        for option in ("partitions", "replication_factor"):
+            if (value := getattr(self, option)) is not None:
+                at_least_one(**{option: value})
+        delays(delete_retention=self.delete_retention)
+        for name, setting in mapping("config", self.config, 'For example config={"segment.ms": "600000"}.').items():
+            if not isinstance(name, str) or not isinstance(setting, str):
+                raise ConfigError(
+                    f"The setting {name!r} of a topic is {setting!r}, not text.",
+                    options=[str(name)],
+                    hint='Write numbers as text, too: config={"segment.ms": "600000"}.',
+                )
         policy = self.config.get("cleanup.policy")
         if policy is not None and "compact" not in policy:
             raise ConfigError(

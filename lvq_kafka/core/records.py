@@ -43,7 +43,7 @@ class Position(NamedTuple):
         Raises:
             ConfigError: the text is not such a token.
         """
-        topic, _, rest = token.strip().partition("/")
+        topic, _, rest = str(token).strip().partition("/")
         partition, _, offset = rest.partition("/")
         if not (topic and partition.isdecimal() and (offset.isdecimal() or offset == "-1")):
             raise ConfigError(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from lvq_kafka.core.options import mapping, text
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka.properties import CONSUMER_ONLY, JAVA_NAMES, OWNED, PRODUCER_ONLY, is_secret
 
@@ -41,7 +42,13 @@ class ClientConfig:
     __slots__ = ("_properties",)
 
     def __init__(self, bootstrap_servers: str, properties: Mapping[str, PropertyValue] | None = None) -> None:
-        given = dict(properties or {})
+        given = dict(mapping("properties", properties, 'For example {"security.protocol": "SSL"}.'))
+        if not isinstance(bootstrap_servers, str):
+            raise ConfigError(
+                f"bootstrap_servers is {bootstrap_servers!r}, not text.",
+                options=["bootstrap_servers"],
+                hint='Write several separated by commas: "one:9092,two:9092".',
+            )
         servers = ",".join(part.strip() for part in bootstrap_servers.split(",") if part.strip())
         if not servers:
             raise ConfigError(
@@ -59,7 +66,7 @@ class ClientConfig:
                 hint="Leave one of them out.",
             )
         for name in given:
-            _check(name)
+            _check(text("properties", name))
         self._properties: dict[str, PropertyValue] = {"bootstrap.servers": servers, **given}
 
     @classmethod
@@ -69,6 +76,8 @@ class ClientConfig:
         Raises:
             ConfigError: the file cannot be read or a line is no property; names the line.
         """
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"path={path!r} is no path.", options=["path"], hint="Name a properties file.")
         missing = f"{os.fspath(path)} does not set bootstrap.servers."
         return cls._of(_read(Path(path), "path"), missing, hint="For example bootstrap.servers=localhost:9092.")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from confluent_kafka import KafkaError, Message
 
+from lvq_kafka.core.options import waiting
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka.ages import Moment
@@ -65,7 +66,7 @@ class KafkaReceipt(AwaitableReceipt):
 
     def _await(self, timeout: float | None) -> tuple[str, int, int | None] | TransportError:
         if not self.done():
-            self._deliveries.wait_for(self, timeout)
+            self._deliveries.wait_for(self, waiting(timeout))
         outcome = cast("tuple[str, int, int | None] | TransportError", self.outcome)
         if not isinstance(outcome, tuple):
             self._deliveries.noticed(self)

@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from lvq_kafka.codecs import Codec
+from lvq_kafka.core.options import callables
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
 __all__ = ["SerializerCodec"]
@@ -23,6 +24,8 @@ class SerializerCodec(Codec[Any]):
             raise ConfigError(
                 "There is neither a serializer nor a deserializer.", options=["serializer", "deserializer"]
             )
+        given = {"serializer": serializer, "deserializer": deserializer}
+        callables(**{name: part for name, part in given.items() if part is not None})
         self._serializer = serializer
         self._deserializer = deserializer
         self.name = "/".join(type(part).__name__ for part in (serializer, deserializer) if part is not None)

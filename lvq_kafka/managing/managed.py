@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import get_args
 
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import Key
+from lvq_kafka.core.options import choice, instance, limit
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
 from lvq_kafka.forking import Bound
 from lvq_kafka.managing import declaring, management
@@ -43,12 +45,13 @@ class Managed(Bound):
             CatchUpTimeout: reading took more than ``timeout`` seconds.
             TransportError: the cluster cannot be reached or refuses.
         """
+        choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
         return measure(
             self.log,
             self.definition,
             consumed=self._declared and not self.definition.non_destructive,
             on_foreign_commits=on_foreign_commits,
-            timeout=timeout,
+            timeout=limit(timeout),
         )
 
     def purge(self, *, keys: Iterable[Key] | None = None, timeout: float = 60.0) -> Change:
@@ -63,14 +66,14 @@ class Managed(Bound):
             QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused, TopicNotFound, CatchUpTimeout,
                 TransportError: as `stats`.
         """
-        return management.purge(self.log, self._consumed("purged"), keys, timeout=timeout)
+        return management.purge(self.log, self._consumed("purged"), keys, timeout=limit(timeout))
 
     def expire(self, older_than: float, *, timeout: float = 60.0) -> Change:
         """Count as consumed what arrived more than ``older_than`` seconds ago.
 
         Raises what `purge` raises.
         """
-        return management.expire(self.log, self._consumed("expired"), older_than, timeout=timeout)
+        return management.expire(self.log, self._consumed("expired"), older_than, timeout=limit(timeout))
 
     def reset(self, to: Point) -> Change:
         """Go on at another point: what lies from there on and is still in the log is in the queue, nothing else is.
@@ -130,6 +133,7 @@ class Managed(Bound):
             QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused, TopicNotFound, CatchUpTimeout,
                 TransportError: as `stats`.
         """
+        instance("destination", destination, Managed, "Open the queue that they are to go to.")
         return move(
             self.log,
             self._consumed("moved from"),
@@ -137,7 +141,7 @@ class Managed(Bound):
             destination.definition,
             keys,
             atomic=atomic,
-            timeout=timeout,
+            timeout=limit(timeout),
         )
 
     def reclaim(self, *, dry_run: bool = False) -> Reclaim:

@@ -13,6 +13,7 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.core.keys import Key
 from lvq_kafka.core.ledger import Item
+from lvq_kafka.core.options import chosen_keys, waiting
 from lvq_kafka.core.records import header_value
 from lvq_kafka.errors import (
     BrokerUnavailable,
@@ -27,7 +28,7 @@ from lvq_kafka.errors import (
 from lvq_kafka.managing import management
 from lvq_kafka.managing.backlog import Backlog, Standing, look, read_backlog
 from lvq_kafka.managing.groups import at_work, means_at_work
-from lvq_kafka.managing.management import Change, chosen_keys, idle, signed, store
+from lvq_kafka.managing.management import Change, idle, signed, store
 from lvq_kafka.ports import Commit, Log, LogWriter
 
 __all__ = ["move"]
@@ -51,7 +52,7 @@ def move(
     timeout: float = 60.0,
 ) -> Change:
     """Move messages. See `lvq_kafka.queue.LastValueQueue.move`."""
-    wanted = None if keys is None else chosen_keys(keys)
+    wanted = chosen_keys(keys)
     one_cluster = _same_cluster(log, target_log, target.topic)
     if one_cluster and source.topic == target.topic:
         raise ConfigError(
@@ -88,6 +89,7 @@ class _Moving:
         self._target = target
         self._wanted = wanted
         self._timeout = timeout
+        self._patience = waiting(timeout)
 
     def in_transactions(self, log: Log) -> Change:
         """Move batch by batch, each in a transaction, while we are the queue's only consumer."""
@@ -159,7 +161,7 @@ class _Moving:
         writer.begin_transaction()
         try:
             self._append(writer, batch)
-            writer.send_offsets(member.member, commits, self._timeout)
+            writer.send_offsets(member.member, commits, self._patience)
         except BaseException as error:
             with suppress(LVQError):  # then it ends with the transaction timeout; the reason is the news
                 writer.abort_transaction()
@@ -167,7 +169,7 @@ class _Moving:
                 raise at_work(self._source.name) from error
             raise
         try:
-            writer.commit_transaction(self._timeout)
+            writer.commit_transaction(self._patience)
         except TransportError as error:
             if not error.retriable and error.code not in _UNDECIDED:
                 with suppress(LVQError):
@@ -181,7 +183,7 @@ class _Moving:
     def _append(self, writer: LogWriter, items: Sequence[Item]) -> None:
         for key, value, headers in [self._record(item) for item in items]:  # before the first is sent
             writer.append(self._target.topic, key, value, headers)
-        undecided = writer.flush(self._timeout)
+        undecided = writer.flush(self._patience)
         failures = writer.take_failures()
         if failures:
             raise failures[0]

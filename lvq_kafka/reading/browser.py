@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from threading import Event as Flag
 from threading import Lock, Thread
-from typing import Generic, Self
+from typing import Generic, Self, get_args
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.keys import Key, key_text
+from lvq_kafka.core.keys import HeaderValue, Key, key_text
+from lvq_kafka.core.options import choice, delays
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.store import Store
 from lvq_kafka.entries import Deleted, EndOfDump, Event
@@ -31,7 +32,7 @@ from lvq_kafka.managing.groups import OnForeignCommits
 from lvq_kafka.ports import Log
 from lvq_kafka.reading.consumed import Consumed
 from lvq_kafka.reading.readers import Reader
-from lvq_kafka.reading.selection import Selection, seconds
+from lvq_kafka.reading.selection import Selection
 from lvq_kafka.reading.watch import Watch
 
 __all__ = ["Browser"]
@@ -85,7 +86,7 @@ class Browser(Reader[V], Generic[V]):
         dump: bool = True,
         replay_period: float | None = None,
         keys: Iterable[Key] | None = None,
-        headers: Mapping[str, Key | None] | None = None,
+        headers: Mapping[str, HeaderValue | None] | None = None,
         group: str | None = None,
         on_foreign_commits: OnForeignCommits = "refuse",
         refresh: float = 1.0,
@@ -95,7 +96,9 @@ class Browser(Reader[V], Generic[V]):
         metadata_interval: float = 5.0,
     ) -> None:
         self._selection = Selection(dump=dump, replay_period=replay_period, keys=keys, headers=headers)
-        self._refresh = seconds("refresh", refresh)
+        delays(refresh=refresh)
+        choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
+        self._refresh = refresh
         super().__init__(
             log,
             definition,

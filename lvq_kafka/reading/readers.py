@@ -12,6 +12,7 @@ from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import Counters
 from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.options import durations, waiting
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.core.store import Store
@@ -43,6 +44,7 @@ class Reader(Bound, Generic[V]):
         since: Callable[[Log, str], Mapping[int, int]] | None = None,
     ) -> None:
         check_undecodable(undecodable)
+        durations("It is how often the topic is looked at.", metadata_interval=metadata_interval)
         self.skipped = 0
         """How many values could not be read and were skipped, under the policy ``"skip"``."""
         self._log = log
@@ -50,7 +52,7 @@ class Reader(Bound, Generic[V]):
         self._codec = codec
         self._order = definition.order
         self._undecodable = undecodable
-        self._catch_up_timeout = catch_up_timeout
+        self._catch_up_timeout = waiting(catch_up_timeout, "catch_up_timeout")
         self._follower = Follower(
             log,
             definition,

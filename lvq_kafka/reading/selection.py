@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Mapping
 
-from lvq_kafka.core.keys import Key, encode_key, key_text
+from lvq_kafka.core.keys import HeaderValue, Key, encode_header, key_text
+from lvq_kafka.core.options import as_float, chosen_keys, delays, mapping
 from lvq_kafka.core.records import Record, header_value
 from lvq_kafka.entries import Deleted
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.ports import Log
 
-__all__ = ["Selection", "seconds"]
+__all__ = ["Selection"]
 
 
 class Selection:
@@ -28,10 +28,8 @@ class Selection:
         dump: bool,
         replay_period: float | None,
         keys: Iterable[Key] | None,
-        headers: Mapping[str, Key | None] | None,
+        headers: Mapping[str, HeaderValue | None] | None,
     ) -> None:
-        if isinstance(keys, str | bytes):
-            raise ConfigError(f"keys={keys!r} is one key, not several.", options=["keys"], hint="Put it into a list.")
         if replay_period and not dump:
             raise ConfigError(
                 f"dump=False leaves out what replay_period={replay_period!r} is about.",
@@ -40,8 +38,9 @@ class Selection:
             )
         self._horizon = _horizon(replay_period)
         self._dump = dump and replay_period != 0
-        self._keys = None if keys is None else frozenset(map(encode_key, keys))
-        self._headers = {name: None if value is None else encode_key(value) for name, value in (headers or {}).items()}
+        self._keys = chosen_keys(keys)
+        wanted = mapping("headers", headers, 'For example headers={"exchange": "NYSE"}; None for any value.')
+        self._headers = {name: None if value is None else encode_header(value) for name, value in wanted.items()}
         self._opened_at: Mapping[int, int] = {}
         self._given: set[bytes] = set()  # keys, where headers select
 
@@ -100,17 +99,5 @@ def _horizon(replay_period: object) -> int | None:
     """The earliest time, in ms, that a replay period from now on includes; checked as R15 asks."""
     if replay_period is None:
         return None
-    return round((time.time() - seconds("replay_period", replay_period)) * 1000)
-
-
-def seconds(option: str, value: object) -> float:
-    """A number of seconds that somebody gave.
-
-    Raises:
-        ConfigError: it is none, or negative.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ConfigError(
-            f"{option}={value!r} is no number of seconds.", options=[option], hint="Give zero or more, as a number."
-        )
-    return float(value)
+    delays(replay_period=replay_period)
+    return max(0, round((time.time() - as_float(replay_period)) * 1000))  # before 0 lies what the protocol reserves

@@ -10,6 +10,7 @@ from lvq_kafka.core.fold import Order
 from lvq_kafka.core.keys import Key, encode_key, key_text
 from lvq_kafka.core.store import Store
 from lvq_kafka.entries import Entry, to_entry
+from lvq_kafka.errors import UnencodableKey
 
 __all__ = ["CurrentValues", "Snapshot"]
 
@@ -35,9 +36,12 @@ class CurrentValues(Mapping[str, V]):
         return self.entry(key).value
 
     def __contains__(self, key: object) -> bool:
-        wire = encode_key(key)
+        """Whether a key has a value; what can be no key has none."""
         with self._locked() as table:
-            return wire in table
+            try:
+                return encode_key(key) in table
+            except UnencodableKey:
+                return False
 
     def __len__(self) -> int:
         with self._locked() as table:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.options import callables, instance
 from lvq_kafka.core.records import Position
 from lvq_kafka.entries import Event
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
@@ -133,8 +134,9 @@ class View(Reader[V], CurrentValues[V], Generic[V]):
         await _awaited(partial(self._wait_for, position), timeout)
 
     def _wait_for(self, position: Position | str, timeout: Timeout) -> None:
-        if isinstance(position, str) and not isinstance(position, Position):
+        if isinstance(position, str):
             position = Position.parse(position)
+        instance("position", position, Position, "Give what a producer's receipt gave, or its text.")
         if position.topic != self._topic:
             raise ConfigError(f"{position} does not lie in {self._topic}.", options=["position"])
         if position.offset < 0:
@@ -177,6 +179,7 @@ class View(Reader[V], CurrentValues[V], Generic[V]):
 
         An error that the callback raises is logged, and the next change comes all the same.
         """
+        callables(callback=callback)
         watch = self.watch()
         self._callbacks.append(watch)
         Thread(target=_call_back, args=(watch, callback), name=f"lvq-callback-{self._topic}", daemon=True).start()

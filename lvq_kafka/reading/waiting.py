@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from lvq_kafka.core.options import waiting
 from lvq_kafka.core.progress import describe
 from lvq_kafka.errors import CatchUpTimeout
 from lvq_kafka.reading.observing import Observing
@@ -120,10 +121,14 @@ class _AsFarAsAllowed:
 
 
 class Limit:
-    """A time limit, from now on, in seconds; None for none. Whoever waits can be told to give up before."""
+    """A time limit, from now on, in seconds; None for none. Whoever waits can be told to give up before.
+
+    Raises:
+        ConfigError: it is no number.
+    """
 
     def __init__(self, timeout: float | None) -> None:
-        self.timeout = timeout
+        self.timeout = waiting(timeout)
         self._begun = time.monotonic()
         self._given_up = False
 

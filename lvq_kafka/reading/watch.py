@@ -12,6 +12,7 @@ from typing import Generic, Self
 from lvq_kafka.aio import Share, in_thread
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.options import waiting
 from lvq_kafka.core.records import Record
 from lvq_kafka.core.store import Store
 from lvq_kafka.entries import Deleted, EndOfDump, Event, to_entry
@@ -120,7 +121,7 @@ class Watch(Bound, Generic[V]):
             DecodeError: the value cannot be read; the next call goes on behind it.
             ReaderFailed: nothing more will come.
         """
-        found = self._take(timeout)
+        found = self._take(waiting(timeout))
         return None if found is None else self._decode(found)
 
     def _take(self, timeout: float | None) -> Record | Deleted | EndOfDump | None:

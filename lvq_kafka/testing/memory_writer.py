@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.options import waiting
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.errors import Closed, DeliveryFailed, DeliveryUnknown, MessageTooLarge, StateError, TransportError
 from lvq_kafka.ports import Commit, GroupMember, Receipt
@@ -45,7 +46,7 @@ class _Receipt(AwaitableReceipt):
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         try:
-            failure = self.future.exception(timeout)
+            failure = self.future.exception(waiting(timeout))
         except TimeoutError:
             raise undecided(timeout) from None
         self.asked = True

@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
+from lvq_kafka.core.options import choice, delays, instance, mapping
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.managing.groups import OnForeignCommits, check_group, known_ends
@@ -125,6 +126,12 @@ def pin(
     for one, other in (("as_of", "end"), ("group", "start"), ("at_rest", "end"), ("at_rest", "as_of")):
         if given[one] is not None and given[other] is not None:
             raise ConfigError(f"{one} and {other} are both given.", options=[one, other])
+    instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
+    delays(timeout=timeout, at_rest=at_rest or 0)
+    choice("as_of_policy", as_of_policy, get_args(AsOfPolicy))
+    choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
+    _check_offsets("start", start)
+    _check_offsets("end", end)
     definition, log = queue.definition, queue.log
     topic, pinned = definition.topic, time.time()
     settings = Settings.ask(log, topic, timeout)
@@ -176,6 +183,15 @@ def pin(
         pinned=pinned,
         epochs=bounds.epochs,
     )
+
+
+def _check_offsets(option: str, offsets: object) -> None:
+    given = mapping(option, offsets, "Give an offset for each partition, such as {0: 42}.")
+    for partition, offset in given.items():
+        if type(offset) is not int or type(partition) is not int:
+            raise ConfigError(
+                f"{option} names {offset!r} for partition {partition!r}; both are whole numbers.", options=[option]
+            )
 
 
 def _by_offset(commit: Commit) -> Commit:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, reserved_header
+from lvq_kafka.core.options import delays
 from lvq_kafka.errors import ConfigError, MissingKey
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.producer import Producer
@@ -100,6 +101,9 @@ def publish(
     """
     if vanished not in get_args(Vanished):
         raise ConfigError(f"vanished={vanished!r} is none of {', '.join(get_args(Vanished))}.", options=["vanished"])
+    delays(timeout=timeout)
+    if not hasattr(df, "sparkSession"):
+        raise ConfigError(f"df={df!r} is no DataFrame.", options=["df"])
     require_spark(df.sparkSession)
     config = client_config(queue)
     rows = _rows(df, key, value, headers, newest)

@@ -86,7 +86,11 @@ def require_spark(spark: SparkSession) -> None:
     Raises:
         ConfigError: it is not; names its version.
     """
-    version = spark.version
+    version = getattr(spark, "version", None)
+    if not isinstance(version, str):
+        raise ConfigError(
+            f"spark={spark!r} is no session.", options=["spark"], hint="lvq_spark.local_session() is one."
+        )
     if tuple(map(int, version.split(".")[:2])) < (4, 1):
         raise ConfigError(
             f"lvq_spark needs Spark 4.1 or newer, and this is {version}.",

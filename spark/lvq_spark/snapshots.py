@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from lvq_kafka.core.options import instance
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.queue import LastValueQueue
@@ -107,11 +108,12 @@ def snapshot(
         if word not in words:
             raise ConfigError(f"{option}={word!r} is none of {', '.join(words)}.", options=[option])
     columns = check_columns("columns", columns, SNAPSHOT_COLUMNS)
-    config = client_config(queue)
     require_spark(spark)
+    config = client_config(queue)
     if spec is None:
         spec = pin(queue, start=start, end=end, as_of=as_of, group=group, timeout=timeout)
     else:
+        instance("spec", spec, SnapshotSpec, "Give what `pin` returns.")
         given = {"start": start, "end": end, "as_of": as_of, "group": group}
         if others := [name for name, value in given.items() if value is not None]:
             raise ConfigError(
@@ -187,6 +189,7 @@ def client_config(queue: LastValueQueue[Any]) -> ClientConfig:
     Raises:
         ConfigError: it lies on none.
     """
+    instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
     if not isinstance(queue.log, KafkaLog):
         raise ConfigError(
             f"The queue {queue.definition.name} lies on a {type(queue.log).__name__}, which executors cannot reach.",

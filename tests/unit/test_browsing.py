@@ -215,6 +215,13 @@ class TestFilters:
         with queue.browser(headers={"exchange": "NYSE", "ticker": "1"}, follow=False) as browser:
             assert shown(browser) == ["1=a", "|"]
 
+    def test_by_a_header_that_is_a_float(self, queue: LastValueQueue[str]) -> None:
+        with queue.producer() as producer:
+            producer.put("1", "a", {"limit": 1.5})
+            producer.put("2", "b", {"limit": 2})
+        with queue.browser(headers={"limit": 1.5}, follow=False) as browser:
+            assert shown(browser) == ["1=a", "|"]
+
     def test_a_delete_is_told_to_who_was_shown_the_value(self, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"), exchange="NYSE")
         write(queue, ("2", "b"), exchange="XETRA")

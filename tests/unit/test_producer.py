@@ -131,9 +131,42 @@ def test_r2_other_types_are_refused_at_send(log: MemoryLog, key: Any) -> None:
             producer.send(Message(b"v", headers={"ticker": key}))
         with pytest.raises(UnencodableKey):
             producer.put(key, b"v")
-        with pytest.raises(UnencodableKey, match="header 'other' cannot be sent"):
-            producer.put("IBM", b"v", headers={"other": key})
     assert log.records(TOPIC) == []
+
+
+@pytest.mark.parametrize("value", [["IBM"], object(), "\ud800"])
+def test_r2_other_types_are_refused_as_other_headers_too(log: MemoryLog, value: Any) -> None:
+    refused = pytest.raises(UnencodableKey, match="header 'other' cannot be sent")
+    with Producer(log, TOPIC, key_header="ticker") as producer, refused:
+        producer.put("IBM", b"v", headers={"other": value})
+    assert log.records(TOPIC) == []
+
+
+def test_r2_a_float_is_a_header_where_that_is_not_the_key(log: MemoryLog) -> None:
+    class Price(float):
+        def __repr__(self) -> str:
+            return "Price"
+
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        producer.send(Message(b"v", headers={"ticker": "IBM", "bid": 118.5, "ask": Price(0.1)}))
+        producer.put("IBM", b"v", headers=[("bid", 1e22), ("ask", float("nan"))])
+        with pytest.raises(UnencodableKey, match="header 'bid' cannot be sent") as caught:
+            producer.send(Message(b"v", headers={"ticker": "IBM", "bid": [1]}))  # type: ignore[dict-item]
+        assert "a number" in caught.value.hint
+    assert [dict(record.headers) for record in log.records(TOPIC)] == [
+        {"ticker": b"IBM", "bid": b"118.5", "ask": b"0.1"},
+        {"ticker": b"IBM", "bid": b"1e+22", "ask": b"nan"},
+    ]
+
+
+def test_headers_can_be_filled_in_after_the_message_is_made(log: MemoryLog) -> None:
+    message, other = Message(b"v"), Message(b"w")
+    message.headers["ticker"] = "IBM"  # type: ignore[index]
+    assert message.headers is not other.headers
+    with Producer(log, TOPIC, key_header="ticker") as producer:
+        producer.send(message)
+    assert only(log).key == b"IBM"
+    assert repr(other) == "Message(b'w')"
 
 
 def test_the_last_of_repeated_key_headers_counts(log: MemoryLog) -> None:

@@ -70,6 +70,16 @@ def test_keys_can_be_asked_for_in_any_form(queue: LastValueQueue[str], producer:
         assert view.get("2") is None
 
 
+@pytest.mark.parametrize("key", [1.5, None, object(), ["a"], "\ud800"])
+def test_what_can_be_no_key_is_in_no_view(queue: LastValueQueue[str], key: Any) -> None:
+    with queue.view() as view:
+        assert key not in view
+        assert key not in view.keys()  # noqa: SIM118  # a view of its own, which asks differently
+        assert key not in view.snapshot()
+    with pytest.raises(Closed):
+        key in view  # noqa: B015
+
+
 def test_an_entry_tells_position_time_and_headers(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
     with queue.producer() as producer:
         producer.put("IBM", "1", headers={"exchange": "NYSE"}).result()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
+from lvq_kafka.core.options import at_least_one, delays
 from lvq_kafka.errors import (
     ConfigError,
     DataLoss,
@@ -29,6 +30,7 @@ __all__ = [
     "aged",
     "aging",
     "check_policies",
+    "check_upkeep",
     "epochs_of",
     "look",
     "now",
@@ -247,6 +249,16 @@ def aging(base: Version, log: LogState) -> bool:
 def quiet(base: Version, log: LogState) -> bool:
     """Whether nothing was written for so long that it has to be said anew, lest the next delta finds it too old."""
     return dict(log.end) == dict(base.end) and aging(base, log)
+
+
+def check_upkeep(keep: int, grace: float, timeout: float) -> None:
+    """See that these are numbers as `lvq_spark.refresh` takes them.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    at_least_one(keep=keep)  # the newest version is always kept
+    delays(grace=grace, timeout=timeout)
 
 
 def check_policies(on_stale: str, consistency: str) -> None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lvq_kafka.core.options import delays, instance
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.scan.reading import Consistency
-from lvq_spark.store.guards import OnStale
+from lvq_spark.store.guards import OnStale, check_policies
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.merger import Merger
 
@@ -100,6 +101,10 @@ def merge_each(
         ConfigError: the stream lacks a column, or has records of another topic or that no transaction has committed.
             The function it returns raises it, and all that `merge` raises.
     """
+
+    instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
+    check_policies(on_stale, consistency)
+    delays(timeout=timeout)
 
     def run(batch: DataFrame, batch_id: int) -> None:
         merger = Merger(batch.sparkSession, queue, table, on_stale, consistency, timeout)

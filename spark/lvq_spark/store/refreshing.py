@@ -13,7 +13,7 @@ from lvq_spark.scan.reading import Consistency
 from lvq_spark.session import require_spark
 from lvq_spark.snapshots import client_config
 from lvq_spark.store.building import Builder
-from lvq_spark.store.guards import LogState, OnStale, check_policies, quiet, unfit
+from lvq_spark.store.guards import LogState, OnStale, check_policies, check_upkeep, quiet, unfit
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.storage import open_storage
 from lvq_spark.store.upkeep import ATTEMPTS, Cut, Upkeep
@@ -102,10 +102,7 @@ class Refresher(Upkeep):
     ) -> None:
         require_spark(spark)
         check_policies(on_stale, consistency)
-        if keep < 1:
-            raise ConfigError(f"keep={keep}: the newest version is always kept.", options=["keep"])
-        if grace < 0:
-            raise ConfigError(f"grace={grace} is negative.", options=["grace"])
+        check_upkeep(keep, grace, timeout)
         config = client_config(queue)
         self.store = Store(open_storage(spark, path))
         self.builder = Builder(spark, queue, config, self.store, consistency)

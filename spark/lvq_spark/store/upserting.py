@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.options import instance
 from lvq_kafka.errors import ConfigError, KeyMismatch, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.errors import raised
@@ -16,7 +17,7 @@ from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store import tables
 from lvq_spark.store.building import draft_of
-from lvq_spark.store.guards import LogState, OnStale, aging, look
+from lvq_spark.store.guards import LogState, OnStale, aging, check_policies, check_upkeep, look
 from lvq_spark.store.layers import reached
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.refreshing import Refresher
@@ -86,6 +87,9 @@ def upsert(
             records of another topic or without a key; and all that `refresh` raises.
     """
 
+    instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
+    check_policies(on_stale, "pinned")
+    check_upkeep(keep, grace, timeout)
     come = _Come("", -1, {})
 
     def run(batch: DataFrame, batch_id: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from lvq_kafka.core.options import at_least_one, instance
 from lvq_kafka.errors import ConfigError
 from lvq_spark.store.manifest import DataFile, Version, decode, encode
 from lvq_spark.store.storage import Storage, open_storage
@@ -171,6 +172,10 @@ def read_version(
     store = Store(open_storage(spark, path))
     if version is not None and as_of is not None:
         raise ConfigError("version and as_of are both given.", options=["version", "as_of"])
+    if version is not None:
+        at_least_one(version=version)
+    if as_of is not None:
+        instance("as_of", as_of, datetime, "Give a moment with a time zone.")
     if as_of is not None and as_of.tzinfo is None:
         raise ConfigError(f"as_of={as_of} has no time zone.", options=["as_of"], hint="datetime.now(timezone.utc) has.")
     if version is not None:

@@ -110,9 +110,11 @@ def test_a_line_that_cannot_be_read_is_refused_with_the_reason(text: str, why: s
 
 
 def test_numbers_may_be_keys_and_headers_as_everywhere() -> None:
-    line = parse_line('{"key": 7, "value": "x", "headers": {"n": 1, "b": true}}', "bytes")
+    line = parse_line('{"key": 7, "value": "x", "headers": {"n": 1, "b": true, "f": 1.50}}', "bytes")
     assert line is not None
-    assert (line.key, line.headers) == (b"7", [("n", b"1"), ("b", b"true")])
+    assert (line.key, line.headers) == (b"7", [("n", b"1"), ("b", b"true"), ("f", b"1.5")])
+    with pytest.raises(DecodeError, match="has a key that is neither text"):
+        parse_line('{"key": 1.5, "value": "x"}', "bytes")
 
 
 def test_what_could_not_be_read_as_json_is_carried_on_as_bytes_only() -> None:

@@ -1,0 +1,258 @@
+"""Every public call that takes a number, a time, a function or an object of ours says which argument is none.
+
+What is no argument at all (None, text for a number, NaN, a wrong object) is a `ConfigError` that names it, before
+anything is done: no raw error of Python's, and no message that is settled, lost or half sent by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from itertools import cycle
+from typing import Any
+
+import pytest
+
+from lvq_kafka import (
+    TEXT,
+    ClientConfig,
+    Codec,
+    Consumer,
+    Delivery,
+    LastValueQueue,
+    LVQError,
+    Message,
+    Position,
+    Producer,
+    QueueDefinition,
+    Receipt,
+    Settlement,
+    TopicSpec,
+    Transaction,
+    View,
+    Watch,
+    connect,
+    queues,
+    serializers,
+)
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.reading.browser import Browser
+from lvq_kafka.testing import MemoryLog
+
+
+class Opened:
+    """One of everything, on a queue with messages."""
+
+    def __init__(self, log: MemoryLog, stack: ExitStack) -> None:
+        self.log = log
+        self.queue: LastValueQueue[str] = LastValueQueue.declare("q", key_header="k", value=TEXT, log=log)
+        self.producer: Producer[str] = stack.enter_context(self.queue.producer())
+        self.receipt: Receipt = self.producer.put("a", "1")
+        self.producer.put("b", "2")
+        self.receipt.result(10)
+        self.view: View[str] = stack.enter_context(self.queue.view())
+        self.browser: Browser[str] = stack.enter_context(self.queue.browser())
+        self.watch: Watch[str] = stack.enter_context(self.view.watch())
+        self.consumer: Consumer[str] = stack.enter_context(self.queue.consumer())
+        delivery, acked = self.consumer.acquire(10), self.consumer.acquire(10)
+        assert delivery is not None
+        assert acked is not None
+        self.delivery: Delivery[str] = delivery
+        self.settlement: Settlement = acked.ack()
+        self.transacting = stack.enter_context(self.queue.producer(transactional_id="t"))
+
+    def transaction(self) -> Transaction[str]:
+        return self.consumer.transaction(self.transacting)
+
+    def declare(self, **options: Any) -> object:
+        return LastValueQueue.declare("new", key_header="k", log=self.log, **options)
+
+    def buffered(self) -> Receipt:
+        """The receipt of a message that is not decided."""
+        self.log.disconnect()
+        return self.producer.put("c", "3")
+
+
+@pytest.fixture
+def opened(memory_log: MemoryLog) -> Iterator[Opened]:
+    with ExitStack() as stack:
+        yield Opened(memory_log, stack)
+        memory_log.reconnect()
+
+
+Call = Callable[[Opened, Any], object]
+
+WAITING: dict[str, Call] = {
+    "LastValueQueue.expire": lambda o, x: o.queue.expire(5, timeout=x),
+    "LastValueQueue.move": lambda o, x: o.queue.move(o.queue, timeout=x),
+    "LastValueQueue.purge": lambda o, x: o.queue.purge(timeout=x),
+    "LastValueQueue.stats": lambda o, x: o.queue.stats(timeout=x),
+    "Producer.flush": lambda o, x: o.producer.flush(x),
+    "Producer.flush_async": lambda o, x: asyncio.run(o.producer.flush_async(x)),
+    "Producer.close": lambda o, x: o.producer.close(x),
+    "Producer.transaction": lambda o, x: o.transacting.transaction(x).__enter__(),
+    "Receipt.result": lambda o, x: o.buffered().result(x),
+    "Receipt.exception": lambda o, x: o.buffered().exception(x),
+    "View.wait_caught_up": lambda o, x: o.view.wait_caught_up(x),
+    "View.wait_caught_up_async": lambda o, x: asyncio.run(o.view.wait_caught_up_async(x)),
+    "View.barrier": lambda o, x: o.view.barrier(x),
+    "View.wait_for": lambda o, x: o.view.wait_for("q/0/0", x),
+    "Watch.take": lambda o, x: o.watch.take(x),
+    "Browser.take": lambda o, x: o.browser.take(x),
+    "Browser.drain": lambda o, x: o.browser.drain(x),
+    "Consumer.acquire": lambda o, x: o.consumer.acquire(x),
+    "Consumer.acquire_async": lambda o, x: asyncio.run(o.consumer.acquire_async(x)),
+    "Consumer.acquire_many": lambda o, x: o.consumer.acquire_many(3, x),
+    "Consumer.ack_many": lambda o, x: o.consumer.ack_many([o.delivery], wait=True, timeout=x),
+    "Consumer.transaction": lambda o, x: o.consumer.transaction(o.transacting, timeout=x),
+    "Consumer.close": lambda o, x: o.consumer.close(x),
+    "Delivery.ack": lambda o, x: o.delivery.ack(wait=True, timeout=x),
+    "Settlement.result": lambda o, x: o.settlement.result(x),
+}
+"""Calls that wait, and take ``timeout``."""
+
+NO_NUMBERS = ["5", math.nan, object, [1], True]
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_a_time_to_wait_that_is_no_number_is_refused_by_name(opened: Opened, name: str) -> None:
+    for bad in NO_NUMBERS:
+        with pytest.raises(ConfigError, match="timeout=") as caught:
+            WAITING[name](opened, bad)
+        assert caught.value.options == ("timeout",), bad
+        assert not opened.delivery.settled, "nothing was done before"
+        opened.log.reconnect()
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_a_time_to_wait_that_is_over_already_is_no_fault_of_the_caller(opened: Opened, name: str) -> None:
+    with suppress(LVQError):  # what says that time is up, where it is
+        WAITING[name](opened, -1)
+
+
+@pytest.mark.parametrize(
+    ("name", "endless"), list(zip(WAITING, cycle([None, math.inf, 1e12, 10**400]))), ids=list(WAITING)
+)
+def test_a_time_to_wait_may_have_no_end(opened: Opened, name: str, endless: Any) -> None:
+    if "acquire" in name or name.endswith("take"):
+        opened.producer.put("a", "new").result(10)
+        opened.delivery.release()
+    if name.startswith("Receipt"):
+        opened.receipt.result(endless)
+        return
+    with suppress(LVQError):  # what is refused for other reasons: consumers are at work
+        WAITING[name](opened, endless)
+
+
+OTHERS: list[tuple[str, str, list[Any], Call]] = [
+    ("Consumer.acquire_many", "most", ["3", None, math.nan, 0, -1, 1.5], lambda o, x: o.consumer.acquire_many(x, 0)),
+    ("Transaction.acquire_many", "most", ["3", None], lambda o, x: in_transaction(o, lambda t: t.acquire_many(x, 0))),
+    ("Consumer.ack_many", "deliveries", [None, 5, [None], "ab", [5]], lambda o, x: o.consumer.ack_many(x)),
+    ("Transaction.ack_many", "deliveries", [None, [None]], lambda o, x: in_transaction(o, lambda t: t.ack_many(x))),
+    ("Transaction.enlist", "delivery", [None, 5], lambda o, x: in_transaction(o, lambda t: t.enlist(x))),
+    ("Consumer.transaction", "producer", [None, "p"], lambda o, x: o.consumer.transaction(x)),
+    ("Consumer.run", "handler", [None, "f"], lambda o, x: o.consumer.run(x)),
+    ("Consumer.run", "workers", [None, "3", 0], lambda o, x: o.consumer.run(print, workers=x)),
+    ("Consumer.run", "retry_delay", [None, "3", -1], lambda o, x: o.consumer.run(print, retry_delay=x)),
+    ("Delivery.release", "delay", ["5", None, math.nan, -1, math.inf], lambda o, x: o.delivery.release(delay=x)),
+    ("Delivery.extend", "seconds", ["5", math.nan, 0, -1], lambda o, x: o.delivery.extend(x)),
+    ("Delivery.reject", "reason", [None, 5, b"no"], lambda o, x: o.delivery.reject(x)),
+    *(
+        ("LastValueQueue.consumer", option, bad, lambda o, x, option=option: o.queue.consumer(**{option: x}))
+        for option, bad in {
+            "max_in_work": [None, "3", 0, 1.5],
+            "prefetch": [None, "3", 0],
+            "max_deliveries": ["3", 0, math.nan],
+            "lock_timeout": ["3", 0, math.nan],
+            "commit_interval": [None, "3", -1, math.nan],
+            "revoke_grace": [None, "3", 61],
+            "dead_letters": [5, "", "\ud800"],
+            "on_foreign_commits": [None, "never"],
+            "undecodable": [None, 5],
+        }.items()
+    ),
+    *(
+        ("LastValueQueue.browser", option, bad, lambda o, x, option=option: o.queue.browser(**{option: x}))
+        for option, bad in {
+            "replay_period": ["3", -1, math.nan, math.inf],
+            "keys": ["IBM", 5],
+            "headers": ["x", 5, [("k", "v")]],
+            "refresh": [None, "3", -1, math.nan],
+            "on_foreign_commits": [None, "never"],
+            "catch_up_timeout": ["3", math.nan],
+            "metadata_interval": [None, "3", 0, math.nan],
+        }.items()
+    ),
+    ("LastValueQueue.view", "catch_up_timeout", ["3", math.nan], lambda o, x: o.queue.view(catch_up_timeout=x)),
+    ("LastValueQueue.view", "metadata_interval", [None, "3", 0], lambda o, x: o.queue.view(metadata_interval=x)),
+    ("LastValueQueue.producer", "transactional_id", [5, ""], lambda o, x: o.queue.producer(transactional_id=x)),
+    ("LastValueQueue.producer", "max_block", ["3", math.nan], lambda o, x: o.queue.producer(max_block=x)),
+    ("LastValueQueue.open", "name", [None, 5, "", "\ud800"], lambda o, x: LastValueQueue.open(x, log=o.log)),
+    ("LastValueQueue.open", "value", [None, "json"], lambda o, x: LastValueQueue.open("q", value=x, log=o.log)),
+    ("LastValueQueue.open", "log", [5, "q"], lambda o, x: LastValueQueue.open("q", log=x)),
+    ("LastValueQueue.declare", "spec", ["x", {"partitions": 3}], lambda o, x: o.declare(spec=x)),
+    ("LastValueQueue.declare", "start", [None, "now"], lambda o, x: o.declare(start=x)),
+    ("LastValueQueue.declare", "on_mismatch", [None, "ignore"], lambda o, x: o.declare(on_mismatch=x)),
+    ("LastValueQueue.stats", "on_foreign_commits", [None, "x"], lambda o, x: o.queue.stats(on_foreign_commits=x)),
+    ("LastValueQueue.purge", "keys", ["IBM", 5], lambda o, x: o.queue.purge(keys=x)),
+    ("LastValueQueue.expire", "older_than", [None, "5", math.nan, -1, math.inf], lambda o, x: o.queue.expire(x)),
+    ("LastValueQueue.move", "destination", [None, "q"], lambda o, x: o.queue.move(x)),
+    ("LastValueQueue.repair", "start", ["now", math.nan, 1e300], lambda o, x: o.queue.repair(x, dry_run=True)),
+    ("View.wait_for", "position", [None, 5], lambda o, x: o.view.wait_for(x)),
+    ("View.on_change", "callback", [None, "f"], lambda o, x: o.view.on_change(x)),
+    ("Message", "headers", [None, 5, "ab", [1, 2], [("a",)]], lambda o, x: o.producer.send(Message("v", headers=x))),
+    ("Producer.put", "headers", [5, "ab"], lambda o, x: o.producer.put("k", "v", x)),
+    ("connect", "config", [5, "a=b"], lambda o, x: connect("a:1", config=x)),
+    ("connect", "bootstrap_servers", [5, ["a:1"]], lambda o, x: connect(x)),
+    ("connect", "log", [5, "log"], lambda o, x: connect(log=x)),
+    ("queues", "log", [5], lambda o, x: queues(log=x)),
+    ("ClientConfig", "bootstrap_servers", [None, 5], lambda o, x: ClientConfig(x)),
+    ("ClientConfig", "properties", [5, "a=b", {5: 6}], lambda o, x: ClientConfig("a:1", x)),
+    ("ClientConfig.from_file", "path", [None, 5], lambda o, x: ClientConfig.from_file(x)),
+    *(
+        ("TopicSpec", option, bad, lambda o, x, option=option: TopicSpec(**{option: x}))
+        for option, bad in {
+            "partitions": ["3", 0, 1.5, math.nan],
+            "replication_factor": ["3", 0],
+            "delete_retention": [None, "5", math.nan, -1],
+            "config": [5, "a=b"],
+        }.items()
+    ),
+    ("TopicSpec", "segment.ms", [5, None], lambda o, x: TopicSpec(config={"segment.ms": x})),
+    ("QueueDefinition.from_options", "options", [5], lambda o, x: QueueDefinition.from_options("q", x)),
+    ("Codec", "encode", [None, 5], lambda o, x: Codec(x, bytes)),
+    ("Codec", "decode", [None, 5], lambda o, x: Codec(bytes, x)),
+    ("serializers", "serializer", [5], lambda o, x: serializers(x)),
+    ("serializers", "deserializer", [5], lambda o, x: serializers(None, x)),
+]
+
+
+def in_transaction(opened: Opened, act: Callable[[Transaction[str]], object]) -> None:
+    with opened.transaction() as transaction:
+        act(transaction)
+
+
+@pytest.mark.parametrize(
+    ("option", "bad", "call"),
+    [pytest.param(option, bad, call, id=f"{name}({option})") for name, option, bad, call in OTHERS],
+)
+def test_an_argument_that_is_none_is_refused_by_name(opened: Opened, option: str, bad: list[Any], call: Call) -> None:
+    for one in bad:
+        with pytest.raises(ConfigError) as caught:
+            call(opened, one)
+        assert option in caught.value.options, one
+        assert not opened.delivery.settled, "nothing was done before"
+
+
+@pytest.mark.parametrize("bad", [None, 5, b"q/0/1", Position], ids=repr)
+def test_what_is_no_token_of_a_position_is_refused(bad: Any) -> None:
+    with pytest.raises(ConfigError, match="is not a position"):
+        Position.parse(bad)
+
+
+def test_a_replay_period_longer_than_there_is_time_is_everything(opened: Opened) -> None:
+    """Before 0 the protocol has numbers with a meaning of their own."""
+    with opened.queue.browser(replay_period=1e12, follow=False) as browser:
+        assert len(list(browser)) == 3
