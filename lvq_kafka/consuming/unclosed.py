@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from weakref import WeakSet
 
-__all__ = ["Unclosed"]
+from lvq_kafka.places import opened_at
 
-_HERE = frozenset({"lvq_kafka", "threading", "contextlib"})  # whose calls are not a user's
+__all__ = ["Unclosed"]
 
 _all: WeakSet[Unclosed] = WeakSet()
 
 
 class Unclosed:
-    """A consumer from its opening on, until it has left the group.
+    """A consumer from its opening on, until it has left the group. As text it says where it was opened.
 
     Args:
         name: of the queue.
@@ -22,8 +21,7 @@ class Unclosed:
 
     def __init__(self, name: str, topic_id: str) -> None:
         self._of = (name, topic_id)
-        self.place = _place()
-        """Where it was opened, as file and line; empty where that is not known."""
+        self._place = opened_at()
         _all.add(self)
 
     def end(self) -> None:
@@ -36,13 +34,4 @@ class Unclosed:
         return [other for other in list(_all) if other is not self and other._of == self._of]
 
     def __str__(self) -> str:
-        return f"one that was opened at {self.place}" if self.place else "one that was opened in a thread of its own"
-
-
-def _place() -> str:
-    frame = sys._getframe(1)
-    while frame.f_globals.get("__name__", "").partition(".")[0] in _HERE:
-        if frame.f_back is None:
-            return ""
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return self._place

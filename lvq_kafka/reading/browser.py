@@ -7,6 +7,7 @@ from itertools import islice
 from threading import Event as Flag
 from threading import Lock, Thread
 from typing import Generic, Self, get_args
+from weakref import ref
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import Codec, Undecodable, V
@@ -157,7 +158,8 @@ class Browser(Reader[V], Generic[V]):
         )
         self._watch.begin()
         if self._consumed is not None:
-            Thread(target=self._keep_looking, name=f"lvq-browse-{self._topic}", daemon=True).start()
+            looking = (ref(self), self._stop, self._refresh)
+            Thread(target=_keep_looking, args=looking, name=f"lvq-browse-{self._topic}", daemon=True).start()
 
     def close(self) -> None:
         """Stop reading; an iteration ends."""
@@ -223,15 +225,6 @@ class Browser(Reader[V], Generic[V]):
             return None
         self._given[key] = told
         return told
-
-    def _keep_looking(self) -> None:
-        while not self._stop.wait(self._refresh):
-            try:
-                self.refresh()
-            except (Closed, ReaderFailed):
-                return
-            except LVQError:
-                pass  # for the moment; see `refresh`
 
     # ---------------------------------------------------------------- what it gives
 
@@ -316,6 +309,21 @@ class Browser(Reader[V], Generic[V]):
         event = await anext(self._opened)
         self._over = not self._follow and isinstance(event, EndOfDump)
         return event
+
+
+def _keep_looking(browser: ref[Browser[V]], stop: Flag, interval: float) -> None:
+    """Have it look at what was consumed, again and again, for as long as it is there."""
+    while not stop.wait(interval):
+        there = browser()
+        if there is None:
+            return
+        try:
+            there.refresh()
+        except (Closed, ReaderFailed):
+            return
+        except LVQError:
+            pass  # for the moment; see `refresh`
+        del there
 
 
 def _passes(error: Exception) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Condition, RLock, Thread
+from weakref import finalize
 
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.store import Store
 from lvq_kafka.forking import tell_of_forks
+from lvq_kafka.places import opened_at
 from lvq_kafka.ports import Log
 from lvq_kafka.reading.listeners import Subscription
 from lvq_kafka.reading.loop import Reading, Screen, Since
@@ -57,6 +59,7 @@ class Follower:
         self._reading = Reading(log, definition, self._standing, self._observing, since=since, screen=screen)
         self._waiting = Waiting(self._standing, self._observing)
         self._threads: list[Thread] = []
+        self._unclosed: finalize[[str], Follower] | None = None
 
     # ---------------------------------------------------------------- life
 
@@ -70,25 +73,28 @@ class Follower:
         if self._threads:
             return
         self._reading.open()
+        # The threads know nothing of this: who can use it are its reader, its watches, and nobody else.
+        self._unclosed = finalize(self, self._standing.abandon, opened_at())
+        self._unclosed.atexit = False
         for name, body in (("read", self._reading.run), ("observe", self._observing.run)):
-            thread = Thread(target=self._guard, args=(body,), name=f"lvq-{name}-{self.topic}", daemon=True)
+            thread = Thread(
+                target=_guard,
+                args=(body, self._standing, self._observing),
+                name=f"lvq-{name}-{self.topic}",
+                daemon=True,
+            )
             thread.start()
             self._threads.append(thread)  # whoever closes meanwhile can join none that was not started
         tell_of_forks(self)
 
-    def _guard(self, body: Callable[[], None]) -> None:
-        try:
-            body()
-        except Exception as error:  # noqa: BLE001  # a dead reader must say so, whatever killed it
-            self.fail(error)
-
     def fail(self, error: Exception) -> None:
         """Stop for good because of an error."""
-        self._standing.fail(error)
-        self._observing.look_now()
+        _fail(error, self._standing, self._observing)
 
     def close(self) -> None:
         """Stop reading. Waits for the threads; safe to call more than once."""
+        if self._unclosed is not None:
+            self._unclosed.detach()
         self._standing.close()
         self._observing.look_now()
         for thread in self._threads:
@@ -228,3 +234,15 @@ class Follower:
         """Be told of every key that changes from now on, after the keys that ``dump`` chooses of the table of now."""
         with self.locked() as table:
             return self._standing.listeners.subscribe(dump(table) if dump is not None else ())
+
+
+def _guard(body: Callable[[], None], standing: Standing, observing: Observing) -> None:
+    try:
+        body()
+    except Exception as error:  # noqa: BLE001  # a dead reader must say so, whatever killed it
+        _fail(error, standing, observing)
+
+
+def _fail(error: Exception, standing: Standing, observing: Observing) -> None:
+    standing.fail(error)
+    observing.look_now()

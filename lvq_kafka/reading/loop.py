@@ -65,6 +65,7 @@ class Reading:
         if self._since is not None:
             self._standing.since = self._since(self._log, self._topic)
         self._begin(described)
+        self._since = None  # it has been asked, and is its browser's: nothing here shall keep that alive
 
     def run(self) -> None:
         """Read until the follower is closed or has failed: the body of the thread."""
@@ -74,6 +75,13 @@ class Reading:
                 self._step()
         finally:
             self._reader.close()
+            if standing.abandoned:
+                log.warning(
+                    "a reader of %s is closed, since nobody can use it any more, and nobody has closed it: %s. Use a "
+                    "with block, or close it",
+                    self._topic,
+                    standing.abandoned,
+                )
 
     def _step(self) -> None:
         standing, replay = self._standing, self._standing.replay

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Generic, Self
+from typing import Any, Generic, Self
 
 from lvq_kafka.aio import in_background, in_thread
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
@@ -28,6 +28,8 @@ __all__ = ["Reader"]
 class Reader(Bound, Generic[V]):
     """Follows a queue in the background, from `open` to `close`: by ``with``, or by ``async with`` in asyncio code.
 
+    One that is left behind, with all its watches, is closed when Python collects it, with a `ResourceWarning`.
+
     In asyncio, what waits for the cluster has a twin whose name ends in ``_async``. It waits in a thread of its own; a
     task that is cancelled meanwhile goes on at once.
     """
@@ -45,19 +47,18 @@ class Reader(Bound, Generic[V]):
     ) -> None:
         check_undecodable(undecodable)
         durations("It is how often the topic is looked at.", metadata_interval=metadata_interval)
-        self.skipped = 0
-        """How many values could not be read and were skipped, under the policy ``"skip"``."""
         self._log = log
         self._topic = definition.topic
         self._codec = codec
         self._order = definition.order
         self._undecodable = undecodable
         self._catch_up_timeout = waiting(catch_up_timeout, "catch_up_timeout")
+        self._hiding = _Hiding(definition.topic, codec)
         self._follower = Follower(
             log,
             definition,
             since=since,
-            screen=self._hide_undecodable if undecodable == "skip" else None,
+            screen=self._hiding if undecodable == "skip" else None,
             metadata_interval=metadata_interval,
         )
 
@@ -130,15 +131,6 @@ class Reader(Bound, Generic[V]):
         self._follower.check()
         return self._follower.locked()
 
-    def _hide_undecodable(self, batch: RecordBatch) -> None:
-        for row, record in enumerate(batch):
-            if record.key is not None and record.value is not None:
-                try:
-                    to_entry(record, self._topic, self._codec)
-                except DecodeError:
-                    batch.values[row] = None
-                    self.skipped += 1
-
     # ---------------------------------------------------------------- how it is
 
     @property
@@ -150,6 +142,11 @@ class Reader(Bound, Generic[V]):
     def failure(self) -> Exception | None:
         """Why the reader has failed, if it has."""
         return self._follower.failure
+
+    @property
+    def skipped(self) -> int:
+        """How many values could not be read and were skipped, under the policy ``"skip"``."""
+        return self._hiding.skipped
 
     @property
     def lag(self) -> int:
@@ -186,3 +183,21 @@ class Reader(Bound, Generic[V]):
         """Keys that lie in several partitions: a writer uses another partitioner, or partitions were added (R14)."""
         with self._locked() as table:
             return [key_text(key) for key in table.split_keys]
+
+
+class _Hiding:
+    """Hides values that their codec cannot read. The thread that reads holds it, and so no reader."""
+
+    def __init__(self, topic: str, codec: Codec[Any]) -> None:
+        self.skipped = 0
+        self._topic = topic
+        self._codec = codec
+
+    def __call__(self, batch: RecordBatch) -> None:
+        for row, record in enumerate(batch):
+            if record.key is not None and record.value is not None:
+                try:
+                    to_entry(record, self._topic, self._codec)
+                except DecodeError:
+                    batch.values[row] = None
+                    self.skipped += 1

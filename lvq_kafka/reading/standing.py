@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from threading import Event
 from typing import Literal
@@ -61,6 +62,7 @@ class Standing:
         self.clock = clock
         self.listeners = Listeners()
         self.stop = Event()
+        self.abandoned = ""  # where it was opened, when nobody can use it any more
         self.failure: Exception | None = None
         self.table: Store = LatestValues()
         self.topic_id = ""  # of the topic that the table was read from
@@ -199,6 +201,15 @@ class Standing:
         with self.listeners.changing(everybody=True):
             pass
 
+    def abandon(self, place: str) -> None:
+        """Nobody can use this reader any more, and nobody has closed it: have its threads end.
+
+        Python calls this wherever it collects garbage, on any thread and below any lock. So it takes none.
+        """
+        if not self.closed and self.failure is None:
+            self.abandoned = place
+            warnings.warn(f"unclosed reader of {self.topic}: {place}", ResourceWarning, stacklevel=2)
+
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""
         self.listeners.left_behind()
@@ -228,8 +239,8 @@ class Standing:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
-        return self.stop.is_set()
+        """Whether it was closed, or is of no use to anybody."""
+        return self.stop.is_set() or bool(self.abandoned)
 
     @property
     def trouble(self) -> LVQError | None:
