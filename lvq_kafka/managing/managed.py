@@ -71,6 +71,9 @@ class Managed(Bound):
     def expire(self, older_than: float, *, timeout: float = 60.0) -> Change:
         """Count as consumed what arrived more than ``older_than`` seconds ago.
 
+        That is by the cluster's clock, which the commits of the queue's group tell. Where this user may not describe
+        ``__consumer_offsets`` it is by the clock of this machine, and a warning in the log says so.
+
         Raises what `purge` raises.
         """
         return management.expire(self.log, self._consumed("expired"), older_than, timeout=limit(timeout))

@@ -62,7 +62,7 @@ class Browser(Reader[V], Generic[V]):
         codec: how values are read.
         dump: False for updates only.
         replay_period: give only values that arrived in the last so many seconds, counted once, when the browser is
-            opened; updates always come (R15).
+            opened, by the clock of this machine; updates always come (R15).
         keys: only these keys.
         headers: only values whose last header of each of these names has this value; None for any value. A key that was
             given and gets a value that does not match comes as `Deleted`, with ``left`` set.
