@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from lvq_kafka.core.columns import Order
-from lvq_kafka.core.options import at_least_one, delays, mapping
+from lvq_kafka.core.options import at_least_one, delays, instance
 from lvq_kafka.errors import ConfigError
 
 __all__ = [
@@ -70,7 +70,9 @@ class TopicSpec:
             if (value := getattr(self, option)) is not None:
                 at_least_one(**{option: value})
         delays(delete_retention=self.delete_retention)
-        for name, setting in mapping("config", self.config, 'For example config={"segment.ms": "600000"}.').items():
+        instance("config", self.config, Mapping, 'For example config={"segment.ms": "600000"}.')
+        given: Mapping[Any, Any] = self.config
+        for name, setting in given.items():
             if not isinstance(name, str) or not isinstance(setting, str):
                 raise ConfigError(
                     f"The setting {name!r} of a topic is {setting!r}, not text.",

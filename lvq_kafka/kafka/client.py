@@ -49,6 +49,7 @@ class ClientConfig:
                 options=["bootstrap_servers"],
                 hint='Write several separated by commas: "one:9092,two:9092".',
             )
+        _check_writable("bootstrap_servers", bootstrap_servers)
         servers = ",".join(part.strip() for part in bootstrap_servers.split(",") if part.strip())
         if not servers:
             raise ConfigError(
@@ -65,8 +66,9 @@ class ClientConfig:
                 options=["bootstrap_servers", "bootstrap.servers"],
                 hint="Leave one of them out.",
             )
-        for name in given:
+        for name, value in given.items():
             _check(text("properties", name))
+            _check_writable(name, value)
         self._properties: dict[str, PropertyValue] = {"bootstrap.servers": servers, **given}
 
     @classmethod
@@ -149,6 +151,14 @@ class ClientConfig:
     def __repr__(self) -> str:
         shown = {name: "***" if is_secret(name) else value for name, value in self._properties.items()}
         return f"ClientConfig({shown!r})"
+
+
+def _check_writable(name: str, value: object) -> None:
+    """See that a text can be handed to the client, which says nothing sensible of what cannot. It may be a secret."""
+    try:
+        str(value).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{name} has a character that UTF-8 cannot write.", options=[name]) from None
 
 
 def _check_port(server: str) -> None:

@@ -208,7 +208,8 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
     ("connect", "bootstrap_servers", [5, ["a:1"]], lambda o, x: connect(x)),
     ("connect", "log", [5, "log"], lambda o, x: connect(log=x)),
     ("queues", "log", [5], lambda o, x: queues(log=x)),
-    ("ClientConfig", "bootstrap_servers", [None, 5], lambda o, x: ClientConfig(x)),
+    ("ClientConfig", "bootstrap_servers", [None, 5, "\ud800:1"], lambda o, x: ClientConfig(x)),
+    ("ClientConfig", "client.id", ["\ud800"], lambda o, x: ClientConfig("a:1", {"client.id": x})),
     ("ClientConfig", "properties", [5, "a=b", {5: 6}], lambda o, x: ClientConfig("a:1", x)),
     ("ClientConfig.from_file", "path", [None, 5], lambda o, x: ClientConfig.from_file(x)),
     *(
@@ -217,7 +218,7 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
             "partitions": ["3", 0, 1.5, math.nan],
             "replication_factor": ["3", 0],
             "delete_retention": [None, "5", math.nan, -1],
-            "config": [5, "a=b"],
+            "config": [None, 5, "a=b"],
         }.items()
     ),
     ("TopicSpec", "segment.ms", [5, None], lambda o, x: TopicSpec(config={"segment.ms": x})),
