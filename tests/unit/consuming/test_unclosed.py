@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from contextlib import AbstractContextManager
 from threading import Event, Thread
@@ -78,6 +79,25 @@ def test_nor_while_what_was_acquired_from_it_is_there(world: World) -> None:
     delivery.ack(wait=True, timeout=10)
     with left_behind():
         del delivery
+    eventually(lambda: world.member_count(GROUP) == 0)
+
+
+def test_nor_while_a_task_iterates_over_it(world: World) -> None:
+    world.send(("a", "a"), ("b", "b"))
+
+    async def consume() -> list[str]:
+        values: list[str] = []
+        async for delivery in opened(world):
+            gc.collect()
+            with delivery:
+                values.append(delivery.value)
+            if len(values) == 2:
+                break
+        return values
+
+    with left_behind():
+        assert asyncio.run(consume()) == ["a", "b"]
+        gc.collect()
     eventually(lambda: world.member_count(GROUP) == 0)
 
 
