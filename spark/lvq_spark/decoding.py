@@ -304,6 +304,8 @@ def _check(df: DataFrame, form: str, column: str, on_error: str) -> None:
         raise ConfigError(f"decode does not know the form {form!r}.", options=["form"], hint=hint)
     if on_error not in get_args(OnError):
         raise ConfigError(f"on_error={on_error!r} is none of {', '.join(get_args(OnError))}.", options=["on_error"])
+    if not hasattr(df, "columns"):
+        raise ConfigError(f"df={df!r} is no DataFrame.", options=["df"])
     if column not in df.columns:
         near = difflib.get_close_matches(column, df.columns, 1)
         raise ConfigError(

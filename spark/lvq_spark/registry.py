@@ -56,7 +56,7 @@ class SchemaRegistry:
     timeout: float = 10.0
 
     def __post_init__(self) -> None:
-        address = urllib.parse.urlsplit(self.url)
+        address = urllib.parse.urlsplit(str(self.url))
         if address.scheme not in ("http", "https") or not address.hostname:
             raise ConfigError("The schema registry's url is no http:// or https:// address.", options=["url"])
         if address.password is not None:

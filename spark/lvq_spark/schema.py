@@ -51,8 +51,8 @@ def check_columns(option: str, names: Sequence[str], there: Collection[str]) -> 
     Raises:
         ConfigError: there is none of that name (the error names the nearest), one comes twice, or none is asked for.
     """
-    if isinstance(names, str):
-        raise ConfigError(f"{option}={names!r} is a text.", options=[option], hint=f"Give a list: [{names!r}].")
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise ConfigError(f"{option}={names!r} is no list.", options=[option], hint=f"Give a list: [{names!r}].")
     lower = {name.lower(): name for name in there}
     for name in names:
         if name not in there:

@@ -150,6 +150,7 @@ def choose_engine(
     Raises:
         ConfigError: ``connector_options`` are given for the Python engine.
     """
+    instance("spec", spec, SnapshotSpec, "Give what `pin` returns.")
     if engine == "python" and connector_options:
         raise ConfigError(
             "connector_options are given, and engine='python' does without the connector.",

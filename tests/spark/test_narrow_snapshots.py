@@ -223,7 +223,7 @@ def test_the_connector_reads_no_headers_and_sorts_and_exchanges_no_values(
         (["deleted"], r"no column deleted\. The columns are"),
         (["key", "key"], "columns names a column twice"),
         ([], "columns names no column"),
-        ("key", r"columns='key' is a text\. Give a list: \['key'\]"),
+        ("key", r"columns='key' is no list\. Give a list: \['key'\]"),
     ],
 )
 def test_wrong_columns_are_refused_before_anything_is_asked(columns: list[str], message: str) -> None:

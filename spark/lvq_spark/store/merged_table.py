@@ -7,7 +7,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lvq_kafka.core.options import text
 from lvq_kafka.errors import ConfigError
+from lvq_spark.session import require_spark
 from lvq_spark.store.guards import now
 from lvq_spark.store.layers import STORED
 from lvq_spark.store.manifest import Version, decode, encode
@@ -180,7 +182,8 @@ def read_merged(spark: SparkSession, table: str) -> DataFrame:
     Raises:
         AnalysisException: of Spark's: there is no such table.
     """
-    return _as_it_is(spark, table).where("lvq_role = 'current'").drop("lvq_role")
+    require_spark(spark)
+    return _as_it_is(spark, text("table", table)).where("lvq_role = 'current'").drop("lvq_role")
 
 
 def _as_it_is(spark: SparkSession, table: str) -> DataFrame:

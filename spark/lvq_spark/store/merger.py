@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lvq_kafka.core.options import delays
+from lvq_kafka.core.options import delays, text
 from lvq_kafka.errors import ConfigError, LVQError, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.errors import task_errors
@@ -55,6 +55,7 @@ class Merger(Upkeep):
         require_spark(spark)
         check_policies(on_stale, consistency)
         delays(timeout=timeout)
+        text("table", table)
         self._spark, self._config, self._consistency = spark, client_config(queue), consistency
         self._table = MergedTable(spark, table)
         super().__init__(queue, on_stale, timeout, f"{table} is merged with the whole log")
