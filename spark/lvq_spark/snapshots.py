@@ -108,8 +108,8 @@ def snapshot(
         if word not in words:
             raise ConfigError(f"{option}={word!r} is none of {', '.join(words)}.", options=[option])
     columns = check_columns("columns", columns, SNAPSHOT_COLUMNS)
-    require_spark(spark)
     config = client_config(queue)
+    require_spark(spark)
     if spec is None:
         spec = pin(queue, start=start, end=end, as_of=as_of, group=group, timeout=timeout)
     else:

@@ -28,7 +28,6 @@ CASES: list[tuple[str, str, list[Any], Callable[[LastValueQueue[Any], Any], obje
     ("merge", "timeout", ["3"], lambda q, x: lvq_spark.merge(SPARK, q, "t", timeout=x)),
     ("merge_each", "timeout", ["3"], lambda q, x: lvq_spark.merge_each(q, "t", timeout=x)),
     ("merge_each", "consistency", [None], lambda q, x: lvq_spark.merge_each(q, "t", consistency=x)),
-    ("snapshot", "spark", [None], lambda q, x: lvq_spark.snapshot(x, q)),
     ("snapshot", "queue", [None], lambda q, x: lvq_spark.snapshot(SPARK, x)),
     ("snapshot", "columns", [None, 5, "key"], lambda q, x: lvq_spark.snapshot(SPARK, q, columns=x)),
     ("choose_engine", "spec", [None, {}], lambda q, x: lvq_spark.choose_engine(SPARK, x)),
