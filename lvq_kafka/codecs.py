@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
 
+from lvq_kafka.core.json_text import check_nesting, read_json
 from lvq_kafka.core.options import callables
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
@@ -152,23 +153,18 @@ def _text(value: object) -> bytes:
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_from_json = json.JSONDecoder(parse_constant=_no_number).decode
-
-
 def _read_text(data: bytes) -> str:
     return data.decode("utf-8")
 
 
 def _json(value: object) -> bytes:
-    return _to_json(value).encode("utf-8")
+    text = _to_json(value)
+    check_nesting(text, value)
+    return text.encode("utf-8")
 
 
 def _read_json(data: bytes) -> Any:
-    return _from_json(data.decode("utf-8"))
+    return read_json(data.decode("utf-8"))
 
 
 BYTES: Codec[bytes] = Codec(_bytes, bytes, name="bytes")
@@ -178,4 +174,5 @@ TEXT: Codec[str] = Codec(_text, _read_text, name="text")
 """Values are text, written as UTF-8."""
 
 JSON: Codec[Any] = Codec(_json, _read_json, name="json")
-"""Values are what JSON can hold, written compactly as UTF-8. NaN and infinities are refused; None is JSON's null."""
+"""Values are what JSON can hold, written compactly as UTF-8. NaN and infinities are refused, and so is what is nested
+more than 500 deep; None is JSON's null."""

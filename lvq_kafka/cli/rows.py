@@ -13,6 +13,7 @@ A current value, from ``get``, ``browse``, ``watch``, ``consume`` and ``export``
 - ``headers`` has the last header of each name, the one that counts. ``all_headers`` has them all, as pairs in their
   order, and is there when a name repeats.
 - ``delivery_count`` is there, from ``consume``, for a message that is handed out again.
+- Characters that could steer a terminal, such as controls and changes of direction, are escaped (``\\u009b``).
 
 Everything that is no value has an ``event``:
 
@@ -38,6 +39,7 @@ from typing import Any, Literal, Protocol
 
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec
 from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.core.json_text import MOST_NESTED, read_json
 from lvq_kafka.core.keys import encode_header, encode_key
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Headers, Position
@@ -55,6 +57,7 @@ __all__ = [
     "parse_line",
     "parse_value",
     "shown",
+    "to_json",
     "to_line",
     "value_row",
 ]
@@ -89,10 +92,17 @@ def shown(data: bytes) -> str | dict[str, str]:
 
 def to_line(row: Mapping[str, Any]) -> bytes:
     """A row as it is written."""
-    try:
-        return json.dumps(row, ensure_ascii=False).encode("utf-8") + b"\n"
-    except UnicodeEncodeError:  # half a surrogate pair in a JSON value
-        return json.dumps(row).encode("ascii") + b"\n"
+    return to_json(row).encode("utf-8") + b"\n"
+
+
+def to_json(value: object, *, indent: int | None = None) -> str:
+    """JSON that steers no terminal, wherever it ends up: what could do so is escaped, as JSON has it."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if text.isprintable():
+        return text
+    # Half a surrogate pair, which UTF-8 cannot write, is among them.
+    odd = {character for character in set(text) if not character.isprintable()} - {"\n"}
+    return text.translate({ord(character): json.dumps(character)[1:-1] for character in odd})
 
 
 def is_unread(value: object, form: Format) -> bool:
@@ -156,7 +166,7 @@ def parse_line(text: str, form: Format) -> Line | None:
         DecodeError: it is no such line; says why.
     """
     try:
-        row = json.loads(text)
+        row = read_json(text, MOST_NESTED + 1)  # the value is one level down
     except ValueError as error:
         raise _unreadable(f"is not JSON: {error}", text) from None
     if not isinstance(row, dict):
@@ -188,7 +198,7 @@ def parse_value(data: bytes, form: Format) -> Any:
     """
     try:
         if form == "json":
-            return json.loads(data)
+            return read_json(data.decode("utf-8-sig"))
         return data.decode("utf-8") if form == "text" else data
     except ValueError as error:
         raise EncodeError(f"The value is not {'JSON' if form == 'json' else 'UTF-8 text'}: {error}.") from None

@@ -11,6 +11,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
+from lvq_kafka.core.json_text import read_json
 from lvq_kafka.errors import ConfigError
 from lvq_spark.registry import SubjectSchemas
 from lvq_spark.schema import quoted
@@ -250,7 +251,7 @@ def _understood(df: DataFrame, make: Callable[[], Column], form: str) -> Column:
 
 def _followed(schema: str) -> str:
     try:
-        inner = json.loads(schema)
+        inner = read_json(schema)
     except ValueError as error:
         raise ConfigError(f"The Avro schema is no JSON: {error}.", options=["schema"]) from None
     end = {"type": "fixed", "name": "LvqRead", "size": 0}

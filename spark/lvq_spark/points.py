@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lvq_kafka.core.json_text import read_json
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.ports import Log
 
@@ -99,7 +99,7 @@ Point = Offsets | Times
 def _by_partition(option: str, text: str, form: str) -> tuple[str, dict[int, int]]:
     wrong = ConfigError(f"{option} is {text.strip()!r}, not {form}.", options=[option])
     try:
-        said = json.loads(text)
+        said = read_json(text)
     except ValueError:
         raise wrong from None
     if not isinstance(said, dict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import ssl
 import urllib.error
@@ -13,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lvq_kafka.core.json_text import read_json
 from lvq_kafka.errors import AuthenticationFailed, ConfigError, TransportError
 
 __all__ = ["SchemaRegistry", "SubjectSchemas"]
@@ -120,7 +120,7 @@ class SchemaRegistry:
             context = ssl.create_default_context(cafile=self.ca_location)
             opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
             with opener.open(request, timeout=self.timeout) as answer:
-                return json.load(answer)
+                return read_json(answer.read().decode("utf-8"))
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == 404:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
+from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig
@@ -181,7 +181,7 @@ def _subject(given: Given) -> tuple[str | None, str | None, tuple[int, ...] | No
 def _assigned(said: str) -> tuple[str, tuple[int, ...]]:
     wrong = ConfigError(f'assign is {said!r}, not JSON like {{"prices": [0, 1]}} of one topic.', options=["assign"])
     try:
-        [(topic, numbers)] = json.loads(said).items()
+        [(topic, numbers)] = read_json(said).items()
     except (ValueError, AttributeError):
         raise wrong from None
     if not isinstance(numbers, list) or not numbers or any(type(one) is not int or one < 0 for one in numbers):
@@ -273,7 +273,7 @@ def _keys(given: Given) -> frozenset[bytes] | None:
     if not given.has("lvq.keys"):
         return None
     try:
-        keys = json.loads(given.text("lvq.keys"))
+        keys = read_json(given.text("lvq.keys"))
         return frozenset(base64.b64decode(key, validate=True) for key in _texts(keys))
     except ValueError:
         raise ConfigError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.errors import ConfigError
 from lvq_spark.pinning import SnapshotSpec
@@ -129,7 +130,7 @@ def decode(content: bytes, where: str) -> Version:
         ConfigError: it is of a newer library, or no manifest. Neither is ever trusted, nor built over.
     """
     try:
-        document = json.loads(content)
+        document = read_json(content.decode("utf-8"))
         written = int(document.pop("format"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(where) from error
