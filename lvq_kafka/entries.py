@@ -10,12 +10,13 @@ from typing import Generic
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.progress import Shortfall
+from lvq_kafka.core.quoting import abridged
 from lvq_kafka.core.records import Headers, Position, Record, header_value
 
 __all__ = ["Deleted", "EndOfDump", "Entry", "Event"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Entry(Generic[V]):
     """The current value of a key."""
 
@@ -33,8 +34,10 @@ class Entry(Generic[V]):
         value = header_value(self.headers, name)
         return None if value is None else value.decode("utf-8", "replace")
 
+    __repr__ = abridged
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Deleted:
     """A key that had a value and has none now, as far as the reader that gives this can see.
 
@@ -46,6 +49,8 @@ class Deleted:
     """A consumer of the queue has taken its value."""
     left: bool = False
     """It has a value that does not match the headers that the browser selects by. Only what was given can leave."""
+
+    __repr__ = abridged
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,8 @@
        └─ BrokerStartFailed                carries the end of the broker's log
 
 A leaf also inherits the builtin a caller would expect, so ``except TimeoutError`` and ``except LookupError`` work.
-Attributes carry the facts; the message says what happened and what to do about it. No message holds a secret.
+Attributes carry the facts; the message says what happened and what to do about it. No message holds a secret, steers a
+terminal, or is longer than a screen: keys and names in it are shown by their beginnings.
 All of them survive `pickle` and `copy`, attributes and causes of this tree included, so that they can be carried
 between processes.
 """
@@ -56,6 +57,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from lvq_kafka.core.quoting import bounded
 
 if TYPE_CHECKING:
     from lvq_kafka.core.progress import Shortfall
@@ -114,8 +117,9 @@ class LVQError(Exception):
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(f"{message} {hint}".rstrip())
-        self.hint = hint
+        # Not one of these texts is known to be short, or harmless on a terminal: others' words are in most of them.
+        self.hint = bounded(hint)
+        super().__init__(f"{bounded(message)} {self.hint}".rstrip())
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What exceptions do by default is to call the class with `args`, and ours want keywords.

@@ -18,6 +18,7 @@ from lvq_kafka.core.keys import HeaderValue, Key
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.options import choice, instance, text
 from lvq_kafka.core.policy import TopicSpec
+from lvq_kafka.core.quoting import brief
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.managing.declaring import Declaration, declare
 from lvq_kafka.managing.groups import OnForeignCommits, Start
@@ -252,7 +253,8 @@ class LastValueQueue(Managed, Generic[V]):
         return self.definition.key_header
 
     def __repr__(self) -> str:
-        return f"<LastValueQueue {self.name} on {self.topic}, key {self.key_header or 'of the record'}>"
+        key = "of the record" if self.key_header is None else brief(self.key_header)
+        return f"<LastValueQueue {self.name} on {self.topic}, key {key}>"
 
     def close(self) -> None:
         """Close the connection that this queue asks questions over, if it has opened it; a log that was given is not.

@@ -27,6 +27,7 @@ from lvq_kafka.cli.options import cluster_options
 from lvq_kafka.cli.outcome import EXIT_CODES, FAULT, INTERRUPTED, NO_READER, describe, exit_code, tell
 from lvq_kafka.cli.session import Session
 from lvq_kafka.cli.signals import ended_by
+from lvq_kafka.core.quoting import printable
 
 __all__ = ["lvq"]
 
@@ -55,7 +56,10 @@ class Lvq(click.Group):
             finally:
                 session.close()
             session.out.flush()
-        except (click.ClickException, click.exceptions.Exit):
+        except click.exceptions.Exit:
+            raise
+        except click.ClickException as error:
+            error.message = printable(error.message, keep="\n")  # type: ignore[misc]  # words of the command line
             raise
         except BrokenPipeError:
             _leave_pipe()
@@ -89,7 +93,7 @@ class Lvq(click.Group):
 
 def _fail(ctx: click.Context, session: Session, error: BaseException) -> NoReturn:
     if session.debug:
-        traceback.print_exception(error)
+        sys.stderr.write(printable("".join(traceback.format_exception(error)), keep="\n\t"))
     try:
         session.out.flush()  # what was written before still counts
     except OSError:

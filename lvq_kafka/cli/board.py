@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -15,9 +14,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lvq_kafka.cli.output import count, printable, printable_key, printable_value
+from lvq_kafka.cli.output import count, printable_key, printable_text, printable_value
 from lvq_kafka.cli.rows import how_gone
 from lvq_kafka.cli.table import plain_table
+from lvq_kafka.core.quoting import printable
 from lvq_kafka.entries import Deleted, EndOfDump, Entry, Event
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.follower import State
@@ -133,7 +133,7 @@ class Board:
 
     def _texts(self, value: Any) -> dict[str, str]:
         if isinstance(value, Mapping):
-            return {printable(str(name)): _field(part) for name, part in value.items()}
+            return {printable_text(str(name)): printable_value(part) for name, part in value.items()}
         return {_PLAIN: printable_value(value)}
 
     # ---------------------------------------------------------------- the picture
@@ -192,10 +192,6 @@ class Board:
         widest = max((len(text) for text in texts), default=0)
         self._widths[name] = min(_WIDEST, max(self._widths.get(name, 0), widest))
         return self._widths[name]
-
-
-def _field(value: Any) -> str:
-    return printable(value) if isinstance(value, str) else printable(json.dumps(value, ensure_ascii=False))
 
 
 def _number(text: str) -> float | None:

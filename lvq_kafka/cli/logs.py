@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from lvq_kafka.cli.outcome import tell
+from lvq_kafka.core.quoting import printable
 
 __all__ = ["logs_shown"]
 
+_LINES = "\n\t"  # of a traceback
 _CLIENT = "lvq_kafka.client"  # the client's own log, which repeats what our errors say
 
 
@@ -32,7 +34,7 @@ class _Stderr(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._session.debug:
-            sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.write(f"{printable(self.format(record), keep=_LINES)}\n")
         elif record.levelno == logging.WARNING and record.name != _CLIENT:
             tell(record.getMessage(), warning=True)
 

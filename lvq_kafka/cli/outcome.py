@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import click
 
+from lvq_kafka.core.quoting import printable
 from lvq_kafka.errors import (
     CatchUpTimeout,
     CodecError,
@@ -119,4 +120,5 @@ def tell(message: str, *, warning: bool = False) -> None:
     """Say something on stderr, in one line: an error, or a warning."""
     name = click.style("lvq: ", fg="yellow" if warning else "red", bold=True)
     # In one write: beside a board that is shown, each write becomes a line of its own.
-    click.echo(f"{name}{'warning: ' if warning else ''}{' '.join(message.split())}", file=sys.stderr)
+    line = printable(" ".join(message.split()))
+    click.echo(f"{name}{'warning: ' if warning else ''}{line}", file=sys.stderr)

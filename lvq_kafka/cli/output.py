@@ -14,14 +14,16 @@ import click
 
 from lvq_kafka.cli.rows import to_line
 from lvq_kafka.core.headers import UNKEYED_HEADER
+from lvq_kafka.core.quoting import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from lvq_kafka.cli.table import ValueTable
 
-__all__ = ["Output", "count", "printable", "printable_key", "printable_value"]
+__all__ = ["Output", "count", "printable_key", "printable_text", "printable_value"]
 
+_WIDEST = 1_000  # characters of a cell; to measure more costs a second per megabyte
 _DELAY = 1.0  # seconds of waiting before anything is said about it
 
 
@@ -77,7 +79,7 @@ class Output:
     def note(self, text: str) -> None:
         """Tell a person something that is not data."""
         if self.person:
-            click.secho(text, file=sys.stderr, dim=True)
+            click.secho(printable(text), file=sys.stderr, dim=True)
 
     def note_left_out(self, columns: Sequence[str]) -> None:
         """Tell a person which columns of a table there was no room for."""
@@ -106,41 +108,32 @@ class Output:
             if time.monotonic() - begin < _DELAY:
                 return ""
             said = what()
-            spinner.update(text=Text(said) if isinstance(said, str) else said)  # a str would be read as markup
+            # A str would be read as markup.
+            spinner.update(text=Text(printable(said)) if isinstance(said, str) else said)
             return spinner
 
         with Live(get_renderable=render, console=Console(stderr=True), transient=True, refresh_per_second=8):
             yield
 
 
-def printable(text: str) -> str:
-    """Text that is safe on a terminal: whatever could steer it is written out as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
 def printable_key(key: str) -> str:
     """A key for a person to read. The unique one that a message without a key was given says nothing to anybody."""
-    return "(no key)" if key.startswith(f"{UNKEYED_HEADER}:") else printable(key)
+    return "(no key)" if key.startswith(f"{UNKEYED_HEADER}:") else printable_text(key)
 
 
-def _escaped(character: str) -> str:
-    if "\udc80" <= character <= "\udcff":  # a byte that is not UTF-8
-        return f"\\x{ord(character) - 0xDC00:02x}"
-    return character.encode("unicode_escape").decode("ascii")
+def printable_text(text: str) -> str:
+    """Text for a person to read in a cell of a table: no more of it than any terminal has room for."""
+    return printable(text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…")
 
 
 def printable_value(value: Any) -> str:
-    """A value for a person to read."""
+    """A value for a person to read, likewise."""
     if isinstance(value, bytes):
         try:
-            return printable(value.decode("utf-8"))
+            return printable_text(value.decode("utf-8"))
         except UnicodeDecodeError:
             return f"0x{value[:24].hex()}{'…' if len(value) > 24 else ''} ({len(value)} bytes)"
-    if isinstance(value, str):
-        return printable(value)
-    return printable(json.dumps(value, ensure_ascii=False))
+    return printable_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def count(number: int, noun: str) -> str:

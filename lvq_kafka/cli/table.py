@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
-from lvq_kafka.cli.output import printable, printable_key, printable_value
+from lvq_kafka.cli.output import printable_key, printable_text, printable_value
 from lvq_kafka.cli.rows import how_gone
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.entries import Deleted, EndOfDump, Event
@@ -68,7 +68,7 @@ class ValueTable:
             for name, data in item.headers:
                 if name not in (self._key_header, UNKEYED_HEADER):
                     said = "" if data is None else printable_value(data)
-                    value.append(f"{_GAP}{printable(name)}={said}", "dim")
+                    value.append(f"{_GAP}{printable_text(name)}={said}", "dim")
             self._write(item.key, value, item.timestamp, _place(item))
 
     def _measure(self, items: list[Valued]) -> None:

@@ -21,6 +21,7 @@ from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.policy import DELETE_RETENTION
+from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import LockLost, OutcomeUnknown, StateError, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
@@ -198,9 +199,10 @@ class Custody(Holdings):
     def trouble(self, while_: Doing, error: Exception) -> None:
         """Something does not work just now. That messages come does not say that commits are stored."""
         with self._lock:
+            said = bounded(str(error))
             if not self._trouble:
-                logger.warning("the consumer of %s goes on after: %s", self._definition.name, error)
-            self._trouble[while_] = str(error)
+                logger.warning("the consumer of %s goes on after: %s", self._definition.name, said)
+            self._trouble[while_] = said
 
     def stand_still(self, reason: str) -> None:
         """Why nothing is handed out though the cluster answers; empty when there is no such reason."""

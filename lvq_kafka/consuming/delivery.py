@@ -14,6 +14,7 @@ from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.options import waiting
 from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Headers, Position, header_value
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
 from lvq_kafka.forking import Bound
@@ -241,7 +242,7 @@ class Delivery(Bound, Generic[V]):
         logger.warning("%s was handled, but its lock was lost meanwhile; it may be handled again", self)
 
     def __repr__(self) -> str:
-        return f"<Delivery {self.key!r} at {self.position}, {self._item.state}>"
+        return f"<Delivery {quoted(self.key)} at {self.position}, {self._item.state}>"
 
 
 def items_of(deliveries: Iterable[Delivery[Any]], holder: Holder) -> list[Item]:

@@ -21,6 +21,7 @@ from lvq_kafka.consuming.standstill import Standstill
 from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.absence import Lapse
 from lvq_kafka.core.commits import Answer, Flight
+from lvq_kafka.core.quoting import bounded
 from lvq_kafka.errors import AuthenticationFailed, DataLoss, LVQError, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.ports import Commit, GroupListener, GroupMember
 
@@ -157,7 +158,7 @@ class Consuming:
                 self._answered(self._flight, Answer.UNKNOWN)  # nobody is there any more who could be told
 
     def _fail(self, error: BaseException) -> None:
-        what = error if isinstance(error, LVQError) else repr(error)
+        what = error if isinstance(error, LVQError) else bounded(repr(error))
         if self._stop.is_set():
             logger.warning("while the consumer of %s was closed: %s", self._name, what)
         else:

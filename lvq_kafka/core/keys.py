@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import UnencodableKey
 
 __all__ = ["HeaderValue", "Key", "encode_header", "encode_key", "home_partition", "key_text", "murmur2"]
@@ -33,7 +34,7 @@ def encode_key(key: object) -> bytes:
     if isinstance(key, int):
         return b"%d" % key
     raise UnencodableKey(
-        f"{key!r} of type {type(key).__name__} cannot be a key.", hint="Use text, bytes, an integer or a boolean."
+        f"{quoted(key)} of type {type(key).__name__} cannot be a key.", hint="Use text, bytes, an integer or a boolean."
     )
 
 
@@ -53,7 +54,7 @@ def _escaped(key: str) -> bytes:
         return key.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise UnencodableKey(
-            f"The key {key!r} has a character that UTF-8 cannot write.", hint="Give its bytes instead."
+            f"The key {quoted(key)} has a character that UTF-8 cannot write.", hint="Give its bytes instead."
         ) from None
 
 

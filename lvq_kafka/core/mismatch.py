@@ -7,6 +7,7 @@ from itertools import repeat
 from operator import eq, itemgetter
 from typing import Literal
 
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import UNREADABLE, Position, RecordBatch, header_value
 from lvq_kafka.errors import KeyMismatch
 
@@ -53,13 +54,13 @@ def choose_keys(
 def _mismatch(position: Position, key: bytes | None, key_header: str, said: bytes | None) -> KeyMismatch:
     if said is None:
         return KeyMismatch(
-            f"The record at {position} has the key {key!r}, and what its header {key_header!r} says is not known: its "
-            "headers cannot be read, since a name among them is not UTF-8.",
+            f"The record at {position} has the key {quoted(key)}, and what its header {quoted(key_header)} says is not "
+            "known: its headers cannot be read, since a name among them is not UTF-8.",
             position=position,
             hint="Fix the writer, or declare key_mismatch='record'.",
         )
     return KeyMismatch(
-        f"The record at {position} has the key {key!r}, but its header {key_header!r} says {said!r}.",
+        f"The record at {position} has the key {quoted(key)}, but its header {quoted(key_header)} says {quoted(said)}.",
         position=position,
         hint="Compaction goes by the record key. Fix the writer, or declare key_mismatch='record'.",
     )

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import AlreadySettled, LockLost
 
 __all__ = ["Item", "Outstanding"]
@@ -106,7 +107,7 @@ class Item:
         raise AlreadySettled(f"{where} cannot be settled: this handle is {self.state}.")
 
     def __repr__(self) -> str:
-        return f"<Item {self.partition}/{self.offset} {self.key!r}, {self.state}>"
+        return f"<Item {self.partition}/{self.offset} {quoted(self.key)}, {self.state}>"
 
 
 class Outstanding:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from lvq_kafka.core.quoting import bounded
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.errors import NO_TOPIC, NOISE, REFUSED, UNAUTHORIZED, UNREACHABLE, kafka_error, translate
@@ -129,7 +130,7 @@ class _Ear:
             if not self._closes and level < logging.ERROR:
                 return
         if level >= self._least:
-            _logger.log(level, form, *parts)
+            _logger.log(level, form, *(bounded(part) if isinstance(part, str) else part for part in parts))
 
 
 def open_consumer(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, Message
 
 from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown, LVQError, MessageTooLarge, TransportError
 from lvq_kafka.kafka.connect import Health
 from lvq_kafka.kafka.errors import NO_TOPIC, UNAUTHORIZED
@@ -70,7 +71,7 @@ class Failures:
         if self._may_be_stored(error, message):
             return self._unknown(error, message)
         name, topic = _name(message), message.topic() or ""
-        doing = f"store the message for key {name!r} in {topic!r}"
+        doing = f"store the message for key {name} in {topic!r}"
         if error.code() in _PURGED and self.fatal is None and (why := self._withdrawn()):
             # (The client fails the transaction after one with a refused batch, too: it finds a gap in its own numbers.)
             return DeliveryFailed(
@@ -79,7 +80,7 @@ class Failures:
         cause = self.explain(self._reason(error), doing, topic)
         if isinstance(cause, MessageTooLarge):
             return MessageTooLarge(
-                f"The message for key {name!r} has {len(_key(message) or b'') + len(message.value() or b'')} bytes of "
+                f"The message for key {name} has {len(_key(message) or b'') + len(message.value() or b'')} bytes of "
                 f"key and value, more than max.message.bytes of the topic {topic!r}.",
                 key=_key(message),
                 code=error.name(),
@@ -94,7 +95,7 @@ class Failures:
         return failure
 
     def _unknown(self, error: KafkaError, message: Message) -> DeliveryUnknown:
-        doing = f"tell whether the message for key {_name(message)!r} in {message.topic()!r} was stored"
+        doing = f"tell whether the message for key {_name(message)} in {message.topic()!r} was stored"
         remedy = "Send the key's current value again."
         if error.code() in _PURGED and self.fatal is None and (why := self._withdrawn()):
             return DeliveryUnknown(f"Cannot {doing}: {why}.", key=_key(message), code=error.name(), hint=remedy)
@@ -142,4 +143,4 @@ def _key(message: Message) -> bytes | None:
 
 
 def _name(message: Message) -> str:
-    return key_text(_key(message) or b"")
+    return quoted(key_text(_key(message) or b""))

@@ -11,6 +11,7 @@ from typing import NoReturn
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from lvq_kafka.core.keys import key_text
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import BoundToProcess, Closed, LVQError, MessageTooLarge, StateError, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.ages import limit_of, without_deadline
@@ -260,7 +261,7 @@ class KafkaWriter:
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             size = len(key) + len(value or b"") + sum(len(name) + len(text or b"") for name, text in headers or ())
             raise MessageTooLarge(
-                f"The message for key {key_text(key)!r} has {size} bytes; the client takes {self._limit}.",
+                f"The message for key {quoted(key_text(key))} has {size} bytes; the client takes {self._limit}.",
                 key=key,
                 code=error.name(),
                 hint="Raise message.max.bytes here and max.message.bytes on the topic, or store the value elsewhere.",

@@ -13,6 +13,7 @@ from lvq_kafka.clocks import uptime
 from lvq_kafka.core.absence import PRESENT, Absence, Lapse
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.policy import DELETE_RETENTION
+from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.store import Store
 from lvq_kafka.errors import Closed, LVQError, ReaderFailed, StateError
@@ -191,7 +192,7 @@ class Standing:
     def fail(self, error: Exception) -> None:
         """Stop for good because of an error."""
         if not self.closed:
-            log.error("reading %s has failed: %s", self.topic, error)
+            log.error("reading %s has failed: %s", self.topic, bounded(str(error)))
         with self.listeners.changing(everybody=True):
             self.failure = self.failure or error
 

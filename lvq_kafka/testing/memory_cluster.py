@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 
 from lvq_kafka.core.keys import home_partition, key_text
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.errors import BrokerUnavailable, ConfigError, DeliveryFailed, MessageTooLarge, TopicNotFound
 from lvq_kafka.testing.memory_group import Group
@@ -163,7 +164,7 @@ class Cluster:
             raise refused(key, "INVALID_RECORD", f"The compacted topic {topic!r} takes no record without a key.")
         if record_size(key, value, headers) > int(self.setting(found, "max.message.bytes")):
             raise MessageTooLarge(
-                f"The message for key {key_text(key or b'')!r} is larger than {topic!r} takes.",
+                f"The message for key {quoted(key_text(key or b''))} is larger than {topic!r} takes.",
                 key=key,
                 code="MSG_SIZE_TOO_LARGE",
                 hint=f"Raise max.message.bytes of {topic!r}, or store the value elsewhere.",

@@ -10,6 +10,7 @@ from typing import cast
 
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.options import waiting
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.errors import Closed, DeliveryFailed, DeliveryUnknown, MessageTooLarge, StateError, TransportError
 from lvq_kafka.ports import Commit, GroupMember, Receipt
@@ -104,7 +105,8 @@ class MemoryWriter:
         append = _Append(topic, key, value, tuple(headers or ()), _Receipt())
         if record_size(append.key, append.value, append.headers) > CLIENT_LIMIT:
             raise MessageTooLarge(
-                f"The message for key {key_text(key)!r} is larger than the {CLIENT_LIMIT} bytes that the client takes.",
+                f"The message for key {quoted(key_text(key))} is larger than the {CLIENT_LIMIT} bytes that the client "
+                "takes.",
                 key=key,
                 code="MSG_SIZE_TOO_LARGE",
                 hint="Send less, or store the value elsewhere.",
@@ -247,11 +249,11 @@ class MemoryWriter:
 
     def _unanswered(self, append: _Append) -> TransportError:
         """The error of an append that no answer came for. One of a transaction is not seen without a commit."""
-        key = key_text(append.key)
+        key = quoted(key_text(append.key))
         if self._in_transaction:
-            return refused(append.key, "_TIMED_OUT", f"No answer came for the message for key {key!r}.")
+            return refused(append.key, "_TIMED_OUT", f"No answer came for the message for key {key}.")
         return DeliveryUnknown(
-            f"Cannot tell whether the message for key {key!r} in {append.topic!r} was stored: no answer came.",
+            f"Cannot tell whether the message for key {key} in {append.topic!r} was stored: no answer came.",
             key=append.key,
             code="_TIMED_OUT",
             hint="Send the key's current value again.",

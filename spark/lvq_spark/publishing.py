@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from lvq_kafka.core import quoting
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, reserved_header
 from lvq_kafka.core.options import delays
@@ -265,21 +266,21 @@ def _check(rows: DataFrame, definition: QueueDefinition, key: str, newest: str |
         which = "rows" if newest is None else f"rows that are the newest by {newest}"
         raise ConfigError(
             f"{_many(found.several, 'key has', 'keys have')} several {which}, "
-            f"among them {bytes(found.example.key)!r} with {found.example.n}.",
+            f"among them {quoting.quoted(bytes(found.example.key))} with {found.example.n}.",
             options=["key"] if newest is None else ["newest"],
             hint="newest=... names a column that says which of them counts." if newest is None else "",
         )
     if found.clashes:
         raise ConfigError(
             f"{_many(found.clashes, 'row has', 'rows have')} a header {key_header!r} that disagrees with the key, "
-            f"among them the one of {bytes(found.clashing)!r}.",
+            f"among them the one of {quoting.quoted(bytes(found.clashing))}.",
             options=["key", "headers"],
             hint="The header is set from the key: leave it out.",
         )
     if found.nameless:
         raise ConfigError(
             f"{_many(found.nameless, 'row has', 'rows have')} a header without a name, among them the one of "
-            f"{bytes(found.unnamed)!r}.",
+            f"{quoting.quoted(bytes(found.unnamed))}.",
             options=["headers"],
             hint=_HEADERS_WANTED,
         )

@@ -40,7 +40,7 @@ def under(module: str, *packages: str) -> bool:
 PURE = (
     *("__future__", "collections", "dataclasses", "enum", "functools", "itertools", "operator", "types", "typing"),
     *("array", "base64", "bisect", "difflib", "hashlib", "heapq", "json", "marshal", "math", "numbers"),
-    *("re", "warnings", "weakref", "zlib"),
+    *("re", "shlex", "warnings", "weakref", "zlib"),
 )
 """What has no thread, clock, file, network or chance in it."""
 

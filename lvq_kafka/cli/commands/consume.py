@@ -17,7 +17,7 @@ import click
 
 from lvq_kafka.cli.options import command, format_option
 from lvq_kafka.cli.outcome import COMMAND_FAILED, NOTHING, Complaint, complain_of_unread, tell
-from lvq_kafka.cli.output import Output, printable
+from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.output import count as counted
 from lvq_kafka.cli.rows import Format, is_unread, value_row
 from lvq_kafka.cli.session import QueueChoice, Session
@@ -25,6 +25,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.crew import Crew
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.quoting import brief
 from lvq_kafka.errors import LockLost
 
 __all__ = ["consume"]
@@ -226,7 +227,7 @@ class _Runner:
                 status = _CANNOT_RUN  # its key or headers are longer than an environment may be, today and tomorrow
                 what = f"the command for the message at {delivery.position} could not be run: {error.strerror}"
             else:
-                what = f"the command ended with {status} for {printable(delivery.key)} at {delivery.position}"
+                what = f"the command ended with {status} for {brief(delivery.key)} at {delivery.position}"
             if status in _INTERRUPTED:
                 raise KeyboardInterrupt
             rejected = status != 0 and self._give_up(delivery, what)

@@ -10,12 +10,13 @@ import click
 from lvq_kafka.cli.asking import confirm, yes_option
 from lvq_kafka.cli.options import command, pair
 from lvq_kafka.cli.outcome import tell
-from lvq_kafka.cli.output import count, printable
+from lvq_kafka.cli.output import count
 from lvq_kafka.cli.session import Session
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.policy import Finding, TopicSpec
+from lvq_kafka.core.quoting import brief
 from lvq_kafka.managing.groups import Start
 from lvq_kafka.queue import Declaration, LastValueQueue
 from lvq_kafka.queue import queues as all_queues
@@ -188,7 +189,7 @@ def _declared(definition: QueueDefinition, declaration: Declaration, spec: Topic
 def _key(definition: QueueDefinition) -> str:
     if definition.key_header is None:
         return "the record key is the key"
-    return f"the header {definition.key_header} is the key"
+    return f"the header {brief(definition.key_header)} is the key"
 
 
 @command("queues", examples=["lvq queues", "lvq queues | jq -r .name"])
@@ -218,7 +219,7 @@ def _shown(definition: QueueDefinition) -> dict[str, str]:
     """A queue as a row of the list."""
     return {
         "QUEUE": definition.name,
-        "KEY": "the record key" if definition.key_header is None else f"header {printable(definition.key_header)}",
+        "KEY": "the record key" if definition.key_header is None else f"header {brief(definition.key_header)}",
         "TOPIC": definition.topic,
         "ORDER": definition.order,
         "WITHOUT KEY": definition.keyless,

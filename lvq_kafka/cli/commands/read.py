@@ -8,9 +8,10 @@ import click
 
 from lvq_kafka.cli.options import command, format_option, queue_argument, timeout_option
 from lvq_kafka.cli.outcome import NOTHING, Complaint, complain_of_unread, tell
-from lvq_kafka.cli.output import Output, count, printable, printable_value
-from lvq_kafka.cli.rows import Format, event_row, is_unread, to_line, value_row
+from lvq_kafka.cli.output import Output, count, printable_value
+from lvq_kafka.cli.rows import Format, event_row, is_unread, to_json, to_line, value_row
 from lvq_kafka.cli.session import QueueChoice, Session, events_of
+from lvq_kafka.core.quoting import brief, printable
 from lvq_kafka.entries import EndOfDump, Entry
 from lvq_kafka.reading.browser import Browser
 
@@ -43,7 +44,7 @@ def get(
             try:
                 found.append(view.entry(key))
             except KeyError:
-                missing.append(printable(key))
+                missing.append(brief(key))
     if raw:
         for entry in found:
             out.raw(_raw(entry) + (b"\n" if len(keys) > 1 else b""))
@@ -82,9 +83,9 @@ def _alone(value: Any) -> Any:
         from rich.text import Text
 
         return Text("\n".join(printable(line) for line in value.split("\n")))
-    from rich.json import JSON
+    from rich.highlighter import JSONHighlighter
 
-    return JSON.from_data(value, ensure_ascii=False)
+    return JSONHighlighter()(to_json(value, indent=2))
 
 
 def _filters(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str | None]:

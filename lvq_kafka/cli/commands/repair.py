@@ -9,9 +9,10 @@ import click
 
 from lvq_kafka.cli.options import command
 from lvq_kafka.cli.outcome import WRONG_QUEUE, Complaint
-from lvq_kafka.cli.output import Output, count, printable
+from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cli.points import point
 from lvq_kafka.cli.session import QueueChoice, Session
+from lvq_kafka.core.quoting import printable
 from lvq_kafka.managing.damage import Damage
 from lvq_kafka.managing.management import Point
 

@@ -12,13 +12,14 @@ from lvq_kafka.cli.commands.queues import finding_row
 from lvq_kafka.cli.commands.repair import damage_row
 from lvq_kafka.cli.options import command, queue_argument, timeout_option
 from lvq_kafka.cli.outcome import WRONG_QUEUE, Complaint
-from lvq_kafka.cli.output import count, printable
+from lvq_kafka.cli.output import count
 from lvq_kafka.cli.rows import blocked_rows, shown
 from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.consuming.crowding import CROWDED_REMEDY
 from lvq_kafka.core.keys import encode_key
 from lvq_kafka.core.policy import Finding, judge, judge_order
 from lvq_kafka.core.progress import Shortfall
+from lvq_kafka.core.quoting import brief, listed, printable
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
 from lvq_kafka.managing.damage import Damage
 from lvq_kafka.managing.stats import PartitionStats, QueueStats
@@ -192,7 +193,7 @@ def _picture(
     from rich.text import Text
 
     definition = queue.definition
-    key = "the record key" if definition.key_header is None else f"the header {definition.key_header}"
+    key = "the record key" if definition.key_header is None else f"the header {brief(definition.key_header)}"
     holds = count(found.values, "value")
     if found.stats is not None:
         holds += f", {found.stats.depth:,} to be consumed"
@@ -256,9 +257,9 @@ def _remarks(found: QueueStatus) -> list[str]:
     if found.stats is not None:
         told += [_crowded(one, found.stats.text_limit) for one in found.stats.crowded]
     if found.split_keys:
-        some = ", ".join(found.split_keys[:5]) + (", …" if len(found.split_keys) > 5 else "")
         told.append(
-            f"{count(len(found.split_keys), 'key')} in several partitions ({some}): writers disagree on the home"
+            f"{count(len(found.split_keys), 'key')} in several partitions ({listed(found.split_keys)}): "
+            "writers disagree on the home"
         )
     if found.mismatched:
         told.append(f"{count(found.mismatched, 'record')} whose key header is not the record key, or cannot be read")

@@ -11,10 +11,11 @@ import click
 
 from lvq_kafka.cli.feeding import Sent, lines_of, sent_in_order
 from lvq_kafka.cli.options import command, format_option, pair, queue_argument
-from lvq_kafka.cli.output import Output, count, printable
+from lvq_kafka.cli.output import Output, count
 from lvq_kafka.cli.rows import Format, Line, parse_value, shown
 from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.core.keys import encode_key
+from lvq_kafka.core.quoting import printable
 from lvq_kafka.core.records import header_value
 from lvq_kafka.producer import Message, Producer
 

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from lvq_kafka.core.mismatch import choose_keys
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Position, RecordBatch
 from lvq_kafka.errors import ConfigError, DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaLog
@@ -208,7 +209,7 @@ class Scan:
         if len(away):
             key, home = keys[int(away[0])].as_py(), int(homes[away[0]])
             raise ConfigError(
-                f"The key {key!r} lies in partition {partition} of {self.spec.topic}, and its home is {home}: "
+                f"The key {quoted(key)} lies in partition {partition} of {self.spec.topic}, and its home is {home}: "
                 "it may have a value there, too.",
                 options=["lvq.strays"],
                 hint="Read with lvq_spark.snapshot, which merges what several partitions hold of a key, or set "
@@ -258,8 +259,8 @@ def vanished(spec: SnapshotSpec, partition: int, keys: Collection[bytes | None])
     among = min(key for key in keys if key is not None)
     return DataLoss(
         f"{len(keys)} keys of {spec.topic}, partition {partition}, have newer records behind the cut at offset "
-        f"{spec.end[partition]} and none before it, among them {among!r}. If they are not new, compaction has removed "
-        "the record that belongs to the cut.",
+        f"{spec.end[partition]} and none before it, among them {quoted(among)}. If they are not new, compaction has "
+        "removed the record that belongs to the cut.",
         hint="Take a new cut, raise the topic's min.compaction.lag.ms above the longest job, "
         "or read with consistency='atleast'.",
     )

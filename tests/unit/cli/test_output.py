@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from lvq_kafka.cli.output import Output, count, printable, printable_value
+from lvq_kafka.cli.output import Output, count, printable_value
+from lvq_kafka.core.quoting import printable
 
 
 @pytest.mark.parametrize(
