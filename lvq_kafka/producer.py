@@ -14,9 +14,10 @@ from typing import Any, Generic, Literal, NoReturn, Self, get_args
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import BYTES, Codec, V
-from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, check_key_header, reserved_header
+from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, check_key_header, header_fault, reserved_header
 from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
 from lvq_kafka.core.options import choice, text, waiting
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,
@@ -61,9 +62,9 @@ class Message(Generic[V]):
     def __repr__(self) -> str:
         parts = [reprlib.repr(self.value)]
         if self.headers:
-            parts.append(f"headers={self.headers!r}")
+            parts.append(f"headers={quoted(self.headers)}")
         if self.key is not None:
-            parts.append(f"key={self.key!r}")
+            parts.append(f"key={quoted(self.key)}")
         return f"Message({', '.join(parts)})"
 
 
@@ -317,8 +318,8 @@ class Producer(Bound, Generic[V]):
                 data = None if value is None else encode_key(value)
             except UnencodableKey as error:
                 data = self._encode_no_key(name, value, error)
-            if not isinstance(name, str) or not (name.isascii() or _is_utf8(name)):
-                raise UnencodableKey(f"{name!r} cannot be the name of a header.", hint="Use text.")
+            if not isinstance(name, str) or "\0" in name or not name.isascii():
+                _check_header_name(name)
             if name == self._key_header:
                 key = data
             elif name in RESERVED:
@@ -332,8 +333,11 @@ class Producer(Bound, Generic[V]):
             return encode_header(value)
         reason, hint = str(error).removesuffix(error.hint).rstrip(), error.hint
         if name != self._key_header and not isinstance(value, str):
-            reason, hint = f"{value!r} is of type {type(value).__name__}.", "Use text, bytes, a number or a boolean."
-        raise UnencodableKey(f"The header {name!r} cannot be sent. {reason}", hint=hint) from None
+            reason, hint = (
+                f"{quoted(value)} is of type {type(value).__name__}.",
+                "Use text, bytes, a number or a boolean.",
+            )
+        raise UnencodableKey(f"The header {quoted(name)} cannot be sent. {reason}", hint=hint) from None
 
     def _headers_for(self, key: bytes, headers: MessageHeaders | None) -> _Pairs:
         if not headers:
@@ -351,7 +355,7 @@ class Producer(Bound, Generic[V]):
                 headers.append((self._key_header, key))
         elif named != key:
             raise ConfigError(
-                f"The key is {key!r}, and the key header {self._key_header!r} says {named!r}.",
+                f"The key is {quoted(key)}, and the key header {quoted(self._key_header)} says {quoted(named)}.",
                 options=["key", str(self._key_header)],
                 hint="Leave one of them out.",
             )
@@ -365,7 +369,7 @@ class Producer(Bound, Generic[V]):
 
     def _check_keyless(self) -> None:
         if self._keyless == "refuse":
-            missing = "key" if self._key_header is None else f"header {self._key_header!r}"
+            missing = "key" if self._key_header is None else f"header {quoted(self._key_header)}"
             raise MissingKey(
                 f"The message for {self.topic!r} has no {missing}.",
                 hint='It names the value to replace. A queue with keyless="pass" takes messages without it.',
@@ -425,9 +429,7 @@ def _is_unkeyed(headers: _Pairs) -> bool:
     return any(name == UNKEYED_HEADER for name, _ in headers)
 
 
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+def _check_header_name(name: object) -> None:
+    fault = header_fault(name) if isinstance(name, str) else "it is not text"
+    if fault is not None:
+        raise UnencodableKey(f"{quoted(name)} cannot be the name of a header: {fault}.", hint="Use text.")

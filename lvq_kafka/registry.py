@@ -6,10 +6,11 @@ import difflib
 import logging
 import time
 
-from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition
+from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition, check_name, is_name
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.progress import Progress, describe
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_kafka.errors import (
     BrokerUnavailable,
@@ -29,6 +30,7 @@ __all__ = ["Registry"]
 
 messages = logging.getLogger("lvq_kafka.registry")
 
+_MOST_TOLD = 10  # definitions that cannot be read, one by one
 _SETTINGS = {"cleanup.policy": "compact", "segment.ms": "86400000", "min.cleanable.dirty.ratio": "0.1"}
 
 
@@ -52,12 +54,13 @@ class Registry:
 
         Raises:
             QueueNotDeclared: there is no queue of that name.
-            ConfigError: its definition is unreadable or newer than this library.
+            ConfigError: no queue can have that name, or its definition is unreadable or newer than this library.
         """
+        check_name("queue", name)
         table = self._read()
         record = table.record(name.encode())
         if record is None or record.value is None:
-            names = [key_text(key) for key in table.key_range()]
+            names = [name for name in map(key_text, table.key_range()) if is_name(name)]
             raise QueueNotDeclared(f"No queue {name} is declared.", queue=name, hint=_instead(name, names))
         return QueueDefinition.from_json(record.value, name=name)
 
@@ -123,7 +126,7 @@ class Registry:
             if other.topic == definition.topic and other.key_header != definition.key_header:
                 raise QueueMismatch(
                     f"The queues {other.name} and {definition.name} would share the topic {definition.topic} "
-                    f"with different key headers, {other.key_header!r} and {definition.key_header!r}.",
+                    f"with different key headers, {quoted(other.key_header)} and {quoted(definition.key_header)}.",
                     queue=definition.name,
                     differences={"key_header": (other.key_header, definition.key_header)},
                     hint="Queues on one topic must agree on the key header.",
@@ -132,18 +135,23 @@ class Registry:
 
     def _definitions(self, table: LatestValues, *, strict: bool = False) -> list[QueueDefinition]:
         found: list[QueueDefinition] = []
+        left_out: list[ConfigError] = []
         for key in table.key_range():
             value = table.value(key)
             if value is None:
                 continue
             try:
-                found.append(QueueDefinition.from_json(value, name=key.decode("utf-8", "backslashreplace")))
+                found.append(QueueDefinition.from_json(value, name=key_text(key)))
             except ConfigError as error:
                 if strict:
                     raise
                 if key not in self._left_out:
                     self._left_out.add(key)
-                    messages.warning("left out: %s", error)
+                    left_out.append(error)
+        for unreadable in left_out[:_MOST_TOLD]:
+            messages.warning("left out: %s", unreadable)
+        if len(left_out) > _MOST_TOLD:
+            messages.warning("left out: %d more definitions that cannot be read", len(left_out) - _MOST_TOLD)
         return found
 
     def _create_topic(self) -> None:
@@ -233,7 +241,7 @@ def _instead(name: str, names: list[str]) -> str:
 
 def _mismatch(declared: QueueDefinition, asked: QueueDefinition) -> QueueMismatch:
     differences = declared.differences(asked)
-    told = ", ".join(f"{name} {mine!r} (asked: {theirs!r})" for name, (mine, theirs) in differences.items())
+    told = ", ".join(f"{name} {quoted(mine)} (asked: {quoted(theirs)})" for name, (mine, theirs) in differences.items())
     return QueueMismatch(
         f"The queue {declared.name} is declared already, with {told}.",
         queue=declared.name,

@@ -8,8 +8,10 @@ from functools import partial
 
 from lvq_kafka.consuming.holdings import Durable, Holdings
 from lvq_kafka.consuming.settlement import Decision, Durability
+from lvq_kafka.core.definition import check_own_topic
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.quoting import printable, quoted
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.errors import (
     AlreadySettled,
@@ -44,7 +46,7 @@ def reason_text(reason: str | BaseException) -> str:
         return str(reason)
     if not isinstance(reason, BaseException):
         raise ConfigError(
-            f"reason={reason!r} is neither text nor an exception.",
+            f"reason={quoted(reason)} is neither text nor an exception.",
             options=["reason"],
             hint="Pass the error itself, or text that says what is wrong with the message.",
         )
@@ -126,7 +128,8 @@ class DeadLetters:
 
     Raises:
         TopicNotFound: there is no such topic.
-        ConfigError: it is the topic of the queue itself, where a dead letter would be the newest value of its key.
+        ConfigError: it is the topic of the queue itself, where a dead letter would be the newest value of its key, the
+            registry's, or one of Kafka's own.
     """
 
     def __init__(self, log: Log, topic: str | None, holdings: Holdings) -> None:
@@ -142,6 +145,7 @@ class DeadLetters:
                 options=["dead_letters"],
                 hint="Name another topic.",
             )
+        check_own_topic(topic, "dead_letters")
         try:
             log.describe_topic(topic)
         except TopicNotFound as error:
@@ -204,7 +208,7 @@ class DeadLetters:
         """Log a rejection."""
         where = f"moved to {self.topic}" if self.topic is not None else "removed"
         reason = _writable(reason) or "no reason given"
-        logger.warning("%s was rejected and %s: %s", self._source(item), where, reason)
+        logger.warning("%s was rejected and %s: %s", self._source(item), where, printable(reason, keep="\n\t"))
 
     def post_with(self, writer: LogWriter, item: Item, reason: str) -> None:
         """Append the dead letter of a message to somebody's transaction; nothing where there is no topic for it.

@@ -12,11 +12,13 @@ from typing import Any, Literal, get_args
 
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.headers import check_key_header
+from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.options import mapping
+from lvq_kafka.core.quoting import abridged, brief, listed, quoted, shell_word
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["REGISTRY_TOPIC", "KeylessPolicy", "QueueDefinition"]
+__all__ = ["REGISTRY_TOPIC", "KeylessPolicy", "QueueDefinition", "check_name", "check_own_topic", "is_name"]
 
 REGISTRY_TOPIC = "_lvq_queues"
 """The compacted topic, of one partition, that holds every queue's definition under the queue's name."""
@@ -25,7 +27,8 @@ FORMAT_VERSION = 1
 
 KeylessPolicy = Literal["pass", "refuse"]
 
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+_LONGEST_NAME = 200
+_LEGAL_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST_NAME}}}")
 
 # Options by their names here and in the brokers people come from, and the field each sets.
 _KEY_HEADER_OPTIONS = ("key-header", "last-value-key", "qpid.last_value_queue_key", "lvqKey")
@@ -49,7 +52,7 @@ _CLASHING_OPTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class QueueDefinition:
     """A queue's name and what it was declared with.
 
@@ -76,12 +79,14 @@ class QueueDefinition:
     key_mismatch: KeyMismatchPolicy = "record"
     non_destructive: bool = False
 
+    __repr__ = abridged
+
     def __post_init__(self) -> None:
-        _check_name("queue", self.name)
-        _check_name("topic", self.topic)
+        check_name("queue", self.name)
+        check_name("topic", self.topic)
         if self.key_header is not None and (type(self.key_header) is not str or not self.key_header.strip()):
             raise ConfigError(
-                f"The queue {self.name} needs the name of its key header, not {self.key_header!r}.",
+                f"The queue {self.name} needs the name of its key header, not {quoted(self.key_header)}.",
                 options=["key_header"],
                 hint='Name the message header that holds the key, for example key_header="ticker"; '
                 "None means the record key itself.",
@@ -91,15 +96,30 @@ class QueueDefinition:
             value = getattr(self, field)
             if value not in choices:
                 raise ConfigError(
-                    f"{value!r} is no choice for {option} of the queue {self.name}.",
+                    f"{quoted(value)} is no choice for {option} of the queue {self.name}.",
                     options=[option],
                     hint=f"Choose one of {', '.join(choices)}.",
                 )
         if not isinstance(self.non_destructive, bool):
             raise ConfigError(
-                f"non_destructive of the queue {self.name} is {self.non_destructive!r}, not True or False.",
+                f"non_destructive of the queue {self.name} is {quoted(self.non_destructive)}, not True or False.",
                 options=["non_destructive"],
             )
+
+    def check_declarable(self) -> None:
+        """See that a queue like this may be declared. As it stands, and bare, any topic can be used.
+
+        Raises:
+            ConfigError: its name would be taken for an option in the shell, or its topic is one of Kafka's own or the
+                registry's.
+        """
+        if self.name.startswith("-"):
+            raise ConfigError(
+                f"{self.name!r} cannot be the name of a queue: the shell would take it for an option.",
+                options=["queue"],
+                hint="Let it begin with another character.",
+            )
+        check_own_topic(self.topic)
 
     @property
     def group(self) -> str:
@@ -122,10 +142,10 @@ class QueueDefinition:
         Raises:
             ConfigError: it is malformed, or of a newer version or with fields that this library does not know.
         """
-        where = f"The definition of the queue {name} in {REGISTRY_TOPIC}"
-        mend = f"Take it out (lvq delete {REGISTRY_TOPIC} {name} --bare), and declare the queue anew."
+        where = f"The definition of the queue {brief(name)} in {REGISTRY_TOPIC}"
+        mend = f"Take it out ({_removal(name)}), and declare the queue again."
         try:
-            content = json.loads(data)
+            content = read_json(data.decode("utf-8"))
             if not isinstance(content, dict):
                 raise ValueError("not an object")
         except ValueError as error:
@@ -133,10 +153,11 @@ class QueueDefinition:
         version = content.pop("version", None)
         unknown = sorted(content.keys() - {field.name for field in fields(cls)})
         if version != FORMAT_VERSION or unknown:
-            what = f"unknown fields {', '.join(unknown)}" if unknown else f"version {version!r}"
+            what = f"unknown fields {listed(unknown)}" if unknown else f"version {quoted(version)}"
             raise ConfigError(f"{where} has {what}.", options=unknown, hint="A newer lvq-kafka wrote it: upgrade.")
         try:
             definition = cls(**content)
+            definition.check_declarable()
         except (TypeError, ConfigError) as error:
             raise ConfigError(f"{where} is malformed: {str(error).rstrip('.')}.", hint=mend) from None
         if definition.name != name:
@@ -195,13 +216,42 @@ class QueueDefinition:
         return cls(name=name, topic=topic or name, key_header=str(key_header[1]), **chosen)
 
 
-def _check_name(what: str, name: object) -> None:
-    if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
+def check_own_topic(topic: str, option: str = "topic") -> None:
+    """See that messages may be written to a topic by a queue, or for one.
+
+    Raises:
+        ConfigError: it is the registry's, or one that Kafka itself keeps something in.
+    """
+    if topic == REGISTRY_TOPIC or topic.startswith("__"):
+        whose = "holds the definitions of queues" if topic == REGISTRY_TOPIC else "has a name of Kafka's own"
+        raise ConfigError(f"{option}={quoted(topic)} {whose}.", options=[option], hint="Name another topic.")
+
+
+def is_name(name: object) -> bool:
+    """Whether a queue or a topic can have this name."""
+    return isinstance(name, str) and _LEGAL_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def check_name(what: str, name: object) -> None:
+    """See that a queue or a topic can have this name; ``what`` it is of.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if not is_name(name):
         raise ConfigError(
-            f"{name!r} cannot be the name of a {what}.",
+            f"{quoted(name)} cannot be the name of a {what}.",
             options=[what],
             hint="Use 1 to 200 of the characters a-z, A-Z, 0-9, dot, underscore and hyphen.",
         )
+
+
+def _removal(name: str) -> str:
+    """How to take a definition out, whatever it is called."""
+    if len(name) > _LONGEST_NAME:
+        return f"delete the record with that key from the topic {REGISTRY_TOPIC}"
+    word = shell_word(name)
+    return f"lvq delete {REGISTRY_TOPIC} " + (f"--bare -- {word}" if name.startswith("-") else f"{word} --bare")
 
 
 def _take_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, object] | None:
@@ -209,7 +259,8 @@ def _take_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, ob
     found = [(option, given.pop(option)) for option in names if option in given]
     if len(found) > 1 and found[0][1] != found[1][1]:
         (first, one), (second, other) = found[:2]
-        raise ConfigError(f"{first}={one} and {second}={other} disagree.", options=[first, second], hint="Give one.")
+        told = f"{first}={quoted(one)} and {second}={quoted(other)} disagree."
+        raise ConfigError(told, options=[first, second], hint="Give one.")
     return found[0] if found else None
 
 
@@ -219,11 +270,11 @@ def _boolean(option: str, value: object) -> bool:
         return True
     if text in ("false", "0", "no", "off"):
         return False
-    raise ConfigError(f"{option}={value!r} is neither true nor false.", options=[option])
+    raise ConfigError(f"{option}={quoted(value)} is neither true nor false.", options=[option])
 
 
 def _unknown_option(option: str) -> ConfigError:
     known = [*_KEY_HEADER_OPTIONS, *_SWITCH_OPTIONS, *_NON_DESTRUCTIVE_OPTIONS, *_CHOICE_OPTIONS]
     nearest = difflib.get_close_matches(option, known, n=1)
     hint = f"Did you mean {nearest[0]}?" if nearest else f"Known are {', '.join(known)}."
-    return ConfigError(f"{option} is not an option of a queue.", options=[option], hint=hint)
+    return ConfigError(f"{brief(option)} is not an option of a queue.", options=[option], hint=hint)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import UNREADABLE_HEADER
 from lvq_kafka.errors import ConfigError
 
-__all__ = ["RESERVED", "UNKEYED_HEADER", "check_key_header", "reserved_header"]
+__all__ = ["RESERVED", "UNKEYED_HEADER", "check_key_header", "header_fault", "reserved_header"]
 
 UNKEYED_HEADER = "lvq-unkeyed"
 """Marks a message that had no key and was given a unique one, so that nothing ever replaces it (R1)."""
@@ -25,18 +26,29 @@ def reserved_header(name: str, topic: str) -> ConfigError:
     )
 
 
+def header_fault(name: str) -> str | None:
+    """Why a header cannot have this name; None where it can."""
+    if "\0" in name:
+        return "there is a NUL in it, where the Kafka client ends a name"
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            return "UTF-8 cannot write it"
+    return None
+
+
 def check_key_header(name: str | None) -> None:
     """See that the name of a key header can be written, and is not one of this library's own.
 
     Raises:
         ConfigError: it cannot, or is.
     """
-    try:
-        (name or "").encode()
-    except UnicodeEncodeError:
+    fault = header_fault(name or "")
+    if fault is not None:
         raise ConfigError(
-            f"{name!r} cannot be the key header: UTF-8 cannot write it.", options=["key_header"], hint="Use text."
-        ) from None
+            f"{quoted(name)} cannot be the key header: {fault}.", options=["key_header"], hint="Use text."
+        )
     if name in RESERVED or name in _MARKS:
         raise ConfigError(
             f"{name!r} cannot be the key header: the name is reserved.", options=["key_header"], hint="Use another one."

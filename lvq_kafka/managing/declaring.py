@@ -37,6 +37,7 @@ def declare(
     log: Log, definition: QueueDefinition, *, start: Start, spec: TopicSpec, on_mismatch: OnMismatch
 ) -> Declaration:
     """Create a queue, or verify that the one of that name is just so; see `lvq_kafka.LastValueQueue.declare`."""
+    definition.check_declarable()
     registry = Registry(log)
     declared = registry.check(definition)
     created_topic = ensure_topic(log, definition.topic, spec)

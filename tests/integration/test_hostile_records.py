@@ -9,16 +9,21 @@ from contextlib import suppress
 
 import pytest
 
-from lvq_kafka import LastValueQueue
+from lvq_kafka import LastValueQueue, Producer
+from lvq_kafka.core.commit_map import CommitMap
+from lvq_kafka.core.definition import REGISTRY_TOPIC
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import UNREADABLE
 from lvq_kafka.entries import Entry
-from lvq_kafka.errors import KeyMismatch
+from lvq_kafka.errors import CommitMapRefused, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.ports import Commit
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import pin
 from lvq_spark.scan.scanning import Scan
+from tests.integration.wire import commit_as_others_do
 from tests.raw_records import UNREADABLE_NAME, RawRecord, produce_raw
+from tests.unit.cli.terminal import terminal
 from tests.unit.managing import declare, drained, put
 
 
@@ -94,4 +99,66 @@ def test_whatever_a_record_is_made_of_everything_reads_it(
     assert queue.move(other).messages == len(odd)
     assert sorted(drained(other)) == sorted(value for _, value in expected)
     other.delete(delete_topic=True)
+    queue.delete()
+
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+
+
+def test_what_others_put_into_the_registry_stops_no_other_queue_and_steers_no_terminal(
+    broker: ProvidedBroker, kafka_log: KafkaLog, topic_name: str
+) -> None:
+    hostile = {
+        f"{topic_name}-deep": b"[" * 100_000,
+        f"{topic_name}{ESCAPES}": json.dumps({ESCAPES: 1}).encode(),
+        f"{topic_name}-many": json.dumps({f"field{number}": 1 for number in range(20_000)}).encode(),
+        f"--{topic_name}": b"{}",
+    }
+    with Producer(kafka_log, REGISTRY_TOPIC, key_header=None) as registry:
+        for key, value in hostile.items():
+            registry.put(key, value)
+    command = ["-m", "lvq_kafka", "-b", broker.bootstrap_servers]
+    try:
+        queue = declare(kafka_log, topic_name)
+        with terminal([*command, "queues"], columns=200) as screen:
+            assert screen.wait() == 0
+        assert screen.text.count("left out") == len(hostile)
+        assert screen.text.replace("\n", "").isprintable()
+        assert len(screen.text) < 20_000
+        for key in hostile:
+            with terminal([*command, "status", "--", key]) as screen:
+                assert screen.wait() == 2
+            assert screen.text.replace("\n", "").isprintable()
+    finally:
+        with Producer(kafka_log, REGISTRY_TOPIC, key_header=None) as registry:
+            for key in hostile:
+                registry.delete(key)
+    queue.delete()
+
+
+def test_a_sequence_that_nobody_can_have_reached_is_refused_told_and_mended(
+    broker: ProvidedBroker, kafka_log: KafkaLog, topic_name: str
+) -> None:
+    queue = declare(kafka_log, topic_name)
+    put(queue, "a=1", "b=2")
+
+    def commit(sequence: int) -> None:
+        text = CommitMap(0, sequence=sequence).encode()
+        commit_as_others_do(broker.bootstrap_servers, queue.definition.group, topic_name, {0: Commit(0, text)})
+
+    for sequence in ((1 << 63) - 1, 1 << 62):
+        commit(sequence)
+        with pytest.raises(CommitMapRefused, match="sequence is out of range"):
+            queue.consumer()
+        status = [sys.executable, "-m", "lvq_kafka", "-b", broker.bootstrap_servers, "status", topic_name]
+        assert subprocess.run(status, capture_output=True, timeout=60, check=False).returncode == 4
+        assert not queue.repair().left
+    commit((1 << 62) - 1)
+    for value in ("1", "2"):  # the second after another consumer's last commit
+        with queue.consumer() as consumer:
+            delivery = consumer.acquire(30)
+            assert delivery is not None
+            assert delivery.value == value
+            delivery.ack()
+    assert lvq(broker, "status", topic_name)[0]["waiting"] == 0
     queue.delete()
