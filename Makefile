@@ -41,7 +41,7 @@ test: lint test-fast test-protocol test-embedded test-docker ## Run everything; 
 
 # More workers than processors: most of these tests wait for each other's threads, and hardly compute.
 test-fast: $(READY) ## Run what needs no broker (under a minute)
-	@$(BIN)/pytest tests/unit tests/property tests/scenarios -m "not protocol" -q -n 6 --max-worker-restart 0 --dist worksteal
+	@$(BIN)/pytest tests/unit tests/property tests/fuzz tests/scenarios -m "not protocol" -q -n 6 --max-worker-restart 0 --dist worksteal
 
 test-protocol: $(READY) ## Run the simulator and the tests on the client's mock cluster, which prove the consume protocol
 	@$(BIN)/pytest tests/simulator tests/property tests/unit/kafka -m protocol -q -n 4 --max-worker-restart 0
@@ -52,8 +52,9 @@ test-embedded: $(READY) java ## Run the integration and Spark tests on the embed
 test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest
 
-prove: $(READY) ## Let the simulator try to break the consume protocol, some minutes long
+prove: $(READY) ## Let the simulator try to break the consume protocol, and hostile input whatever reads it; some minutes long
 	@$(BIN)/python -m tests.simulator
+	@LVQ_FUZZ=40 $(BIN)/pytest tests/fuzz -q -n 2 --max-worker-restart 0 --timeout 0
 
 torture: $(READY) java ## Kill consumers and brokers for SECONDS=300 and judge what came of it; SEED=n deals the same cards, NODES=3
 	@$(BIN)/python -m tests.torture --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES))
