@@ -30,7 +30,7 @@
     │  ├─ BrokerUnavailable
     │  ├─ OffsetsPending                   an open transaction holds a group's offsets
     │  ├─ AuthenticationFailed(PermissionError)
-    │  ├─ Unauthorized(PermissionError)
+    │  ├─ Unauthorized(PermissionError)    carries the right that is missing
     │  ├─ DeliveryFailed                   a message was not stored; carries the key
     │  │  └─ MessageTooLarge(ValueError)
     │  └─ DeliveryUnknown                  a message may have been stored; carries the key; also an OutcomeUnknown
@@ -63,6 +63,7 @@ from lvq_kafka.core.quoting import bounded
 if TYPE_CHECKING:
     from lvq_kafka.core.progress import Shortfall
     from lvq_kafka.core.records import Position
+    from lvq_kafka.core.rights import Right
 
 __all__ = [
     "AlreadySettled",
@@ -337,7 +338,15 @@ class AuthenticationFailed(TransportError, PermissionError):
 
 
 class Unauthorized(TransportError, PermissionError):
-    """The broker knows the user and does not allow the operation."""
+    """The broker knows the user and does not allow the operation.
+
+    ``missing`` is the right that this user lacks (its text: ``Read on Topic prices``); None where that is not known.
+    ACCESS.md has the rights that each role needs.
+    """
+
+    def __init__(self, message: str, *, code: str, missing: Right | None = None, hint: str = "") -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.missing = missing
 
 
 class DeliveryFailed(TransportError):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from lvq_kafka.core.records import Fetch, Position
+from lvq_kafka.core.rights import Operation
 from lvq_kafka.errors import TransportError
 
 __all__ = [
@@ -249,6 +250,34 @@ class Log(Protocol):
         timeout: float = 10.0,
     ) -> bool:
         """Create a topic; False when it exists already. ``replication_factor`` None takes the cluster's default."""
+
+    def check_may_create(
+        self,
+        topic: str,
+        *,
+        partitions: int,
+        replication_factor: int | None = None,
+        config: Mapping[str, str],
+        timeout: float = 10.0,
+    ) -> None:
+        """Raise what `create_topic` would raise, and create nothing."""
+
+    def check_may(self, operation: Operation, topic: str, *, timeout: float = 10.0) -> None:
+        """See whether this user is allowed an operation on a topic, as far as the cluster tells; nothing is done.
+
+        Raises:
+            Unauthorized: the user may not.
+            TopicNotFound: it does not exist.
+        """
+
+    def check_may_commit(self, group: str, topic: str, *, timeout: float = 10.0) -> None:
+        """See whether this user may commit for a group what was read of a topic; nothing is committed.
+
+        Neither has to exist.
+
+        Raises:
+            Unauthorized: the user may not.
+        """
 
     def alter_topic_config(self, topic: str, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
         """Set these settings and leave the others alone."""

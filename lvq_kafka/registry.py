@@ -12,6 +12,7 @@ from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.progress import Progress, describe
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Record, RecordBatch
+from lvq_kafka.core.rights import Right, lacking
 from lvq_kafka.errors import (
     BrokerUnavailable,
     CatchUpTimeout,
@@ -81,6 +82,26 @@ class Registry:
         """
         return self._matches(self._read(), definition)
 
+    def check_may_declare(self, definition: QueueDefinition) -> None:
+        """See that the definition can be written; create the registry's topic where that is missing.
+
+        Raises:
+            Unauthorized: this user may not.
+        """
+        self._create_topic()
+        self.check_may_write(definition.name)
+
+    def check_may_write(self, name: str) -> None:
+        """See that the definition of a queue can be changed.
+
+        Raises:
+            Unauthorized: this user may not.
+        """
+        try:
+            self._log.check_may("Write", REGISTRY_TOPIC, timeout=self._timeout)
+        except Unauthorized as error:
+            raise _may_not_write(_what(name)) from error
+
     def declare(self, definition: QueueDefinition) -> bool:
         """Write a definition unless the queue has it already; whether it was written.
 
@@ -90,10 +111,10 @@ class Registry:
             QueueMismatch, ConfigError: as `check`.
             Unauthorized: this user may not write to the registry's topic.
         """
-        self._create_topic()
         table = self._read()
         if self._matches(table, definition):
             return False
+        self._create_topic()
         name = definition.name.encode()
         mine = self._append(name, definition.to_json())
         for record in self._read_to_end(dict(table.positions) or {0: 0}):
@@ -161,7 +182,7 @@ class Registry:
             self._log.create_topic(REGISTRY_TOPIC, partitions=1, config=_SETTINGS, timeout=self._timeout)
 
     def _append(self, name: bytes, value: bytes | None) -> int:
-        what = f"the definition of the queue {key_text(name)} to {REGISTRY_TOPIC}"
+        what = _what(key_text(name))
         writer = self._log.writer()
         try:
             return writer.append(REGISTRY_TOPIC, name, value).result(self._timeout).offset
@@ -169,12 +190,7 @@ class Registry:
             refusal = error if isinstance(error, Unauthorized) else error.__cause__
             if not isinstance(refusal, Unauthorized):
                 raise
-            raise Unauthorized(
-                f"This user may not write {what}.",
-                code=refusal.code,
-                hint=f"Ask for an ACL that allows Write on the topic {REGISTRY_TOPIC}, or have the queue declared for "
-                "you; to open and use it takes no such right.",
-            ) from error
+            raise _may_not_write(what) from error
         except TimeoutError as error:
             raise BrokerUnavailable(
                 f"Writing {what} was not acknowledged within {self._timeout:g} s.",
@@ -228,6 +244,15 @@ class Registry:
         finally:
             reader.close()
         return records
+
+
+def _what(name: str) -> str:
+    return f"the definition of the queue {name} to {REGISTRY_TOPIC}"
+
+
+def _may_not_write(what: str) -> Unauthorized:
+    right = Right("Write", "Topic", REGISTRY_TOPIC)
+    return lacking(right, f"write {what}", more="Or have it done for you: to open and use a queue takes no such right.")
 
 
 def _instead(name: str, names: list[str]) -> str:

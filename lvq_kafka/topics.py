@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, TypedDict
 
 from lvq_kafka.core.policy import Finding, TopicSpec, delete_retention, judge, judge_size, topic_settings
 from lvq_kafka.errors import LVQError, TopicMismatch, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.ports import Log
 
-__all__ = ["OnMismatch", "ask_delete_retention", "check_topic", "ensure_topic"]
+__all__ = ["OnMismatch", "ask_delete_retention", "check_may_create", "check_topic", "ensure_topic"]
 
 OnMismatch = Literal["raise", "warn", "reconcile"]
 """What to do about topic settings that break a last value queue: raise, only warn, or set them right."""
+
+
+class _Shape(TypedDict):
+    """What a topic is created with."""
+
+    partitions: int
+    replication_factor: int | None
+    config: Mapping[str, str]
+
 
 messages = logging.getLogger("lvq_kafka.topics")
 
@@ -23,17 +33,20 @@ def ensure_topic(log: Log, topic: str, spec: TopicSpec) -> bool:
     try:
         log.describe_topic(topic)
     except TopicNotFound:
-        created = log.create_topic(
-            topic,
-            partitions=spec.new_partitions,
-            replication_factor=spec.replication_factor,
-            config=topic_settings(spec),
-        )
+        created = log.create_topic(topic, **_shape(spec))
         if created and spec.replication_factor is None and log.describe_topic(topic).replication_factor >= 3:
             with suppress(Unauthorized):  # who may create need not be allowed to alter; `check_topic` warns of it
                 log.alter_topic_config(topic, {"min.insync.replicas": "2"})
         return created
     return False
+
+
+def check_may_create(log: Log, topic: str, spec: TopicSpec) -> None:
+    """Raise what `ensure_topic` would raise, and create nothing."""
+    try:
+        log.describe_topic(topic)
+    except TopicNotFound:
+        log.check_may_create(topic, **_shape(spec))
 
 
 def check_topic(
@@ -66,6 +79,14 @@ def check_topic(
     for finding in findings:
         messages.warning("topic %s: %s", topic, finding)
     return findings, reconciled, unchecked
+
+
+def _shape(spec: TopicSpec) -> _Shape:
+    return {
+        "partitions": spec.new_partitions,
+        "replication_factor": spec.replication_factor,
+        "config": topic_settings(spec),
+    }
 
 
 def ask_delete_retention(log: Log, topic: str, known: float, *, timeout: float = 10.0, insist: bool = False) -> float:

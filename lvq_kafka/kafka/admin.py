@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -16,9 +16,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
+from lvq_kafka.core.rights import Operation, Right, lacking
 from lvq_kafka.errors import BrokerUnavailable, TopicNotFound, TransportError
-from lvq_kafka.kafka.questions import Questions, in_thread
+from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.kafka.settings import await_brokers, changes, culprits_among, settings_of
+from lvq_kafka.kafka.threads import in_thread
 from lvq_kafka.kafka.told import Told
 from lvq_kafka.ports import LogEnd, TopicDescription
 
@@ -36,6 +38,7 @@ _KNOWN_EVERYWHERE = 30.0
 (its ``topic.metadata.propagation.max.ms``)."""
 _ALTERED = 5.0  # seconds in which all brokers hear of a setting
 _NO_TOPIC = "*"  # no topic can have this name, so the answer is short, and no broker creates one
+_CLUSTER = "kafka-cluster"  # the name under which ACLs know it
 _NO_BROKER = KafkaError(KafkaError.BROKER_NOT_AVAILABLE, "The broker that answers knows of none that lives")
 _NOT_THERE = frozenset({"_NOENT", "_UNKNOWN_PARTITION"})
 """The client knows no such topic, or partition: it was deleted since it was counted, or not all brokers know it yet."""
@@ -70,23 +73,55 @@ class KafkaAdmin:
     ) -> bool:
         """See `lvq_kafka.ports.Log.create_topic`. Returns when the topic can be used."""
         deadline = time.monotonic() + timeout
+        created = self._create(topic, partitions, replication_factor, config, deadline)
+        self._created[topic] = time.monotonic()
+        if created:
+            self._await_partitions(topic, partitions, deadline)
+            self._await_brokers(topic, lambda settings: settings is not None, deadline)
+        return created
+
+    def check_may_create(
+        self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str], timeout: float
+    ) -> None:
+        """See `lvq_kafka.ports.Log.check_may_create`."""
+        deadline = time.monotonic() + timeout
+        self._create(topic, partitions, replication_factor, config, deadline, validate_only=True)
+
+    def _create(
+        self,
+        topic: str,
+        partitions: int,
+        replication_factor: int | None,
+        config: Mapping[str, str],
+        deadline: float,
+        *,
+        validate_only: bool = False,
+    ) -> bool:
+        """Whether it was created, or could be."""
         new = NewTopic(topic, partitions, -1 if replication_factor is None else replication_factor, config=dict(config))
         try:
             with culprits_among(config):
                 self._ask(
-                    lambda client, left: client.create_topics([new], request_timeout=left).values(),
+                    lambda client, left: client.create_topics(
+                        [new], request_timeout=left, validate_only=validate_only
+                    ).values(),
                     f"create topic {topic!r}",
                     deadline,
+                    needs=_on(topic, "Create"),
                 )
         except TransportError as error:
             if error.code != "TOPIC_ALREADY_EXISTS":
                 raise
-            self._created[topic] = time.monotonic()
             return False
-        self._created[topic] = time.monotonic()
-        self._await_partitions(topic, partitions, deadline)
-        self._await_brokers(topic, lambda settings: settings is not None, deadline)
         return True
+
+    def check_may(self, operation: Operation, topic: str, timeout: float) -> None:
+        """See `lvq_kafka.ports.Log.check_may`. A cluster that does not tell what is allowed forbids nothing."""
+        needs = _on(topic, operation)
+        found = self._found(topic, time.monotonic() + timeout, needs, include_authorized_operations=True)
+        allowed = {one.name.replace("_", "") for one in found.authorized_operations or ()}
+        if allowed and operation.upper() not in allowed:
+            raise lacking(needs[0], f"use topic {topic!r} so")
 
     def alter_topic_config(self, topic: str, config: Mapping[str, str], timeout: float) -> None:
         """See `lvq_kafka.ports.Log.alter_topic_config`."""
@@ -98,6 +133,7 @@ class KafkaAdmin:
                 f"change the settings of topic {topic!r}",
                 deadline,
                 topic=topic,
+                needs=_on(topic, "AlterConfigs"),
             )
         # A broker may write a value otherwise, and that is not waited for.
         limit = min(deadline, time.monotonic() + _ALTERED)
@@ -111,6 +147,7 @@ class KafkaAdmin:
             f"raise the partitions of topic {topic!r} to {total}",
             deadline,
             topic=topic,
+            needs=_on(topic, "Alter"),
         )
         self._await_partitions(topic, total, deadline)
 
@@ -125,6 +162,7 @@ class KafkaAdmin:
             f"delete topic {topic!r}",
             deadline,
             topic=topic,
+            needs=_on(topic, "Delete"),
         )
         self._told.gone(topic)
         try:
@@ -146,6 +184,7 @@ class KafkaAdmin:
                 f"delete records of topic {topic!r}",
                 deadline,
                 topic=topic,
+                needs=_on(topic, "Delete"),
                 passing=frozenset(),
             ),
             deadline,
@@ -175,6 +214,7 @@ class KafkaAdmin:
             lambda client, left: client.describe_configs([resource], request_timeout=left).values(),
             "read the settings of a broker",
             deadline,
+            needs=[Right("DescribeConfigs", "Cluster", _CLUSTER)],
             harmless=True,
         )
         return int(entries["offset.metadata.max.bytes"].value) - 1
@@ -190,6 +230,7 @@ class KafkaAdmin:
             lambda client, left: client.incremental_alter_configs(resources, request_timeout=left).values(),
             "change the settings of the brokers",
             deadline,
+            needs=[Right("AlterConfigs", "Cluster", _CLUSTER)],
         )
 
     def _describe(self, topic: str, deadline: float) -> TopicDescription:
@@ -198,17 +239,8 @@ class KafkaAdmin:
         One that lags may tell less than another has told before: ids do not come back, and partitions never go.
         """
 
-        def ask() -> list[Any]:
-            return self._ask(
-                lambda client, left: client.describe_topics(TopicCollection([topic]), request_timeout=left).values(),
-                f"describe topic {topic!r}",
-                deadline,
-                topic=topic,
-                harmless=True,
-            )
-
         while True:
-            [found] = self._ask_of(topic, ask, deadline)
+            found = self._found(topic, deadline, _on(topic, "Describe"))
             told = self._told.says(topic, str(found.topic_id), len(found.partitions))
             if told is not None:
                 topic_id, partitions = told
@@ -220,6 +252,24 @@ class KafkaAdmin:
                     hint="Try again in a moment.",
                 )
             time.sleep(_PAUSE)
+
+    def _found(self, topic: str, deadline: float, needs: Sequence[Right], **how: bool) -> Any:
+        """The topic as the broker describes it that is asked; ``how`` goes to `AdminClient.describe_topics`."""
+        [found] = self._ask_of(
+            topic,
+            lambda: self._ask(
+                lambda client, left: client.describe_topics(
+                    TopicCollection([topic]), request_timeout=left, **how
+                ).values(),
+                f"describe topic {topic!r}",
+                deadline,
+                topic=topic,
+                needs=needs,
+                harmless=True,
+            ),
+            deadline,
+        )
+        return found
 
     def _ask_of(self, topic: str, question: Callable[[], T], deadline: float) -> T:
         """What a broker knows of a topic. One that has not heard of a new topic yet is asked again, or another is."""
@@ -321,6 +371,7 @@ class KafkaAdmin:
             f"read the offsets of topic {topic!r}",
             deadline,
             topic=topic,
+            needs=_on(topic, "Describe"),
             passing=frozenset(),
             harmless=True,
             # When no broker answers, the client (2.16.0) says that all went well, and this: an end below any log's.
@@ -328,6 +379,10 @@ class KafkaAdmin:
         )
         ends = (LogEnd(answer.offset, -1 if answer.leader_epoch is None else answer.leader_epoch) for answer in answers)
         return {partition.partition: end for partition, end in zip(wanted, ends, strict=True)}
+
+
+def _on(topic: str, operation: Operation) -> list[Right]:
+    return [Right(operation, "Topic", topic)]
 
 
 def _passes(error: TransportError | TopicNotFound) -> bool:

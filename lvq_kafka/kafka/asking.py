@@ -8,6 +8,7 @@ from threading import Lock
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import BrokerUnavailable, Closed, OffsetsPending
 from lvq_kafka.forking import tell_of_forks
 from lvq_kafka.kafka.client import ClientConfig
@@ -87,7 +88,8 @@ class Asker:
                     error = (told.error() if told is not None else None) or error
                     if error.code() not in TRANSIENT | UNREACHABLE or health.refused or left <= _PAUSE:
                         self._forget()  # it tells why it is refused only once; a new one says it again
-                        raise health.explain(error, doing) from exception
+                        needs = [Right("Describe", "Group", group), Right("Describe", "Topic", asked[0].topic)]
+                        raise health.explain(error, doing, needs=needs) from exception
                     time.sleep(_PAUSE)
                 else:
                     health.recovered()

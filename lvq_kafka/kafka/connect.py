@@ -6,13 +6,14 @@ import difflib
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.core.quoting import bounded
+from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.errors import NO_TOPIC, NOISE, REFUSED, UNAUTHORIZED, UNREACHABLE, kafka_error, translate
@@ -101,14 +102,16 @@ class Health:
         news, self._news = self._news, None
         return news
 
-    def explain(self, error: KafkaError, doing: str, *, topic: str | None = None) -> LVQError:
-        """The library's error for a client's error, with the reason that was reported here."""
+    def explain(
+        self, error: KafkaError, doing: str, *, topic: str | None = None, needs: Sequence[Right] = ()
+    ) -> LVQError:
+        """The library's error for a client's error, with the reason that was reported here; see `translate`."""
         if self._refusal is not None and error.code() in UNREACHABLE:
             error = self._refusal
         detail = self._detail
         if self._outage is not None and not detail:  # all gone without an error: it reports every other way to lose one
             detail = "The connection was opened, and closed by the other side without an answer"
-        return translate(error, doing, topic=topic, servers=self._servers, detail=detail)
+        return translate(error, doing, topic=topic, needs=needs, servers=self._servers, detail=detail)
 
 
 class _Ear:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException
 
+from lvq_kafka.core.rights import Resource, Right, lacking
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -18,7 +20,16 @@ from lvq_kafka.errors import (
     Unauthorized,
 )
 
-__all__ = ["NOISE", "NO_TOPIC", "REFUSED", "TRANSIENT", "UNAUTHORIZED", "UNREACHABLE", "kafka_error", "translate"]
+__all__ = [
+    "NOISE",
+    "NO_TOPIC",
+    "REFUSED",
+    "TRANSIENT",
+    "UNAUTHORIZED",
+    "UNREACHABLE",
+    "kafka_error",
+    "translate",
+]
 
 REFUSED = frozenset(
     {
@@ -69,11 +80,11 @@ TRANSIENT = frozenset(
 )
 """The cluster answers, and is busy with something that passes. The client often does not call these retriable."""
 
-_RESOURCES = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "consumer group",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional id",
+_RESOURCES: dict[int, Resource] = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "Group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Cluster",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "TransactionalId",
 }
 """What the missing right is about."""
 
@@ -117,12 +128,19 @@ def kafka_error(error: BaseException) -> KafkaError | None:
 
 
 def translate(
-    error: KafkaError, doing: str, *, topic: str | None = None, servers: str = "", detail: str = ""
+    error: KafkaError,
+    doing: str,
+    *,
+    topic: str | None = None,
+    needs: Sequence[Right] = (),
+    servers: str = "",
+    detail: str = "",
 ) -> LVQError:
     """The library's error for a client's error.
 
-    ``doing`` completes "Cannot …" (``"describe topic 'prices'"``). ``detail`` is what the client said about its
-    connections; it often knows more than the call that failed.
+    ``doing`` completes "Cannot …" (``"describe topic 'prices'"``), and ``needs`` are the rights that it takes: brokers
+    say of which kind the missing one is, and no more. ``detail`` is what the client said about its connections; it
+    often knows more than the call that failed.
     """
     code, name = error.code(), error.name()
     reason = _told(error.str())
@@ -130,7 +148,11 @@ def translate(
     if code in REFUSED:
         return AuthenticationFailed(what, code=name, hint=_refusal_hint(code))
     if code in UNAUTHORIZED:
-        return Unauthorized(what, code=name, hint=_forbidden_hint(code, reason))
+        missing = _missing(code, needs)
+        if missing is not None:
+            return lacking(missing, doing, code=name)
+        hint = f"Ask for an ACL on the {_RESOURCES[code]} that allows it, or use another user."
+        return Unauthorized(what, code=name, hint=hint)
     if code in NO_TOPIC and topic is not None:
         return TopicNotFound(
             f"Cannot {doing}: there is no such topic, or this user may not see it.",
@@ -165,11 +187,14 @@ def _refusal_hint(code: int) -> str:
     return "Check sasl.username, sasl.password and sasl.mechanism."
 
 
-def _forbidden_hint(code: int, reason: str) -> str:
-    if "idempotence PID" in reason:
-        # The one right that brokers ask for before the first message, and give to whoever may write to any topic.
-        return "This user may write to no topic at all: ask for an ACL that allows Write, or use another user."
-    return f"Ask for an ACL on the {_RESOURCES[code]} that allows it, or use another user."
+def _missing(code: int, needs: Sequence[Right]) -> Right | None:
+    """Of the rights that are needed, the one that a broker means."""
+    resource = _RESOURCES[code]
+    for right in needs:
+        # Before the first message a broker wants IdempotentWrite on the cluster, or Write on any topic.
+        if right.resource == resource or (resource == "Cluster" and (right[:2] == ("Write", "Topic"))):
+            return right
+    return None
 
 
 _HANDSHAKE = re.compile(r"(?:SSL handshake failed: )?Disconnected: SSL connection closed by peer.*")

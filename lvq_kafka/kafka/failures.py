@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, Message
 
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown, LVQError, MessageTooLarge, TransportError
 from lvq_kafka.kafka.connect import Health
 from lvq_kafka.kafka.errors import NO_TOPIC, UNAUTHORIZED
@@ -44,8 +45,8 @@ class Failures:
         self.fatal: KafkaError | None = None
         """What has put the client past use."""
 
-    def explain(self, error: KafkaError, doing: str, topic: str | None = None) -> LVQError:
-        """The error for one that the client met while doing what is said."""
+    def explain(self, error: KafkaError, doing: str, topic: str | None = None, needs: Sequence[Right] = ()) -> LVQError:
+        """The error for one that the client met while doing what is said, which takes ``needs`` beyond writing."""
         if error.code() == KafkaError._FATAL:
             error = self.fatal or error
         if error.code() in _FENCED or (error.fatal() and "fenced" in error.str().lower()):
@@ -55,7 +56,7 @@ class Failures:
                 code="_FENCED",
                 hint="Let one process use a transactional id at a time; close this producer.",
             )
-        explained = self._health.explain(error, doing, topic=topic)
+        explained = self._health.explain(error, doing, topic=topic, needs=[*needs, *self._writing(topic)])
         if error.fatal() and isinstance(explained, TransportError) and not explained.hint:
             return TransportError(
                 str(explained),
@@ -65,6 +66,14 @@ class Failures:
                 else "The next transaction begins with a new client.",
             )
         return explained
+
+    def _writing(self, topic: str | None) -> list[Right]:
+        rights: list[Right] = []
+        if topic is not None:
+            rights.append(Right("Write", "Topic", topic))
+        if self._transactional_id is not None:
+            rights.append(Right("Write", "TransactionalId", self._transactional_id))
+        return rights
 
     def of_delivery(self, error: KafkaError, message: Message) -> TransportError:
         """The error of a message that was handed over, and of which no broker has said that it is stored."""

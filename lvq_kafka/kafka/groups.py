@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
+from lvq_kafka.core.rights import Right, consuming
 from lvq_kafka.errors import TopicNotFound, TransportError
 from lvq_kafka.kafka.admin import KafkaAdmin
 from lvq_kafka.kafka.asking import Asker
@@ -23,6 +24,7 @@ T = TypeVar("T")
 GroupOffsets = Future[ConsumerGroupTopicPartitions]
 
 _COMMITS = "__consumer_offsets"  # where brokers keep what groups commit
+_NO_PARTITION = 2**31 - 1  # no topic has so many
 _FOREVER = 300.0  # seconds; how long a question may be left open
 _PAUSE = 0.02  # seconds
 _SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
@@ -65,20 +67,9 @@ class KafkaGroups:
         partitions = self._admin.describe_topic(topic, timeout).partitions
         if unknown := sorted(partition for partition in commits if partition >= partitions):
             raise TopicNotFound(f"The topic {topic!r} has {partitions} partitions, and no {unknown}.", topic=topic)
-        request = [ConsumerGroupTopicPartitions(group, offsets_of(topic, commits))]
         with self._new_connections(deadline) as questions:
             self._admin.ask_brokers(
-                topic,
-                lambda _: questions.ask(
-                    lambda client, left: map(
-                        _each_partition, client.alter_consumer_group_offsets(request, request_timeout=left).values()
-                    ),
-                    f"commit for group {group!r} in topic {topic!r}",
-                    deadline,
-                    topic=topic,
-                ),
-                deadline,
-                partitions,
+                topic, lambda _: _store(questions, group, topic, commits, deadline), deadline, partitions
             )
         stored = _commits(self._by_now.ask(group, topic, commits, max(deadline, time.monotonic() + 0.1)))
         lost = sorted(partition for partition, commit in commits.items() if stored.get(partition) != commit)
@@ -97,6 +88,12 @@ class KafkaGroups:
         """
         return self._admin.newest(_COMMITS, lambda partitions: _home(group, partitions), timeout) / 1000
 
+    def check_may_commit(self, group: str, topic: str, timeout: float) -> None:
+        """See `lvq_kafka.ports.Log.check_may_commit`. A broker looks at rights before it looks for the partition."""
+        deadline = time.monotonic() + timeout
+        with self._new_connections(deadline) as questions, suppress(TopicNotFound):
+            _store(questions, group, topic, {_NO_PARTITION: Commit(0)}, deadline)
+
     def delete_group(self, group: str, timeout: float) -> bool:
         """See `lvq_kafka.ports.Log.delete_group`."""
         deadline = time.monotonic() + timeout
@@ -106,6 +103,7 @@ class KafkaGroups:
                     lambda client, left: client.delete_consumer_groups([group], request_timeout=left).values(),
                     f"delete group {group!r}",
                     deadline,
+                    needs=[Right("Delete", "Group", group)],
                 )
         except TransportError as error:
             if error.code != "GROUP_ID_NOT_FOUND":
@@ -123,6 +121,7 @@ class KafkaGroups:
                     lambda client, left: client.describe_consumer_groups([group], request_timeout=_FOREVER).values(),
                     f"describe group {group!r}",
                     deadline,
+                    needs=[Right("Describe", "Group", group)],
                     harmless=True,
                 )
         except TransportError as error:
@@ -150,6 +149,19 @@ def _home(group: str, partitions: int) -> int:
     for character in group:
         code = (31 * code + ord(character)) & 0xFFFFFFFF
     return abs(code - (code >> 31 << 32)) % partitions
+
+
+def _store(questions: Questions, group: str, topic: str, commits: Mapping[int, Commit], deadline: float) -> None:
+    request = [ConsumerGroupTopicPartitions(group, offsets_of(topic, commits))]
+    questions.ask(
+        lambda client, left: map(
+            _each_partition, client.alter_consumer_group_offsets(request, request_timeout=left).values()
+        ),
+        f"commit for group {group!r} in topic {topic!r}",
+        deadline,
+        topic=topic,
+        needs=consuming(group, topic),
+    )
 
 
 def _commits(found: Iterable[TopicPartition]) -> dict[int, Commit]:

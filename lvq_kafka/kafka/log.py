@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from lvq_kafka.core.rights import Operation
 from lvq_kafka.forking import Bound
 from lvq_kafka.kafka.admin import EARLIEST, LATEST, KafkaAdmin, at
 from lvq_kafka.kafka.client import ClientConfig
@@ -58,6 +59,26 @@ class KafkaLog(Bound):
             ConfigError: the cluster refuses a setting, the partition count or the replication factor.
         """
         return self._admin.create_topic(topic, partitions, replication_factor, config, timeout)
+
+    def check_may_create(
+        self,
+        topic: str,
+        *,
+        partitions: int,
+        replication_factor: int | None = None,
+        config: Mapping[str, str],
+        timeout: float = 10.0,
+    ) -> None:
+        """See `lvq_kafka.ports.Log.check_may_create`."""
+        self._admin.check_may_create(topic, partitions, replication_factor, config, timeout)
+
+    def check_may(self, operation: Operation, topic: str, *, timeout: float = 10.0) -> None:
+        """See `lvq_kafka.ports.Log.check_may`."""
+        self._admin.check_may(operation, topic, timeout)
+
+    def check_may_commit(self, group: str, topic: str, *, timeout: float = 10.0) -> None:
+        """See `lvq_kafka.ports.Log.check_may_commit`."""
+        self._groups.check_may_commit(group, topic, timeout)
 
     def alter_topic_config(self, topic: str, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
         """See `lvq_kafka.ports.Log.alter_topic_config`.

@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from lvq_kafka.core.records import Fetch
+from lvq_kafka.core.rights import consuming
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, OffsetsPending, TopicNotFound, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.asking import is_pending, pending
@@ -61,6 +62,8 @@ class KafkaMember:
         self._config = config
         self._group = group
         self._topic = topic
+        self.needs = consuming(group, topic)
+        """The rights that a member needs, also for its part in a producer's transaction."""
         self._listener = listener
         self._owned: set[int] = set()
         self._waiting: set[int] = set()  # the group's, and not owned yet: they could not be begun with
@@ -83,7 +86,7 @@ class KafkaMember:
         self._consumer: Consumer | None = open_consumer(config, self._health, owned, defaults)
         self._left: Consumer | None = None  # in a forked child: the parent's
         tell_of_forks(self)
-        self._pump = MessagePump(self._consumer, topic, self._health, late=True)
+        self._pump = MessagePump(self._consumer, topic, self._health, needs=self.needs, late=True)
         self._asking(
             f"subscribe to topic {topic!r}",
             lambda client: client.subscribe(
@@ -356,7 +359,7 @@ class KafkaMember:
             raise self._explain(error, doing) from exception
 
     def _explain(self, error: KafkaError, doing: str) -> LVQError:
-        return self._health.explain(error, doing, topic=self._topic)
+        return self._health.explain(error, doing, topic=self._topic, needs=self.needs)
 
     def _open(self) -> Consumer:
         if self._left is not None:

@@ -5,7 +5,19 @@ Whether a property exists and what values it takes is for librdkafka to judge; t
 
 from __future__ import annotations
 
-__all__ = ["COMMON", "CONSUMER_ONLY", "JAVA_NAMES", "OWNED", "PRODUCER_ONLY", "is_secret"]
+import re
+from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "COMMON",
+    "CONSUMER_ONLY",
+    "JAVA_NAMES",
+    "OWNED",
+    "PRODUCER_ONLY",
+    "is_secret",
+    "named_in",
+    "without_secrets",
+]
 
 CONSUMER_ONLY = frozenset(
     {
@@ -271,3 +283,16 @@ def is_secret(name: str) -> bool:
     if name.endswith((".location", ".file")):
         return False
     return any(word in name for word in _SECRET_WORDS) or name in ("sasl.oauthbearer.config", "ssl.certificate.pem")
+
+
+def named_in(text: str, names: Iterable[str]) -> list[str]:
+    """Those of the names that stand in a text, and not as part of a longer one."""
+    return [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?!\.?\w)", text)]
+
+
+def without_secrets(text: str, properties: Mapping[str, object]) -> str:
+    """A text in which no value of a secret property shows."""
+    for name, value in properties.items():
+        if is_secret(name) and value:
+            text = text.replace(str(value), "***")
+    return text

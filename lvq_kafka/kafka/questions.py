@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import Closed, ConfigError
 from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_admin
 from lvq_kafka.kafka.errors import TRANSIENT, UNREACHABLE, kafka_error
 
-__all__ = ["Questions", "in_thread"]
+__all__ = ["Questions"]
 
 T = TypeVar("T")
 
@@ -80,6 +81,7 @@ class Questions:
         deadline: float,
         *,
         topic: str | None = None,
+        needs: Sequence[Right] = (),
         passing: frozenset[int] = TRANSIENT,
         answered: Callable[[T], bool] = lambda answer: True,
         unanswered: KafkaError = _NO_ANSWER,
@@ -87,6 +89,7 @@ class Questions:
     ) -> list[T]:
         """The answers to a request, which is made again while it fails with a ``passing`` code and there is time.
 
+        ``topic`` and ``needs``, the rights that it takes, are for errors; see `lvq_kafka.kafka.errors.translate`.
         ``answered`` tells an answer from what the client makes up when none comes, or from one that says nothing; that
         counts as the error ``unanswered``. A ``harmless`` request changes nothing, and is made again when no answer
         came, too: the broker that was asked may have died, and others live.
@@ -113,7 +116,7 @@ class Questions:
                     harmless and error.code() in UNREACHABLE and not self._health.refused
                 )
                 if not again or time.monotonic() + pause > deadline:
-                    raise self._health.explain(error, doing, topic=topic) from exception
+                    raise self._health.explain(error, doing, topic=topic, needs=needs) from exception
             except (TypeError, ValueError) as exception:
                 raise ConfigError(f"Cannot {doing}: {exception}.") from exception
             else:
@@ -187,17 +190,3 @@ class _Keeper:
 
 
 _keeper = _Keeper()
-
-
-def in_thread(call: Callable[[], T], name: str = "lvq-question") -> Future[T]:
-    """The outcome of a call of the client's that waits for its answer, and may never return."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:  # noqa: BLE001  # whoever waits raises it
-            future.set_exception(error)
-
-    Thread(target=run, name=name, daemon=True).start()
-    return future

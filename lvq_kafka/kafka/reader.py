@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import Closed, LVQError, TopicNotFound, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
@@ -99,6 +100,7 @@ class MessagePump:
         topic: str,
         health: Health,
         *,
+        needs: Sequence[Right] = (),
         groupless: bool = False,
         headers: bool = True,
         late: bool = False,
@@ -108,6 +110,7 @@ class MessagePump:
         self._consumer = consumer
         self._topic = topic
         self._health = health
+        self._needs = needs or [Right("Read", "Topic", topic)]
         self._read_headers = HeaderReader() if headers else None
         self._late = late
         self._broken: dict[int | None, LVQError] = {}
@@ -166,7 +169,8 @@ class MessagePump:
 
     def _explain(self, error: KafkaError, partition: int | None = None) -> LVQError:
         where = "" if partition is None or partition < 0 else f", partition {partition}"
-        return self._health.explain(error, f"read topic {self._topic!r}{where}", topic=self._topic)
+        doing = f"read topic {self._topic!r}{where}"
+        return self._health.explain(error, doing, topic=self._topic, needs=self._needs)
 
 
 class KafkaReader:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 
+from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import ConfigError, TopicNotFound, TransportError
+from lvq_kafka.kafka.properties import named_in
 from lvq_kafka.kafka.questions import Questions
 
 __all__ = ["await_brokers", "changes", "culprits_among", "settings_of"]
@@ -26,6 +27,7 @@ def settings_of(questions: Questions, topic: str, deadline: float, **which: int)
         f"read the settings of topic {topic!r}",
         deadline,
         topic=topic,
+        needs=[Right("DescribeConfigs", "Topic", topic)],
         harmless=True,
     )
     return {name: entry.value for name, entry in entries.items() if entry.value is not None}
@@ -62,7 +64,7 @@ def culprits_among(config: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        culprits = [name for name in config if re.search(rf"(?<![\w.]){re.escape(name)}(?!\.?\w)", str(error))]
+        culprits = named_in(str(error), config)
         if not culprits:
             raise
         raise ConfigError(

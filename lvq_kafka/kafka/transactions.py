@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import AuthenticationFailed, LVQError, StateError, TransportError
 from lvq_kafka.kafka.connect import Health
 from lvq_kafka.kafka.deliveries import Deliveries
 from lvq_kafka.kafka.errors import kafka_error
 from lvq_kafka.kafka.member import KafkaMember
-from lvq_kafka.kafka.questions import in_thread
+from lvq_kafka.kafka.threads import in_thread
 from lvq_kafka.ports import Commit, GroupMember
 
 __all__ = ["Transactions"]
@@ -44,7 +45,8 @@ class Transactions:
     fenced this client itself, so a new one takes its place; so it does where the client can do no more.
 
     Args:
-        explain: the library's error for one of the client's, met while doing what is said.
+        explain: the library's error for one of the client's, met while doing what is said, which takes these rights
+            beyond writing.
         replace: lets go of the client, and makes a new one and its delivery reports.
         lasts: seconds after which the broker aborts a transaction (``transaction.timeout.ms``).
     """
@@ -55,7 +57,7 @@ class Transactions:
         client: Producer,
         deliveries: Deliveries,
         health: Health,
-        explain: Callable[[KafkaError, str], LVQError],
+        explain: Callable[[KafkaError, str, Sequence[Right]], LVQError],
         replace: Callable[[], tuple[Producer, Deliveries]],
         lasts: float,
     ) -> None:
@@ -129,6 +131,7 @@ class Transactions:
                 lambda: client.send_offsets_to_transaction(positions, metadata, left), left + _GRACE
             ),
             timeout,
+            member.needs,
         )
 
     def commit(self, timeout: float | None) -> None:
@@ -199,7 +202,13 @@ class Transactions:
 
     # ------------------------------------------------------------ calls
 
-    def _call(self, doing: str, call: Callable[[float], object], timeout: float | None = None) -> None:
+    def _call(
+        self,
+        doing: str,
+        call: Callable[[float], object],
+        timeout: float | None = None,
+        needs: Sequence[Right] = (),
+    ) -> None:
         """Make a transactional call, again and again while the client says that it may be repeated."""
         deadline = _deadline(timeout)
         pause = _PAUSES[0]
@@ -224,13 +233,13 @@ class Transactions:
                     time.sleep(pause)
                     pause = min(2 * pause, _PAUSES[1])
                     continue
-                raise self._failure(error, doing) from None
+                raise self._failure(error, doing, needs) from None
             return
 
-    def _failure(self, error: KafkaError, doing: str) -> LVQError:
+    def _failure(self, error: KafkaError, doing: str, needs: Sequence[Right]) -> LVQError:
         if error.code() == KafkaError._STATE and not error.fatal():
             return StateError(f"Cannot {doing}: {error.str()}.")
-        failure = self._explain(error, doing)
+        failure = self._explain(error, doing, needs)
         if isinstance(failure, TransportError):
             if failure.code == "_FENCED" and not self._is_overdue:
                 self._fenced = failure

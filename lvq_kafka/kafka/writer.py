@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import BoundToProcess, Closed, LVQError, MessageTooLarge, StateError, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.ages import limit_of, without_deadline
@@ -270,8 +271,8 @@ class KafkaWriter:
             raise StateError("No transaction is open.", hint="Begin one before sending.") from None
         raise self._failures.explain(error, f"send to {topic!r}", topic) from None
 
-    def _explain(self, error: KafkaError, doing: str) -> LVQError:
-        return self._failures.explain(error, doing)
+    def _explain(self, error: KafkaError, doing: str, needs: Sequence[Right]) -> LVQError:
+        return self._failures.explain(error, doing, needs=needs)
 
     def _why_withdrawn(self) -> str:
         if self._transactions is not None and not self._cut_short:

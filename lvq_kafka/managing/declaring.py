@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.policy import Finding, TopicSpec, judge_order
-from lvq_kafka.errors import QueueError, TransportError
+from lvq_kafka.errors import QueueError, TopicNotFound, TransportError
 from lvq_kafka.managing.groups import Start, at_work, declare_group, means_at_work
 from lvq_kafka.ports import Log
 from lvq_kafka.registry import Registry
-from lvq_kafka.topics import OnMismatch, check_topic, ensure_topic
+from lvq_kafka.retrying import patiently
+from lvq_kafka.topics import OnMismatch, check_may_create, check_topic, ensure_topic
 
 __all__ = ["Declaration", "declare", "delete"]
 
+_PATIENCE = 10.0  # seconds in which a coordinator is found
 
 messages = logging.getLogger("lvq_kafka.topics")
 
@@ -40,6 +43,8 @@ def declare(
     definition.check_declarable()
     registry = Registry(log)
     declared = registry.check(definition)
+    if not declared:
+        _check_rights(log, registry, definition, spec)
     created_topic = ensure_topic(log, definition.topic, spec)
     findings, reconciled, unchecked = check_topic(log, definition.topic, spec, on_mismatch)
     for finding in judge_order(definition.order):
@@ -49,6 +54,17 @@ def declare(
         declare_group(log, definition.group, definition.topic, start, queue=definition.name)
     created_queue = registry.declare(definition)  # last: a queue that is declared has all that it needs
     return Declaration(created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked))
+
+
+def _check_rights(log: Log, registry: Registry, definition: QueueDefinition, spec: TopicSpec) -> None:
+    """See that this user may do all of it before anything is created, which would be left behind.
+
+    But for the registry's own topic: whether this user may write there shows when it is there.
+    """
+    check_may_create(log, definition.topic, spec)
+    if not definition.non_destructive:
+        patiently(lambda: log.check_may_commit(definition.group, definition.topic), _PATIENCE)
+    registry.check_may_declare(definition)
 
 
 def delete(log: Log, definition: QueueDefinition, *, delete_topic: bool) -> None:
@@ -65,6 +81,10 @@ def delete(log: Log, definition: QueueDefinition, *, delete_topic: bool) -> None
                 hint="Delete those first, or keep the topic.",
             )
     registry.get(name)
+    registry.check_may_write(name)  # before the group goes, which nothing brings back
+    if delete_topic:
+        with suppress(TopicNotFound):
+            log.check_may("Delete", topic)
     try:
         log.delete_group(definition.group)
     except TransportError as error:

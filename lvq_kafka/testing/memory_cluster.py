@@ -45,7 +45,8 @@ DEFAULTS: Mapping[str, str] = {
 
 OPERATIONS = frozenset(
     """
-    describe_topic topic_config create_topic alter_topic_config add_partitions delete_topic broker_count
+    describe_topic topic_config create_topic check_may_create check_may check_may_commit
+    alter_topic_config add_partitions delete_topic broker_count
     commit_text_limit start_offsets end_offsets stable_ends check_uncut overwritten offsets_at delete_before
     committed commit committed_at delete_group member_count
     append begin_transaction send_offsets commit_transaction abort_transaction poll

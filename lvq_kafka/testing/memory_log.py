@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
+from lvq_kafka.core.rights import Operation
 from lvq_kafka.errors import Closed, ConfigError, DataLoss, OffsetsPending, TransportError
 from lvq_kafka.ports import Commit, GroupListener, GroupMember, LogEnd, LogReader, LogWriter, TopicDescription
 from lvq_kafka.testing.memory_cluster import DEFAULTS
@@ -54,23 +55,37 @@ class MemoryLog(Controls):
         cluster = self._cluster
         with cluster.changed:
             self._enter("create_topic")
-            if topic in cluster.topics:
+            if not self._creatable(topic, partitions, replication_factor, config):
                 return False
-            if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic) or topic in {".", ".."}:
-                raise ConfigError(f"{topic!r} is no valid topic name.", options=["topic"])
-            if partitions < 1:
-                raise ConfigError("A topic needs at least one partition.", options=["partitions"])
-            if not 1 <= (replication_factor or 1) <= cluster.brokers:
-                raise ConfigError(
-                    f"The replication factor is {replication_factor}, and the number of brokers {cluster.brokers}.",
-                    options=["replication_factor"],
-                )
-            _check_settings(config)
             made = Topic(topic, cluster.new_topic_id(), replication_factor or 1, dict(config), [])
             made.grow(partitions)
             cluster.topics[topic] = made
             self._partitions_changed(topic, partitions)
             return True
+
+    def check_may_create(
+        self,
+        topic: str,
+        *,
+        partitions: int,
+        replication_factor: int | None = None,
+        config: Mapping[str, str],
+        timeout: float = 10.0,
+    ) -> None:
+        """See `Log.check_may_create`. Everybody may, but where `fail_next` says otherwise."""
+        with self._cluster.changed:
+            self._enter("check_may_create")
+            self._creatable(topic, partitions, replication_factor, config)
+
+    def check_may(self, operation: Operation, topic: str, *, timeout: float = 10.0) -> None:
+        """See `Log.check_may`. Everybody may, but where `fail_next` says otherwise."""
+        with self._cluster.changed:
+            self._topic("check_may", topic)
+
+    def check_may_commit(self, group: str, topic: str, *, timeout: float = 10.0) -> None:
+        """See `Log.check_may_commit`. Everybody may, but where `fail_next` says otherwise."""
+        with self._cluster.changed:
+            self._enter("check_may_commit")
 
     def alter_topic_config(self, topic: str, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
         """See `Log.alter_topic_config`."""
@@ -253,6 +268,25 @@ class MemoryLog(Controls):
     def close(self) -> None:
         """See `Log.close`. A test can still look at what was written, by `records`, and write more."""
         self._closed = True
+
+    def _creatable(
+        self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]
+    ) -> bool:
+        """Whether it is not there yet. Raises what a broker would refuse."""
+        cluster = self._cluster
+        if topic in cluster.topics:
+            return False
+        if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic) or topic in {".", ".."}:
+            raise ConfigError(f"{topic!r} is no valid topic name.", options=["topic"])
+        if partitions < 1:
+            raise ConfigError("A topic needs at least one partition.", options=["partitions"])
+        if not 1 <= (replication_factor or 1) <= cluster.brokers:
+            raise ConfigError(
+                f"The replication factor is {replication_factor}, and the number of brokers {cluster.brokers}.",
+                options=["replication_factor"],
+            )
+        _check_settings(config)
+        return True
 
     def _enter(self, operation: str) -> None:
         self._check_open()

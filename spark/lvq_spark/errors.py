@@ -9,6 +9,7 @@ from functools import partial
 
 from lvq_kafka import errors
 from lvq_kafka.core.records import Position
+from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -105,6 +106,6 @@ _MAKE: Mapping[type, Callable[[str], LVQError]] = {
     TopicNotFound: partial(TopicNotFound, topic=""),
     TopicRecreated: partial(TopicRecreated, topic=""),
     TransportError: partial(TransportError, code=""),
-    Unauthorized: partial(Unauthorized, code=""),
+    Unauthorized: lambda message: Unauthorized(message, code="", missing=Right.named_in(message)),
 }
 """How to make an error of a message: those of reading, conflating and settling records, and of planning that."""

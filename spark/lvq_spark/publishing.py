@@ -109,8 +109,9 @@ def publish(
     config = client_config(queue)
     rows = _rows(df, key, value, headers, newest)
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
-    if cut is None:
-        queue.log.describe_topic(queue.topic, timeout=timeout)  # a missing topic is told before anything runs
+    queue.log.check_may(
+        "Write", queue.topic, timeout=timeout
+    )  # that is told before anything runs, as is a missing topic
     checked = rows.persist()
     try:
         count = _check(checked, queue.definition, key, newest)

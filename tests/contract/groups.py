@@ -63,6 +63,16 @@ class GroupsContract:
         before, after = (record.timestamp / 1000 for record in read_all(log, topic))
         assert before <= at <= after
 
+    def test_who_asks_whether_he_may_commit_commits_nothing(self, log: Log, topic: str, group: str) -> None:
+        log.check_may_commit(group, topic)
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        log.check_may_commit(group, topic)
+        assert log.committed(group, topic) == {}
+        assert log.delete_group(group) is False
+        log.commit(group, topic, {0: Commit(1)})
+        log.check_may_commit(group, topic)
+        assert log.committed(group, topic) == {0: Commit(1)}
+
     def test_a_deleted_group_has_forgotten_its_commits(self, log: Log, topic: str, group: str) -> None:
         log.create_topic(topic, partitions=1, config=COMPACTED)
         assert log.delete_group(group) is False

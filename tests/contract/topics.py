@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 
+from lvq_kafka.core.rights import Operation
 from lvq_kafka.errors import Closed, ConfigError, TopicNotFound
 from lvq_kafka.ports import Commit, Log, LogEnd
 from tests.contract.harness import COMPACTED, Listener, follow, pairs, put, read_all
@@ -63,6 +65,28 @@ class TopicsContract:
             log.create_topic(topic, partitions=1, replication_factor=99, config=COMPACTED)
         with pytest.raises(ConfigError):
             log.create_topic("no such name", partitions=1, config=COMPACTED)
+
+    def test_what_could_be_created_can_be_asked_and_is_not_created(self, log: Log, topic: str) -> None:
+        log.check_may_create(topic, partitions=3, config=COMPACTED)
+        with pytest.raises(TopicNotFound):
+            log.describe_topic(topic)
+        for options in (
+            {"partitions": 0, "config": COMPACTED},
+            {"partitions": 1, "replication_factor": 99, "config": COMPACTED},
+            {"partitions": 1, "config": {"cleanup.polizy": "compact"}},
+        ):
+            with pytest.raises(ConfigError):
+                log.check_may_create(topic, **options)
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        log.check_may_create(topic, partitions=3, config=COMPACTED)
+        assert log.describe_topic(topic).partitions == 1
+
+    def test_where_nothing_is_forbidden_everything_is_allowed(self, log: Log, topic: str) -> None:
+        with pytest.raises(TopicNotFound):
+            log.check_may("Write", topic)
+        log.create_topic(topic, partitions=1, config=COMPACTED)
+        for operation in get_args(Operation):
+            log.check_may(operation, topic)
 
     def test_partitions_can_be_added_but_not_taken_away(self, log: Log, topic: str) -> None:
         log.create_topic(topic, partitions=1, config=COMPACTED)
@@ -153,6 +177,9 @@ class TopicsContract:
             "offsets_at": lambda: log.offsets_at(topic, 0),
             "delete_before": lambda: log.delete_before(topic, {0: 0}),
             "committed": lambda: log.committed("group", topic),
+            "check_may_create": lambda: log.check_may_create(topic, partitions=1, config=COMPACTED),
+            "check_may": lambda: log.check_may("Write", topic),
+            "check_may_commit": lambda: log.check_may_commit("group", topic),
             "commit": lambda: log.commit("group", topic, {0: Commit(0)}),
             "committed_at": lambda: log.committed_at("group"),
             "delete_group": lambda: log.delete_group("group"),

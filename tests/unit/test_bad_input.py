@@ -40,6 +40,7 @@ from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.session import Session
 from lvq_kafka.core.definition import REGISTRY_TOPIC
 from lvq_kafka.core.progress import Shortfall
+from lvq_kafka.core.rights import Right
 from lvq_kafka.embedded import EmbeddedBroker, Listener, failures, java
 from lvq_kafka.errors import (
     ConfigError,
@@ -368,7 +369,7 @@ CASES = [
     Case(
         "a registry that may not be written",
         declare_without_the_right_to_write,
-        *(Unauthorized, PermissionError, ["the queue new", REGISTRY_TOPIC], "Ask for an ACL that allows Write"),
+        *(Unauthorized, PermissionError, ["the queue new", REGISTRY_TOPIC], "--operation Write --topic _lvq_queues"),
         facts={"code": "TOPIC_AUTHORIZATION_FAILED", "retriable": False},
     ),
 ]
@@ -692,6 +693,7 @@ ARGUMENTS: dict[str, object] = {
     "reason": "foreign",
     "differences": {"key_header": ("ticker", None)},
     "code": "_TRANSPORT",
+    "missing": Right("Read", "Topic", "prices"),
     "retriable": True,
     "key": b"IBM",
     "shortfalls": (SHORTFALL,),

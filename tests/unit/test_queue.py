@@ -182,6 +182,26 @@ class TestDeclare:
         memory_log.reconnect()
         assert queues(log=memory_log) == []
 
+    @pytest.mark.parametrize("step", ["check_may_commit", "check_may_create", "check_may"])
+    def test_a_declare_that_may_not_be_finished_creates_no_topic_and_no_group(
+        self, memory_log: MemoryLog, step: str
+    ) -> None:
+        declare(memory_log, "another")  # there is a registry already
+        memory_log.fail_next(step, FORBIDDEN)
+        with pytest.raises(Unauthorized):
+            declare(memory_log)
+        with pytest.raises(TopicNotFound):
+            memory_log.describe_topic("prices")
+        assert memory_log.committed("lvq.prices", "prices") == {}
+
+    def test_a_queue_that_is_declared_can_be_verified_without_any_right_to_change_it(
+        self, memory_log: MemoryLog
+    ) -> None:
+        declare(memory_log)
+        for step in ("check_may_commit", "check_may_create", "check_may", "commit", "append"):
+            memory_log.fail_next(step, FORBIDDEN)
+        assert declare(memory_log).declaration is not None
+
     @pytest.mark.parametrize("step", ["create_topic", "committed", "commit", "append"])
     def test_a_declare_that_fails_half_way_declares_nothing_and_can_be_repeated(
         self, memory_log: MemoryLog, step: str
@@ -421,6 +441,16 @@ class TestDelete:
         queue.delete()
         with pytest.raises(QueueNotDeclared, match="prices"):
             queue.delete()
+
+    @pytest.mark.parametrize("delete_topic", [False, True])
+    def test_a_delete_that_may_not_be_finished_takes_nothing(self, memory_log: MemoryLog, delete_topic: bool) -> None:
+        queue = declare(memory_log)
+        before = memory_log.committed("lvq.prices", "prices")
+        memory_log.fail_next("check_may", FORBIDDEN)
+        with pytest.raises(Unauthorized):
+            queue.delete(delete_topic=delete_topic)
+        assert memory_log.committed("lvq.prices", "prices") == before
+        assert [definition.name for definition in queues(log=memory_log)] == ["prices"]
 
     @pytest.mark.parametrize("step", ["delete_group", "append"])
     def test_a_delete_that_fails_half_way_can_be_repeated(self, memory_log: MemoryLog, step: str) -> None:

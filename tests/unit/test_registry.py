@@ -11,6 +11,7 @@ import pytest
 
 from lvq_kafka import QueueDefinition
 from lvq_kafka.core.definition import REGISTRY_TOPIC
+from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import (
     BrokerUnavailable,
     CatchUpTimeout,
@@ -263,7 +264,8 @@ class TestWriting:
         with pytest.raises(Unauthorized, match="the queue prices to _lvq_queues") as caught:
             registry.declare(definition())
         assert caught.value.code == self.REFUSAL.code
-        assert "ACL that allows Write on the topic _lvq_queues" in caught.value.hint
+        assert caught.value.missing == Right("Write", "Topic", REGISTRY_TOPIC)
+        assert "--operation Write --topic _lvq_queues" in caught.value.hint
         assert registry.all() == []
 
     def test_any_other_failure_is_what_it_is(self, memory_log: MemoryLog, registry: Registry) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+from lvq_kafka.core.rights import Right, lacking
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -21,6 +22,9 @@ __all__ = ["java_error"]
 
 def java_error(text: str) -> LVQError | None:
     """The error that the text of one of Spark's tells of, Java's stack trace included; None where it tells of none."""
+    if found := _DENIED.search(text):
+        right = Right("Read", "Topic" if found[1] == "Topic" else "Group", found[2])
+        return lacking(right, "read with Spark's Kafka connector")
     for pattern, make, hint in _KINDS:
         if found := pattern.search(text):
             said = found[1].strip().rstrip(".")
@@ -33,6 +37,9 @@ def _kind(
 ) -> tuple[re.Pattern[str], Callable[..., LVQError], str]:
     return re.compile(pattern), make, hint
 
+
+# Each Java task reads one topic, as a member of one group.
+_DENIED = re.compile(r"\.(Topic|Group)AuthorizationException: Not authorized to access (?:topics|group): \[?([\w.-]+)")
 
 # From the particular to the general: of what a broker refuses, Java often says further out that time is up.
 _KINDS = (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from lvq_kafka.core.rights import Resource, Right
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -107,24 +110,62 @@ def test_what_the_client_saw_is_told_without_what_only_its_authors_need(said: st
     assert f"No answer from a:1. The client says: {told} Check" in str(error)
 
 
+NEEDS = (
+    Right("Read", "Group", "lvq.prices"),
+    Right("Read", "Topic", "prices"),
+    Right("Write", "TransactionalId", "feed"),
+    Right("DescribeConfigs", "Cluster", "kafka-cluster"),
+)
+
+
 @pytest.mark.parametrize(
-    ("code", "resource"),
+    ("code", "text", "arguments"),
     [
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "topic"),
-        (KafkaError.GROUP_AUTHORIZATION_FAILED, "consumer group"),
-        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, "cluster"),
-        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional id"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Read on Topic prices", "--operation Read --topic prices"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "Read on Group lvq.prices", "--operation Read --group lvq.prices"),
+        (
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "Write on TransactionalId feed",
+            "--operation Write --transactional-id feed",
+        ),
+        (
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+            "DescribeConfigs on Cluster kafka-cluster",
+            "--operation DescribeConfigs --cluster",
+        ),
     ],
 )
-def test_a_missing_right_is_said_to_be_on_what_it_is_on(code: int, resource: str) -> None:
-    assert f"ACL on the {resource} " in translate(KafkaError(code), "do it").hint
+def test_of_the_rights_that_are_needed_the_missing_one_is_named(code: int, text: str, arguments: str) -> None:
+    error = translate(KafkaError(code), "do it", needs=NEEDS)
+    assert isinstance(error, Unauthorized)
+    assert f"Cannot do it: this user lacks {text}." in str(error)
+    assert str(error.missing) == text
+    assert Right.named_in(str(error)) == error.missing
+    assert arguments in error.hint
+    assert pickle.loads(pickle.dumps(error)).missing == error.missing
+
+
+def test_a_right_that_is_not_known_is_said_to_be_on_what_it_is_on() -> None:
+    error = translate(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), "do it")
+    assert isinstance(error, Unauthorized)
+    assert error.missing is None
+    assert "ACL on the Group " in error.hint
 
 
 def test_who_may_write_nowhere_is_told_so_and_not_of_the_cluster() -> None:
     reason = "Failed to acquire idempotence PID from broker a:1/1: Broker: Cluster authorization failed"
-    error = translate(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, reason), "store it")
+    write = Right("Write", "Topic", "prices")
+    error = translate(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, reason), "store it", needs=[write])
     assert isinstance(error, Unauthorized)
-    assert "allows Write" in error.hint
+    assert error.missing == write
+
+
+@pytest.mark.parametrize(
+    ("resource", "more"), [("Topic", "Read, which readers need"), ("Group", "Read, which consumers need")]
+)
+def test_who_lacks_describe_is_told_what_includes_it(resource: Resource, more: str) -> None:
+    assert more in Right("Describe", resource, "it").hint
+    assert more not in Right("Delete", resource, "it").hint
 
 
 def test_a_missing_topic_is_named() -> None:

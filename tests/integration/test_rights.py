@@ -1,0 +1,263 @@
+"""Each role of lvq_kafka/ACCESS.md with the rights that the page gives it, and without each of them in turn.
+
+The roles of Spark are in ``tests/spark/test_rights.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from lvq_kafka import LastValueQueue, Producer
+from lvq_kafka.core.definition import REGISTRY_TOPIC
+from lvq_kafka.core.rights import Right
+from lvq_kafka.errors import QueueNotDeclared, TopicNotFound, Unauthorized
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from tests.integration.rights import ROLES, grant, names, needs_each
+from tests.integration.secure import SecureBroker, secure_broker
+from tests.waiting import eventually
+
+OUTPUT = "output"
+USERS = {role: f"user-{number}" for number, role in enumerate(ROLES)}
+
+HALFWAY = [f"halfway-{number}" for number in range(3)]  # who may do all of it but one
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A queue of the role's own, and who plays the role."""
+
+    name: str
+    """The queue's; on the page it is ``prices``."""
+    admin: KafkaLog
+    config: ClientConfig
+    producer: Producer[bytes]
+    """The administrator's."""
+
+    def open(self, name: str = "") -> LastValueQueue[bytes]:
+        return LastValueQueue.open(name or self.name, config=self.config)
+
+    def declare(self, **options: Any) -> LastValueQueue[bytes]:
+        return LastValueQueue.declare(self.name, key_header="ticker", config=self.config, **options)
+
+    def put(self) -> None:
+        """Let there be something to consume."""
+        self.producer.put("IBM", b"119.00").result(20)
+
+    def there(self) -> None:
+        """Let the queue be there, as at the beginning."""
+        # By connections of its own: those that have created a topic believe for a while that it is there.
+        LastValueQueue.declare(self.name, key_header="ticker", config=self.admin.config).close()
+
+    def gone(self, *, topic: bool = True) -> None:
+        """Let nothing of the queue be there, or nothing but its topic."""
+        with suppress(QueueNotDeclared):
+            LastValueQueue.open(self.name, log=self.admin).delete()
+        if topic:
+            with suppress(TopicNotFound):
+                self.admin.delete_topic(self.name)
+
+
+def declare(stage: Stage) -> None:
+    stage.gone()
+    with stage.declare() as queue:
+        assert queue.declaration is not None
+        assert queue.declaration.created_topic
+
+
+def declare_on_a_topic(stage: Stage) -> None:
+    stage.gone(topic=False)
+    with stage.declare() as queue:
+        assert queue.declaration is not None
+        assert queue.declaration.created_queue
+
+
+def declare_the_first(stage: Stage) -> None:
+    with suppress(TopicNotFound):
+        stage.admin.delete_topic(REGISTRY_TOPIC)
+    with suppress(TopicNotFound):
+        stage.admin.delete_topic(stage.name)
+    stage.admin.delete_group(f"lvq.{stage.name}")
+    stage.declare().close()
+
+
+def verify(stage: Stage) -> None:
+    with stage.declare() as queue:
+        assert queue.declaration is not None
+        assert not queue.declaration.created_queue
+
+
+def drop(stage: Stage, *, delete_topic: bool = False) -> None:
+    stage.there()
+    with stage.open() as queue:
+        queue.delete(delete_topic=delete_topic)
+
+
+def send(stage: Stage) -> None:
+    with stage.open() as queue, queue.producer() as producer:
+        producer.put("IBM", b"119.00").result(20)
+
+
+def send_in_transactions(stage: Stage) -> None:
+    with stage.open() as queue, queue.producer(transactional_id="feed") as producer, producer.transaction():
+        producer.put("IBM", b"119.00")
+
+
+def read(stage: Stage) -> None:
+    with stage.open() as queue, queue.view() as view:
+        assert view["IBM"] == b"119.00"
+
+
+def browse(stage: Stage) -> None:
+    with stage.open() as queue, queue.browser(follow=False) as browser:
+        assert browser.take(10) is not None
+
+
+def consume(stage: Stage) -> None:
+    stage.put()
+    with stage.open() as queue, queue.consumer() as consumer:
+        delivery = consumer.acquire(20)
+        assert delivery is not None
+        delivery.ack(wait=True)
+
+
+def bury(stage: Stage) -> None:
+    stage.put()
+    stage.admin.create_topic(f"{stage.name}.dlq", partitions=1, config={})
+    with stage.open() as queue, queue.consumer(dead_letters=f"{stage.name}.dlq") as consumer:
+        delivery = consumer.acquire(20)
+        assert delivery is not None
+        delivery.reject("bad")
+
+
+def transform(stage: Stage) -> None:
+    stage.put()
+    output = LastValueQueue(OUTPUT, key_header="ticker", config=stage.config)
+    with (
+        stage.open() as queue,
+        output,
+        output.producer(transactional_id="feed") as producer,
+        queue.consumer() as consumer,
+        consumer.transaction(producer) as transaction,
+    ):
+        for delivery in transaction.acquire_many(1, timeout=20):
+            producer.put(delivery.key, delivery.value)
+            delivery.ack()
+
+
+def look(stage: Stage) -> None:
+    with stage.open() as queue:
+        assert queue.repair(dry_run=True).found == ()
+        assert queue.stats().members == 0
+
+
+def manage(stage: Stage) -> None:
+    with stage.open() as queue:
+        queue.purge()
+        queue.expire(1.0)
+        queue.reset("earliest")
+
+
+def move(stage: Stage) -> None:
+    stage.put()
+    with stage.open() as queue, LastValueQueue(OUTPUT, key_header="ticker", config=stage.config) as output:
+        assert queue.move(output).messages
+
+
+def reclaim(stage: Stage) -> None:
+    stage.put()
+    LastValueQueue.open(stage.name, log=stage.admin).purge()
+    with stage.open() as queue:
+        assert queue.reclaim().offsets
+
+
+WORK: Mapping[str, Callable[[Stage], None]] = {
+    "declares the queue and its topic": declare,
+    "declares it on a topic that is there": declare_on_a_topic,
+    "declares it again, which verifies it": verify,
+    "deletes the queue": drop,
+    "deletes the queue and its topic": lambda stage: drop(stage, delete_topic=True),
+    "sends": send,
+    "sends in transactions": send_in_transactions,
+    "reads: view, snapshot, `get`, `watch`, `export`": read,
+    "browses": browse,
+    "consumes": consume,
+    "consumes with dead letters": bury,
+    "consumes in transactions of a producer for `output`": transform,
+    "looks at it: `status`, `stats`, a dry run of `repair`": look,
+    "manages it: `purge`, `expire`, `reset`, `repair`": manage,
+    "moves messages to the queue `output`": move,
+    "reclaims what is consumed": reclaim,
+    "declares the first queue of a cluster": declare_the_first,  # the last one: it takes away the definitions of others
+}
+
+
+def test_each_role_of_the_page_is_tried() -> None:
+    assert set(ROLES) == set(WORK) | {role for role in ROLES if "Spark" in role}
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    with secure_broker(tmp_path_factory.mktemp("tls"), [*USERS.values(), *HALFWAY]) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def admin(secure: SecureBroker) -> Iterator[KafkaLog]:
+    with closing(KafkaLog(secure.plain)) as log:
+        LastValueQueue.declare(OUTPUT, key_header="ticker", log=log)
+        yield log
+
+
+@contextmanager
+def stage_for(user: str, name: str, secure: SecureBroker, admin: KafkaLog) -> Iterator[Stage]:
+    with LastValueQueue(name, key_header="ticker", log=admin).producer() as producer:
+        yield Stage(name, admin, secure.config(user), producer)
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest, secure: SecureBroker, admin: KafkaLog) -> Iterator[Stage]:
+    user = USERS[request.param]
+    policy = {"cleanup.policy": "compact,delete" if "reclaims" in request.param else "compact"}
+    admin.create_topic(f"prices-{user}", partitions=1, config=policy)
+    with stage_for(user, f"prices-{user}", secure, admin) as stage:
+        if "declares" not in request.param or "verifies" in request.param:
+            stage.there()
+            stage.put()
+        yield stage
+
+
+@pytest.mark.parametrize(("stage", "role"), [(role, role) for role in WORK], indirect=["stage"], ids=list(WORK))
+def test_a_role_needs_the_rights_of_the_page_and_no_others(secure: SecureBroker, stage: Stage, role: str) -> None:
+    rights = [right._replace(name=right.name.replace("prices", stage.name)) for right in ROLES[role]]
+    needs_each(secure, USERS[role], rights, lambda: WORK[role](stage))
+
+
+@pytest.mark.parametrize("name", HALFWAY)
+def test_declare_leaves_nothing_behind_where_a_later_right_is_missing(
+    secure: SecureBroker, admin: KafkaLog, name: str
+) -> None:
+    rights = [
+        Right("Read", "Group", f"lvq.{name}"),
+        Right("Write", "Topic", REGISTRY_TOPIC),
+        Right("Read", "Topic", name),
+        Right("Create", "Topic", name),
+    ]
+    LastValueQueue.declare("another", key_header="ticker", log=admin)  # there is a registry
+    missing = rights.pop(HALFWAY.index(name))
+    for right in [*rights, Right("Read", "Topic", REGISTRY_TOPIC)]:
+        grant(secure, name, right)
+
+    def names_it() -> bool:
+        with pytest.raises(Unauthorized) as caught:
+            LastValueQueue.declare(name, key_header="ticker", config=secure.config(name))
+        return names(caught.value, missing)
+
+    eventually(names_it, 20)
+    with pytest.raises(TopicNotFound):
+        admin.describe_topic(name)
+    assert admin.committed(f"lvq.{name}", name) == {}
