@@ -334,7 +334,10 @@ class OffsetsPending(TransportError):
 
 
 class AuthenticationFailed(TransportError, PermissionError):
-    """The broker refused the TLS handshake or the SASL credentials."""
+    """The broker refused the TLS handshake or the SASL credentials, or no token came to log in with.
+
+    Or its own certificate was refused, here. The hint names the setting; ACCESS.md has them all.
+    """
 
 
 class Unauthorized(TransportError, PermissionError):

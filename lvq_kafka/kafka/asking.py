@@ -114,7 +114,7 @@ class Asker:
 def _open_consumer(config: ClientConfig, group: str, *, decided: bool) -> tuple[Consumer, Health]:
     """A consumer to ask for commits: of one that reads uncommitted records a broker does not keep back an answer."""
     level = {} if decided else {"isolation.level": "read_uncommitted"}
-    health = Health(config.bootstrap_servers)
+    health = Health(config.bootstrap_servers, config.properties)
     return open_consumer(config, health, {**READ_RULES, **level, "group.id": group}), health
 
 

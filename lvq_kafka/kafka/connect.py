@@ -16,13 +16,17 @@ from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
-from lvq_kafka.kafka.errors import NO_TOPIC, NOISE, REFUSED, UNAUTHORIZED, UNREACHABLE, kafka_error, translate
-from lvq_kafka.kafka.properties import COMMON, CONSUMER_ONLY, PRODUCER_ONLY, is_secret
+from lvq_kafka.kafka.credentials import check_credentials, refused_credentials
+from lvq_kafka.kafka.errors import NO_TOPIC, NOISE, UNAUTHORIZED, UNREACHABLE, kafka_error, translate
+from lvq_kafka.kafka.properties import COMMON, CONSUMER_ONLY, PRODUCER_ONLY, named_in, without_secrets
+from lvq_kafka.kafka.refusals import is_refusal
+from lvq_kafka.kafka.tokens import tokens_of
 
 __all__ = ["Health", "open_admin", "open_consumer", "open_producer"]
 
 Client = TypeVar("Client", Consumer, Producer, AdminClient)
 
+_TOKENLESS = "Failed to acquire SASL OAUTHBEARER token"
 _NUMBER = re.compile(r"rdkafka#\S+")  # a client's, of those in this process
 
 
@@ -61,20 +65,26 @@ class Health:
     topic is gone from under a consumer.
     """
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, properties: Mapping[str, Any] | None = None) -> None:
         self.losses = 0
         """Connections that were lost in use: what was on its way over one may arrive yet, behind what is sent later."""
         self._servers = servers
+        self._properties = properties or {}  # the client's, which tell what a refusal is about
         self._refusal: KafkaError | None = None
         self._outage: KafkaError | None = None
         self._news: KafkaError | None = None
         self._detail = ""
+        self._answered = False
+        self._token = ""  # why oauth_cb has brought no other one
 
     def report(self, error: KafkaError) -> None:
         """Take note of an error."""
         code = error.code()
-        if code in REFUSED:
+        if is_refusal(error):
             self._refusal = error
+            if _TOKENLESS in error.str() and not self._answered:  # without a token no broker is asked at all
+                self._outage = error
+            self._news = self._outage or self._news
         elif code == KafkaError._ALL_BROKERS_DOWN:
             # Once, and without a reason, a connection was closed in good order: the next one may well stand already.
             if self._outage is not None or self._refusal is not None or self._detail:
@@ -87,10 +97,16 @@ class Health:
             if self._outage is not None:  # it is not said again that all are gone before one was there
                 self._news = self._outage
 
+    def report_token(self, failure: str) -> None:
+        """Take note of why ``oauth_cb`` has not brought the next token."""
+        self._token = failure
+        _logger.warning("%s; the client asks it again in ten seconds", self._token)
+
     def recovered(self) -> None:
         """A broker has answered: what was said of connections before is history."""
+        self._answered = True
         self._refusal = self._outage = None
-        self._detail = ""
+        self._detail = self._token = ""
 
     @property
     def refused(self) -> bool:
@@ -108,10 +124,20 @@ class Health:
         """The library's error for a client's error, with the reason that was reported here; see `translate`."""
         if self._refusal is not None and error.code() in UNREACHABLE:
             error = self._refusal
+        if self._token and is_refusal(error):
+            error = KafkaError(error.code(), f"{error.str()}; {self._token}")
         detail = self._detail
         if self._outage is not None and not detail:  # all gone without an error: it reports every other way to lose one
             detail = "The connection was opened, and closed by the other side without an answer"
-        return translate(error, doing, topic=topic, needs=needs, servers=self._servers, detail=detail)
+        return translate(
+            error,
+            doing,
+            topic=topic,
+            needs=needs,
+            servers=self._servers,
+            detail=detail,
+            properties=self._properties,
+        )
 
 
 class _Ear:
@@ -174,9 +200,11 @@ def _open(kind: Callable[..., Client], properties: dict[str, Any], health: Healt
     heard: dict[str, PropertyValue] = {"log.connection.close": True, "log_level": max(asked, _INFO)}
     if not level.isdecimal():
         heard["log_level"] = level  # the client says what is wrong with it
+    check_credentials(properties)
+    tokens = tokens_of(properties, health.report_token)
     try:
         ear = _Ear(health, closes=closes, level=asked)
-        return kind({**properties, **heard, "error_cb": health.report}, logger=ear)
+        return kind({**properties, **tokens, **heard, "error_cb": health.report}, logger=ear)
     except KafkaException as exception:
         error = kafka_error(exception)
         raise _config_error(str(exception) if error is None else error.str(), properties) from None
@@ -185,13 +213,16 @@ def _open(kind: Callable[..., Client], properties: dict[str, Any], health: Healt
 
 
 def _config_error(reason: str, properties: Mapping[str, Any]) -> ConfigError:
-    culprits = [name for name in properties if f'"{name}"' in reason or name in reason.split()]
+    known = refused_credentials(reason, properties)
+    if known is not None:
+        return known
+    culprits = named_in(reason, properties)
+    if "SASL mechanism" in reason or "OAuth token" in reason:  # which names none
+        culprits += [name for name in ("sasl.mechanism", "sasl.mechanisms", "oauth_cb") if name in properties]
     near = []
     if culprits and "No such configuration property" in reason:
         near = difflib.get_close_matches(culprits[0], COMMON | CONSUMER_ONLY | PRODUCER_ONLY, 1)
-    for name, value in properties.items():
-        if is_secret(name) and value:
-            reason = reason.replace(str(value), "***")
+    reason = without_secrets(reason, properties)
     return ConfigError(
         f"The Kafka client refuses its properties: {reason.rstrip('.')}.",
         options=culprits,

@@ -81,7 +81,7 @@ class _Looks:
     def __init__(self, config: ClientConfig, topic: str, timeout: float) -> None:
         self._topic = topic
         self._deadline = time.monotonic() + timeout
-        health = Health(config.bootstrap_servers)
+        health = Health(config.bootstrap_servers, config.properties)
         self._consumer = open_consumer(config, health, {**READ_RULES, **_LITTLE, "group.id": _GROUP}, FETCH_DEFAULTS)
         self._pump = MessagePump(self._consumer, topic, health, groupless=True, late=True)
 

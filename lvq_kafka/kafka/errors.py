@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -19,28 +20,17 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
+from lvq_kafka.kafka.refusals import is_refusal, refusal_of
 
 __all__ = [
     "NOISE",
     "NO_TOPIC",
-    "REFUSED",
     "TRANSIENT",
     "UNAUTHORIZED",
     "UNREACHABLE",
     "kafka_error",
     "translate",
 ]
-
-REFUSED = frozenset(
-    {
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError.UNSUPPORTED_SASL_MECHANISM,
-        KafkaError.ILLEGAL_SASL_STATE,
-    }
-)
-"""The broker, or our own check of its certificate, refuses the connection."""
 
 UNREACHABLE = frozenset(
     {
@@ -135,18 +125,20 @@ def translate(
     needs: Sequence[Right] = (),
     servers: str = "",
     detail: str = "",
+    properties: Mapping[str, Any] | None = None,
 ) -> LVQError:
     """The library's error for a client's error.
 
     ``doing`` completes "Cannot …" (``"describe topic 'prices'"``), and ``needs`` are the rights that it takes: brokers
     say of which kind the missing one is, and no more. ``detail`` is what the client said about its connections; it
-    often knows more than the call that failed.
+    often knows more than the call that failed. ``properties`` are the client's.
     """
     code, name = error.code(), error.name()
     reason = _told(error.str())
     what = f"Cannot {doing}: {reason}"
-    if code in REFUSED:
-        return AuthenticationFailed(what, code=name, hint=_refusal_hint(code))
+    if is_refusal(error):
+        refusal = refusal_of(error, properties or {})
+        return AuthenticationFailed(f"{what} {refusal.reason}".rstrip(), code=refusal.code, hint=refusal.hint)
     if code in UNAUTHORIZED:
         missing = _missing(code, needs)
         if missing is not None:
@@ -181,12 +173,6 @@ def translate(
     return TransportError(what, code=name, retriable=error.retriable() or code in TRANSIENT)
 
 
-def _refusal_hint(code: int) -> str:
-    if code == KafkaError._SSL:
-        return "Check ssl.ca.location, the certificate's host names, and that security.protocol fits the port."
-    return "Check sasl.username, sasl.password and sasl.mechanism."
-
-
 def _missing(code: int, needs: Sequence[Right]) -> Right | None:
     """Of the rights that are needed, the one that a broker means."""
     resource = _RESOURCES[code]
@@ -198,6 +184,9 @@ def _missing(code: int, needs: Sequence[Right]) -> Right | None:
 
 
 _HANDSHAKE = re.compile(r"(?:SSL handshake failed: )?Disconnected: SSL connection closed by peer.*")
+# What OpenSSL says, which the client puts in one way or the other.
+_OPENSSL = re.compile(r"(?:(?:Receive|Send|SSL handshake) failed: )?error:[0-9A-F]+:SSL routines::")
+_ADVICE = re.compile(r"(certificate verify failed): broker certificate could not be verified, verify that.*")
 _NO_KAFKA = re.compile(r"Receive failed: Invalid response size.*")
 
 
@@ -205,6 +194,7 @@ def _told(text: str) -> str:
     """What the client says, as a sentence, without what only its authors need."""
     text = NOISE.sub("", text)
     # The client says it in two ways, and only in the second one what it may mean.
+    text = _ADVICE.sub(r"\1", _OPENSSL.sub("", text))
     text = _HANDSHAKE.sub("The other side broke off the TLS handshake: is it a PLAINTEXT listener?", text)
     # The answer of something else, a web server for one, is taken for the size of a Kafka answer.
     text = _NO_KAFKA.sub("What answers there does not speak Kafka's protocol", text).strip()

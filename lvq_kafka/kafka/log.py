@@ -25,6 +25,7 @@ class KafkaLog(Bound):
 
     Raises:
         ConfigError: the client refuses its properties. Whether a broker answers shows in the first call.
+        AuthenticationFailed: the property ``oauth_cb`` brings no token.
     """
 
     def __init__(self, config: ClientConfig | str) -> None:

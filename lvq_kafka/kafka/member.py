@@ -77,7 +77,7 @@ class KafkaMember:
         self._door = Condition()
         self._visitors = 0  # threads that want to ask the client something while it is polled
         self._known_as: tuple[object, str] | None = None  # who this member is, while it cannot be asked
-        self._health = Health(config.bootstrap_servers)
+        self._health = Health(config.bootstrap_servers, config.properties)
         owned: dict[str, Any] = {**READ_RULES, "group.id": group, "on_commit": self._on_commit}
         defaults = dict(_DEFAULTS)
         if config.for_consumer().get("group.protocol", "classic") == "classic":

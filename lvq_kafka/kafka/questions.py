@@ -44,7 +44,7 @@ class Questions:
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
-        self._health = Health(config.bootstrap_servers)
+        self._health = Health(config.bootstrap_servers, config.properties)
         self._client: AdminClient | None = open_admin(config, self._health)
         self._changing = Lock()
         self._left: AdminClient | None = None  # in a forked child: the parent's client, which must not be let go there

@@ -185,7 +185,7 @@ class KafkaReader:
         headers: bool = True,
         late: bool = False,
     ) -> None:
-        health = Health(config.bootstrap_servers)
+        health = Health(config.bootstrap_servers, config.properties)
         rules = {**READ_RULES, "group.id": _GROUP}
         self._topic = topic
         self._consumer: Consumer | None = open_consumer(config, health, rules, FETCH_DEFAULTS)

@@ -76,7 +76,7 @@ class KafkaWriter:
     def __init__(
         self, config: ClientConfig, *, transactional_id: str | None = None, max_block: float | None = None
     ) -> None:
-        self._health = Health(config.bootstrap_servers)
+        self._health = Health(config.bootstrap_servers, config.properties)
         self._transactional_id = transactional_id
         self._max_block = max_block
         self._limit = int(str({**DEFAULTS, **config.properties}["message.max.bytes"]))

@@ -110,6 +110,7 @@ def test_what_the_client_saw_is_told_without_what_only_its_authors_need(said: st
     assert f"No answer from a:1. The client says: {told} Check" in str(error)
 
 
+OAUTH = {"security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER"}
 NEEDS = (
     Right("Read", "Group", "lvq.prices"),
     Right("Read", "Topic", "prices"),
@@ -192,6 +193,68 @@ class TestHealth:
         error = health.explain(KafkaError(KafkaError._TIMED_OUT), "do it")
         assert isinstance(error, AuthenticationFailed)
         assert "bad password" in str(error)
+
+    @pytest.mark.parametrize(
+        ("alert", "certificate", "hint"),
+        [
+            (42, None, "Give it one in ssl.certificate.location"),
+            (116, None, "Give it one in ssl.certificate.location"),
+            (46, "ssl.certificate.location", "ssl.truststore.location"),
+            (48, "ssl.keystore.location", "the one in ssl.keystore.location"),
+            (45, "ssl.certificate.pem", "a new one issued for ssl.certificate.pem"),
+            (70, None, "ssl.enabled.protocols"),
+        ],
+    )
+    def test_an_alert_of_tls_after_the_handshake_is_a_refusal(
+        self, alert: int, certificate: str | None, hint: str
+    ) -> None:
+        health = Health("a:1", {} if certificate is None else {certificate: "x"})
+        said = f"ssl://a:1/1: Receive failed: error:0A000412:SSL routines::ssl/tls alert: SSL alert number {alert}"
+        health.report(KafkaError(KafkaError._TRANSPORT, said))
+        health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        assert health.refused
+        error = health.explain(KafkaError(KafkaError._TIMED_OUT), "do it")
+        assert isinstance(error, AuthenticationFailed)
+        assert error.code == "_SSL"
+        assert hint in error.hint
+
+    def test_an_alert_of_an_accident_is_none(self) -> None:
+        health = Health("a:1")
+        health.report(KafkaError(KafkaError._TRANSPORT, "internal error: SSL alert number 80"))
+        health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        assert not health.refused
+
+    def test_a_refusal_by_a_broker_that_is_back_is_news(self) -> None:
+        """The client says once that all are gone, and again only after one was there."""
+        health = Health("a:1")
+        health.report(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
+        health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        assert health.take_news() is not None
+        health.report(KafkaError(KafkaError._AUTHENTICATION, "bad password"))
+        news = health.take_news()
+        assert news is not None
+        assert isinstance(health.explain(news, "do it"), AuthenticationFailed)
+
+    def test_a_token_that_does_not_come_is_a_refusal_only_while_no_broker_has_answered(self) -> None:
+        said = KafkaError(KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token: no route")
+        health = Health("a:1", OAUTH)
+        health.report(said)
+        assert health.refused
+        assert health.take_news() is not None
+        health.recovered()
+        health.report(said)
+        assert not health.refused
+        assert health.take_news() is None
+
+    def test_why_the_next_token_did_not_come_is_told_when_the_broker_takes_the_old_one_no_longer(self) -> None:
+        health = Health("a:1", OAUTH)
+        health.recovered()
+        health.report_token("oauth_cb raised ValueError: no route")
+        health.report(KafkaError(KafkaError._AUTHENTICATION, "invalid token"))
+        health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        error = health.explain(KafkaError(KafkaError._TIMED_OUT), "do it")
+        assert "invalid token; oauth_cb raised ValueError: no route" in str(error)
+        assert "oauth_cb" in error.hint
 
     def test_a_refusal_does_not_hide_what_a_broker_answers(self) -> None:
         health = Health("a:1")
