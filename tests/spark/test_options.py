@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from confluent_kafka import Producer
@@ -17,6 +17,7 @@ from lvq_kafka.errors import CommitMapRefused, ConfigError, DataLoss
 from lvq_kafka.ports import Commit
 from lvq_kafka.testing import MemoryLog
 from lvq_spark.points import Offsets, Times
+from lvq_spark.scan.homes import Partitioner
 from lvq_spark.scan.scanning import Scan
 from lvq_spark.source.batch import _scan, _still_there, rows
 from lvq_spark.source.option_names import OPTIONS
@@ -93,7 +94,11 @@ def test_client_properties_go_to_the_client_and_secrets_are_in_no_repr() -> None
         ({"lvq.tombstones": "keep"}, "deletes", True),
         ({"lvq.keys": '["SUJN", ""]'}, "keys", frozenset({b"IBM", b""})),
         ({"lvq.keys": "[]", "lvq.partitioner": "consistent_random"}, "partitioner", "consistent_random"),
-        ({"lvq.keys": "[]", "lvq.partitioner": "murmur2_random"}, "strays", "pass"),
+        ({"lvq.keys": "IBM, MSFT,17"}, "keys", frozenset({b"IBM", b"MSFT", b"17"})),
+        ({"lvq.keys": "Zürich"}, "keys", frozenset({"Zürich".encode()})),
+        ({"lvq.keys": "[]", "lvq.partitioner": "murmur2_random"}, "strays", "fail"),
+        ({"lvq.partitioner": "consistent_random"}, "partitioner", "consistent_random"),
+        ({"lvq.keys": "[]", "lvq.partitioner": "fnv1a_random", "lvq.strays": "pass"}, "strays", "pass"),
         ({"lvq.group": "lvq.prices"}, "group", "lvq.prices"),
         ({"lvq.onForeignCommits": "ignore"}, "on_foreign_commits", "ignore"),
         ({"lvq.batchBytes": "4m"}, "bytes", 4 << 20),
@@ -206,12 +211,13 @@ def test_a_client_property_without_its_prefix_is_told() -> None:
             ["lvq.hideConsumed", "startingOffsets"],
         ),
         ({"lvq.keys": '["?"]'}, "JSON list of keys in base64", ["lvq.keys"]),
+        ({"lvq.keys": '["IBM"]'}, r"in base64\. For the keys IBM and MSFT that is IBM,MSFT or", ["lvq.keys"]),
         ({"lvq.keys": '{"a": 1}'}, "JSON list of keys in base64", ["lvq.keys"]),
-        ({"lvq.partitioner": "murmur2_random"}, "needs keys to look for", ["lvq.partitioner", "lvq.keys"]),
+        ({"lvq.keys": "a,,b"}, "neither keys as text", ["lvq.keys"]),
         ({"lvq.keys": "[]", "lvq.partitioner": "murmur"}, "murmur", ["lvq.partitioner"]),
         (
-            {"lvq.keys": "[]", "lvq.partitioner": "murmur2_random", "lvq.strays": "pass"},
-            "no key lies astray",
+            {"lvq.partitioner": "murmur2_random", "lvq.strays": "pass"},
+            r"nothing to say where lvq\.strays is pass",
             ["lvq.partitioner", "lvq.strays"],
         ),
         ({"lvq.extraColumns": "colour"}, "names 'colour'", ["lvq.extraColumns"]),
@@ -240,6 +246,7 @@ def test_what_is_malformed_or_clashes_is_an_error_that_names_it(
         ("auto.offset.reset", "a position that is gone is an error"),
         ("enable.partition.eof", "cannot be set"),
         ("isolation.level", "every reader shows committed records only"),
+        ("max.poll.records", "share groups only"),
         ("sasl.jaas.config", r"belongs to the Java client.* Use sasl\.username and sasl\.password"),
         ("key.deserializer", "belongs to the Java client"),
     ],
@@ -437,10 +444,11 @@ def test_the_limits_of_a_task_reach_what_reads_there(log: MemoryLog) -> None:
     limits = {"lvq.batchRows": "50", "lvq.batchBytes": "4m", "lvq.memoryBytes": "1k"}
     options = parse(**limits, **{"kafkaConsumer.pollTimeoutMs": "1500"})
     scan = _scan(options, plan(options, log), ("key",), deletes=False, changes=False)
+    assert (scan.strays, scan.partitioner) == ("fail", "murmur2_random")
     assert (scan.rows, scan.bytes, scan.memory, scan.patience) == (50, 4 << 20, 1 << 10, 1.5)
 
 
-@pytest.mark.parametrize("partitioner", ["murmur2_random", "consistent_random"])
+@pytest.mark.parametrize("partitioner", get_args(Partitioner))
 def test_only_the_partitions_are_read_where_the_keys_lie(memory_log: MemoryLog, partitioner: str) -> None:
     """Each key lies where the client itself puts it, with the partitioner of that name."""
     memory_log.create_topic("t", partitions=7, config={"cleanup.policy": "compact"})
@@ -456,7 +464,7 @@ def test_only_the_partitions_are_read_where_the_keys_lie(memory_log: MemoryLog, 
     assert [read(key) for key in where] == [[partition] for partition in where.values()]
     assert read(b"IBM", b"MSFT") == sorted({where[b"IBM"], where[b"MSFT"]})
     assert read() == []
-    assert len(read(b"")) == (1 if partitioner == "murmur2_random" else 7), "to the other one an empty key is none"
+    assert len(read(b"")) == (7 if partitioner == "consistent_random" else 1), "to that one an empty key is none"
     with pytest.raises(ConfigError, match="a header is the key") as error:
         read(b"IBM", **{"lvq.key": "header:ticker"})
     assert error.value.options == ("lvq.partitioner", "lvq.keyMismatch")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from operator import itemgetter
@@ -29,7 +30,7 @@ from lvq_kafka.testing import MemoryLog
 from lvq_spark import SnapshotSpec, pin
 from lvq_spark.connector import guarding
 from lvq_spark.scan.columns import COLUMNS, to_arrow
-from lvq_spark.scan.homes import home_partitions
+from lvq_spark.scan.homes import Partitioner, home_partitions
 from lvq_spark.scan.latest import RECORD, Latest
 from lvq_spark.scan.reading import read_range
 from lvq_spark.scan.scanning import Scan
@@ -669,8 +670,62 @@ def test_keys_away_from_home_fail_when_they_are_to() -> None:
     log.write("t", away, None, partition=0)
     spec = pin(LastValueQueue("t", key_header=None, log=log))
     assert len(rows(log, spec)) == 2
-    with pytest.raises(ConfigError, match=r"lies in partition 0 of t, and its home is 2.*lvq_spark\.snapshot"):
+    said = r"in partition 0 of t, and its home by the partitioner murmur2_random is 2.*lvq_spark\.snapshot"
+    with pytest.raises(ConfigError, match=said):
         rows(log, spec, strays="fail")
+
+
+def written_by(partitioner: Partitioner, keys: int) -> MemoryLog:
+    """A topic of three partitions; the first has the keys that this partitioner puts there, in fetches of ten."""
+    log = MemoryLog(fetch_limit=10)
+    log.create_topic("t", partitions=3, config={"cleanup.policy": "compact"})
+    names = [b"k%d" % n for n in range(keys)]
+    homes = home_partitions(pa.array(names, pa.binary()), 3, partitioner).tolist()
+    for key, home in zip(names, homes):
+        if home == 0:
+            log.write("t", key, b"v", partition=0)
+    return log
+
+
+def test_keys_away_from_home_are_told_before_all_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = written_by("consistent_random", 300)
+    spec = pin(LastValueQueue("t", key_header=None, log=log))
+    taken: list[RecordBatch] = []
+    monkeypatch.setattr(Latest, "apply", lambda self, batch: taken.append(batch))
+    with pytest.raises(ConfigError, match="lies in partition 0"):
+        rows(log, spec, strays="fail")
+    assert not taken
+
+
+@pytest.mark.parametrize("partitioner", ["consistent_random", "fnv1a_random"])
+def test_the_partitioner_by_which_all_keys_are_at_home_is_named_and_is_the_home_to_check_against(
+    partitioner: Partitioner,
+) -> None:
+    log = written_by(partitioner, 90)
+    spec = pin(LastValueQueue("t", key_header=None, log=log))
+    with pytest.raises(ConfigError, match=rf"All \d+ keys .* set lvq\.partitioner to {partitioner}") as error:
+        rows(log, spec, strays="fail")
+    assert error.value.options == ("lvq.strays", "lvq.partitioner")
+    assert len(rows(log, spec, strays="fail", partitioner=partitioner)) == spec.end[0]
+    for key in map(b"%d".__mod__, range(9)):
+        log.write("t", key, b"v", partition=0)
+    spec = pin(LastValueQueue("t", key_header=None, log=log))
+    with pytest.raises(ConfigError, match=r"lies in partition 0 .*lvq_spark\.snapshot, which merges"):
+        rows(log, spec, strays="fail", partitioner=partitioner)
+
+
+def test_an_empty_key_is_none_to_the_partitioner_of_librdkafka_and_lies_anywhere() -> None:
+    log = MemoryLog()
+    log.create_topic("t", partitions=3, config={"cleanup.policy": "compact"})
+    assert zlib.crc32(b"") % 3 == 0
+    log.write("t", b"", b"v", partition=1)
+    scan = Scan(
+        pin(LastValueQueue("t", key_header=None, log=log)),
+        ClientConfig("nowhere:1"),
+        strays="fail",
+        partitioner="consistent_random",
+    )
+    assert sum(map(len, scan.rows_of(log, 1))) == 1
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

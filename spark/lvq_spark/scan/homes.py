@@ -1,22 +1,37 @@
-"""Which keys of a partition are at home there: Java's murmur2, over a column of keys at once."""
+"""Which keys of a partition are at home there, by the partitioner of the topic's writers, over a column of keys."""
 
 from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["home_partitions"]
+from lvq_kafka.errors import ConfigError
+from lvq_spark.scan.arrays import binary
 
-_SEED, _MULTIPLIER = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
+__all__ = ["JAVA", "Partitioner", "check_homes", "home_partitions"]
+
+Partitioner = Literal["murmur2_random", "consistent_random", "fnv1a_random"]
+"""By librdkafka's names. The first is what Java's clients and the producers of this library do. The second (CRC32) is
+librdkafka's own default, and so that of most producers in Python, Go and .NET; the third (FNV-1a) is Sarama's.
+"""
+
+JAVA: Partitioner = "murmur2_random"
+
+_Hashes = npt.NDArray[np.uint32]
 
 
-def home_partitions(keys: pa.Array, partitions: int) -> npt.NDArray[np.int64]:
-    """The home of each key, as `lvq_kafka.core.keys.home_partition` has it; keys of one length are hashed together.
+def home_partitions(keys: pa.Array, partitions: int, partitioner: Partitioner = JAVA) -> npt.NDArray[np.int64]:
+    """The home of each key; keys of one length are hashed together.
 
     Args:
         keys: a binary array, as `lvq_spark.scan.arrays.binary` makes it: for a null the empty key's home is told.
         partitions: the topic's partition count.
+        partitioner: what the topic's writers use.
     """
     _, offsets_buffer, data_buffer = keys.buffers()
     ends = np.frombuffer(offsets_buffer, np.int32)[keys.offset : keys.offset + len(keys) + 1]
@@ -26,12 +41,57 @@ def home_partitions(keys: pa.Array, partitions: int) -> npt.NDArray[np.int64]:
     for length in np.unique(lengths):
         rows = np.flatnonzero(lengths == length)
         text = data[ends[rows][:, None] + np.arange(length)]
-        homes[rows] = (_murmur2(text) & np.uint32(0x7FFFFFFF)) % partitions
+        homes[rows] = _HASHES[partitioner](text) % np.uint32(partitions)
     return homes
 
 
-def _murmur2(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-    """The hash of each row of bytes."""
+def check_homes(
+    keys: Sequence[bytes | None], topic: str, partition: int, partitions: int, partitioner: Partitioner
+) -> None:
+    """See that all keys are at home in a partition; None, of a record without a key, is at home everywhere.
+
+    Raises:
+        ConfigError: one is not. Where each key is at home by another partitioner, that one is named.
+    """
+    there = [key for key in keys if key is not None]
+    away = _away(there, partition, partitions, partitioner)
+    if not len(away):
+        return
+    key = there[int(away[0])]
+    [home] = home_partitions(binary([key]), partitions, partitioner).tolist()
+    fits = [other for other in _HASHES if not len(_away(there, partition, partitions, other))]
+    raise ConfigError(
+        f"The key {key!r} lies in partition {partition} of {topic}, and its home by the partitioner {partitioner} is "
+        f"{home}: it may have a value there, too.",
+        options=["lvq.strays", "lvq.partitioner"],
+        hint=_FITS.format(n=len(there), name=fits[0]) if fits else _FITS_NOT,
+    )
+
+
+_FITS = (
+    "All {n} keys looked at lie where {name} puts them: if every writer of the topic has always used that partitioner, "
+    "set lvq.partitioner to {name}. Otherwise read with lvq_spark.snapshot, which needs no partitioner."
+)
+_FITS_NOT = (
+    "Read with lvq_spark.snapshot, which merges what several partitions hold of a key, or set lvq.strays to pass if "
+    "every writer of the topic puts a key into one and the same partition."
+)
+
+
+def _away(keys: Sequence[bytes], partition: int, partitions: int, partitioner: Partitioner) -> npt.NDArray[np.intp]:
+    """The places of keys that are not at home."""
+    away = home_partitions(binary(keys), partitions, partitioner) != partition
+    if partitioner == "consistent_random":  # to it an empty key is none, and lies anywhere
+        away &= np.fromiter(map(bool, keys), np.bool_)
+    return away.nonzero()[0]
+
+
+# ---------------------------------------------------------------- the hash of each row of bytes
+
+_SEED, _MULTIPLIER = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
+
+
+def _murmur2(rows: npt.NDArray[np.uint8]) -> _Hashes:
     length = rows.shape[1]
     hashes = np.full(len(rows), _SEED ^ np.uint32(length), np.uint32)
     whole = length & ~3
@@ -47,4 +107,22 @@ def _murmur2(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
     hashes ^= hashes >> np.uint32(13)
     hashes *= _MULTIPLIER
     hashes ^= hashes >> np.uint32(15)
-    return hashes
+    return hashes & np.uint32(0x7FFFFFFF)
+
+
+def _crc32(rows: npt.NDArray[np.uint8]) -> _Hashes:
+    return np.fromiter(map(zlib.crc32, rows), np.uint32)
+
+
+def _fnv1a(rows: npt.NDArray[np.uint8]) -> _Hashes:
+    hashes = np.full(len(rows), 0x811C9DC5, np.uint32)
+    for at in range(rows.shape[1]):
+        hashes = (hashes ^ rows[:, at]) * np.uint32(0x01000193)
+    return np.where(hashes >> np.uint32(31), np.uint32(0) - hashes, hashes)  # the absolute value, of a signed number
+
+
+_HASHES: Mapping[Partitioner, Callable[[npt.NDArray[np.uint8]], _Hashes]] = {
+    "murmur2_random": _murmur2,
+    "consistent_random": _crc32,
+    "fnv1a_random": _fnv1a,
+}

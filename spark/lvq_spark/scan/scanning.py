@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Literal
 from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Position, RecordBatch
-from lvq_kafka.errors import ConfigError, DataLoss, KeyMismatch
+from lvq_kafka.errors import DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.ports import Log
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.arrays import binary
 from lvq_spark.scan.columns import BYTES, COLUMNS, ROWS, to_arrow
-from lvq_spark.scan.homes import home_partitions
+from lvq_spark.scan.homes import JAVA, Partitioner, check_homes
 from lvq_spark.scan.latest import Latest
 from lvq_spark.scan.reading import (
     PATIENCE,
@@ -46,6 +45,9 @@ Keyless = Literal["pass", "drop", "fail"]
 Strays = Literal["pass", "fail"]
 """What to do about keys outside their home partition, which may lie there, too (R14): nothing, or fail."""
 
+LOOK = 1000
+"""Keys that are looked at before all is read, whether they are at home."""
+
 _Keys = Latest | frozenset[bytes]
 
 
@@ -61,6 +63,7 @@ class Scan:
         consistency: see `Consistency`.
         deletes: whether a deleted key has a row, with a null value.
         keyless, strays: see `Keyless` and `Strays`.
+        partitioner: by which keys are at home, for ``strays``.
         conflate: one row for each key, its newest record; else all records that the log has, and no check whether
             compaction has taken some of them.
         keys: leave out all keys but these, and what has none.
@@ -79,6 +82,7 @@ class Scan:
     keyless: Keyless = "pass"
     strays: Strays = "pass"
     conflate: bool = True
+    partitioner: Partitioner = JAVA
     keys: frozenset[bytes] | None = None
     memory: int = 256 << 20
     rows: int = ROWS
@@ -120,10 +124,15 @@ class Scan:
         spec = self.spec
         start, end = spec.start[partition], spec.end[partition]
         with self._latest() as latest:
-            count, overtaken, began = 0, RecordBatch(), time.time()
+            count, looked, overtaken, began = 0, False, RecordBatch(), time.time()
             for batch in read_range(log, spec.topic, partition, start, end, patience=patience, **self._how):
                 count += len(batch)
-                latest.apply(self._wanted(batch))
+                wanted = self._wanted(batch)
+                if not looked and len(wanted) and spec.decisive_header is None:
+                    # Or it would take a whole reading to find out, and each attempt one more.
+                    self._check_homes(wanted.keys[:LOOK], partition)
+                    looked = True
+                latest.apply(wanted)
             tally.records, tally.replaced, tally.keyless = count, latest.replaced, latest.keyless
             tally.mismatched = None if self.spec.decisive_header is None else latest.mismatched
             # Without holes in the offsets nothing can be missing; with some, they may be of before the cut or of after.
@@ -136,7 +145,7 @@ class Scan:
             check_uncut(log, spec, partition)
             behind = (overtaken.rows(at, at + self.rows) for at in range(0, len(overtaken), self.rows))
             for batch in chain(latest.batches(self.rows, self.bytes), behind):
-                self._check_homes(batch, partition)
+                self._check_homes(batch.keys, partition)
                 yield self._visible(batch, tally)
 
     def _all(self, log: Log, partition: int, patience: float, tally: Tally) -> Iterator[RecordBatch]:
@@ -199,22 +208,10 @@ class Scan:
             batch = batch.pick([row for row in range(len(batch)) if not done[partitions[row]].done(offsets[row])])
         return batch
 
-    def _check_homes(self, batch: RecordBatch, partition: int) -> None:
-        partitions = self.spec.partitions
-        if self.strays == "pass" or partitions == 1:
-            return
-        keys = binary([key for key in batch.keys if key is not None])
-        homes = home_partitions(keys, partitions)
-        away = (homes != partition).nonzero()[0]
-        if len(away):
-            key, home = keys[int(away[0])].as_py(), int(homes[away[0]])
-            raise ConfigError(
-                f"The key {quoted(key)} lies in partition {partition} of {self.spec.topic}, and its home is {home}: "
-                "it may have a value there, too.",
-                options=["lvq.strays"],
-                hint="Read with lvq_spark.snapshot, which merges what several partitions hold of a key, or set "
-                "lvq.strays to pass if every writer of the topic puts a key into one and the same partition.",
-            )
+    def _check_homes(self, keys: Sequence[bytes | None], partition: int) -> None:
+        spec = self.spec
+        if self.strays == "fail" and spec.partitions > 1:
+            check_homes(keys, spec.topic, partition, spec.partitions, self.partitioner)
 
     def _missing(self, log: Log, partition: int, latest: Latest, patience: float) -> RecordBatch:
         """The newest records of keys that the cut may have lost, where that is not to fail."""

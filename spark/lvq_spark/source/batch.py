@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_kafka.kafka import KafkaLog
 from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.scan.homes import JAVA
 from lvq_spark.scan.tally import logger
 from lvq_spark.schema import TYPES, check_columns, ddl
 from lvq_spark.shipping import carried
@@ -60,9 +61,10 @@ class LvqDataSource(DataSource):
                                    a stream, and with ``lvq.dedupe`` none
     lvq.nullKeys                   pass: a record without a key is a row of its own; drop; fail
     lvq.strays                     fail: a key lies outside its home partition, and may lie there, too; pass
-    lvq.keys                       a JSON list of keys in base64: only these
-    lvq.partitioner                murmur2_random, consistent_random: what every writer of the topic has always used,
-                                   so that with ``lvq.keys`` only their home partitions are read. A wrong one loses rows
+    lvq.partitioner                murmur2_random, consistent_random (CRC32, librdkafka's default), fnv1a_random: what
+                                   every writer of the topic has always used. It says where keys are at home
+    lvq.keys                       only these: text, ``IBM,MSFT``, or a JSON list of keys in base64, ``["SUJN"]``. With
+                                   ``lvq.partitioner`` only their home partitions are read; a wrong one loses rows
     lvq.group, lvq.hideConsumed    only what this group, or the queue's own (true), has not consumed, as a browser that
                                    is opened now shows it; ``lvq.onForeignCommits`` refuse, ignore
     lvq.consistency                pinned, atleast; see `lvq_spark.scan.reading.Consistency`
@@ -188,6 +190,7 @@ def _scan(
         changes=changes,
         keyless=options.keyless,
         strays=options.strays if options.conflate else "pass",
+        partitioner=options.partitioner or JAVA,
         conflate=options.conflate,
         keys=options.keys,
         memory=options.memory,

@@ -15,11 +15,11 @@ from lvq_kafka.managing.groups import OnForeignCommits
 from lvq_spark.pinning import AsOfPolicy
 from lvq_spark.points import EARLIEST, Offsets, Point, Times
 from lvq_spark.scan.columns import BYTES, ROWS
+from lvq_spark.scan.homes import JAVA, Partitioner
 from lvq_spark.scan.reading import PATIENCE, Consistency
 from lvq_spark.scan.scanning import Keyless, Strays
 from lvq_spark.source.given import Given
 from lvq_spark.source.option_names import END, EXTRA, OPTIONS, QUEUE, REFUSED, SPLITS, START
-from lvq_spark.source.pruning import Partitioner
 
 __all__ = ["SourceOptions"]
 
@@ -44,7 +44,8 @@ class SourceOptions:
         key_header, key_mismatch: what names a record's key; see `lvq_kafka.QueueDefinition`.
         deletes: whether deletes have rows; None where not said.
         keyless, strays, keys: see `lvq_spark.scan.scanning.Scan`.
-        partitioner: what every writer of the topic uses, so that only the home partitions of the keys need be read.
+        partitioner: what every writer of the topic uses; None where not said. It says which keys are ``strays``, and
+            that only the home partitions of ``keys`` need be read.
         group: show only what this group has not consumed; ``hide_consumed`` the same with the queue's own.
         min_partitions, max_records_per_partition: into how many tasks to split every record there is.
         max_offsets: how much a batch of a stream may take.
@@ -114,7 +115,7 @@ class SourceOptions:
             ),
             deletes=_deletes(given),
             keyless=given.choice("lvq.nullKeys", get_args(Keyless), "pass"),
-            strays="pass" if given.has("lvq.partitioner") else given.choice("lvq.strays", get_args(Strays), "fail"),
+            strays=given.choice("lvq.strays", get_args(Strays), "fail"),
             keys=_keys(given),
             partitioner=_partitioner(given),
             group=given.text("lvq.group") or None,
@@ -272,28 +273,31 @@ def _deletes(given: Given) -> bool | None:
 def _keys(given: Given) -> frozenset[bytes] | None:
     if not given.has("lvq.keys"):
         return None
+    said = given.text("lvq.keys")
+    texts = [key.strip() for key in said.split(",")]
+    if "" not in texts and not set(said) & set('[]{}"'):
+        return frozenset(key.encode() for key in texts)
     try:
-        keys = read_json(given.text("lvq.keys"))
-        return frozenset(base64.b64decode(key, validate=True) for key in _texts(keys))
+        return frozenset(base64.b64decode(key, validate=True) for key in _texts(read_json(said)))
     except ValueError:
         raise ConfigError(
-            "lvq.keys is not a JSON list of keys in base64.",
+            "lvq.keys is neither keys as text, with commas between them, nor a JSON list of keys in base64.",
             options=["lvq.keys"],
-            hint='For the key IBM that is ["SUJN"].',
+            hint='For the keys IBM and MSFT that is IBM,MSFT or ["SUJN", "TVNGVA=="]. What has a comma, a quote or a '
+            "bracket in it needs base64.",
         ) from None
 
 
 def _partitioner(given: Given) -> Partitioner | None:
     if not given.has("lvq.partitioner"):
         return None
-    if not given.has("lvq.keys"):
+    if not given.has("lvq.keys") and given.choice("lvq.strays", get_args(Strays), "fail") == "pass":
         raise ConfigError(
-            "lvq.partitioner needs keys to look for.",
-            options=["lvq.partitioner", "lvq.keys"],
-            hint="With lvq.keys only the partitions are read where these keys lie.",
+            "lvq.partitioner has nothing to say where lvq.strays is pass and there are no lvq.keys to look for.",
+            options=["lvq.partitioner", "lvq.strays"],
+            hint="Leave one of them out.",
         )
-    _clash(given, "lvq.partitioner", "lvq.strays", "Who names the partitioner says that no key lies astray.")
-    return given.choice("lvq.partitioner", get_args(Partitioner), "murmur2_random")
+    return given.choice("lvq.partitioner", get_args(Partitioner), JAVA)
 
 
 def _texts(keys: object) -> list[str]:

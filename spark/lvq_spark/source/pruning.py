@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Collection, Mapping
-from typing import Literal
+from collections.abc import Collection
 
-from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.errors import ConfigError
+from lvq_spark.scan.arrays import binary
+from lvq_spark.scan.homes import Partitioner, home_partitions
 
-__all__ = ["Partitioner", "homes"]
-
-Partitioner = Literal["murmur2_random", "consistent_random"]
-"""By librdkafka's names: what Java's clients and the producers of this library do, and librdkafka's own default."""
-
-_HOMES: Mapping[Partitioner, Callable[[bytes, int], int]] = {
-    "murmur2_random": home_partition,
-    "consistent_random": lambda key, partitions: zlib.crc32(key) % partitions,
-}
+__all__ = ["homes"]
 
 
 def homes(
@@ -37,4 +28,4 @@ def homes(
         )
     if partitioner == "consistent_random" and b"" in keys:  # to librdkafka an empty key is none, and lies anywhere
         return set(range(partitions))
-    return {_HOMES[partitioner](key, partitions) for key in keys}
+    return set(home_partitions(binary(list(keys)), partitions, partitioner).tolist())

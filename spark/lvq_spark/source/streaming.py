@@ -36,7 +36,6 @@ _OPEN = "a stream takes what comes, and a group goes on consuming beside it."
 _REFUSED = {
     **dict.fromkeys(("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "lvq.asOfPolicy"), _ENDLESS),
     **dict.fromkeys(("lvq.group", "lvq.hideConsumed"), f"{_OPEN} Load a batch to see what it has left."),
-    "lvq.partitioner": "a stream reads partitions that are added, and then a key may have two homes.",
     "lvq.consistency": "what compaction takes from a batch comes with a later one, so that no key is lost.",
 }
 
