@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from lvq_kafka.core.keys import Key, encode_key
 from lvq_kafka.core.options import instance
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
@@ -44,6 +45,7 @@ def snapshot(
     queue: LastValueQueue[Any],
     *,
     columns: Sequence[str] = SNAPSHOT_COLUMNS,
+    keys: Iterable[Key] | None = None,
     start: Mapping[int, int] | None = None,
     end: Mapping[int, int] | None = None,
     as_of: Moment | Mapping[int, Moment] | None = None,
@@ -87,6 +89,8 @@ def snapshot(
         columns: the columns to read, of `SCHEMA`, in the order wanted. Those left out cost nothing: without ``headers``
             reading takes half the time where messages have any, and no values need be sorted, nor kept on disk. A
             ``select`` comes too late for that; Spark does not tell the tasks of it.
+        keys: only these: text, bytes, integers or booleans (R2). The whole log is read for them all the same, but no
+            row of another key leaves a task, nor takes room there.
         start, end, as_of, group, timeout: as for `pin`.
         spec: a cut that `pin` has fixed before; excludes ``start``, ``end``, ``as_of`` and ``group``.
         consistency: what to do about keys whose record of the cut may be gone: ``"pinned"`` fails, ``"atleast"`` takes
@@ -108,6 +112,7 @@ def snapshot(
         if word not in words:
             raise ConfigError(f"{option}={word!r} is none of {', '.join(words)}.", options=[option])
     columns = check_columns("columns", columns, SNAPSHOT_COLUMNS)
+    wanted = None if keys is None else _encoded(keys)
     config = client_config(queue)
     require_spark(spark)
     if spec is None:
@@ -134,9 +139,10 @@ def snapshot(
             consistency=consistency,
             connector_options=connector_options,
             columns=columns,
+            keys=wanted,
             timeout=timeout,
         )
-    return _read_with_python(spark, spec, config, consistency, columns)
+    return _read_with_python(spark, spec, config, consistency, columns, wanted)
 
 
 def choose_engine(
@@ -168,8 +174,19 @@ def choose_engine(
     return Choice("python", f"partition {partition} has {size:,} offsets, but the connector is not in this session")
 
 
+def _encoded(keys: Iterable[Key]) -> frozenset[bytes]:
+    if isinstance(keys, str | bytes):
+        raise ConfigError(f"keys={keys!r} is one key.", options=["keys"], hint=f"Give a list: [{keys!r}].")
+    return frozenset(map(encode_key, keys))
+
+
 def _read_with_python(
-    spark: SparkSession, spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, columns: tuple[str, ...]
+    spark: SparkSession,
+    spec: SnapshotSpec,
+    config: ClientConfig,
+    consistency: Consistency,
+    columns: tuple[str, ...],
+    keys: frozenset[bytes] | None,
 ) -> DataFrame:
     try:
         from lvq_spark.scan.scanning import Scan
@@ -179,8 +196,8 @@ def _read_with_python(
     tasks = len(spec.ranges)
     places = spark.range(0, tasks, 1, max(1, tasks))
     if tasks < 2:
-        return map_in_arrow(places, Read(Scan(spec, config, columns, consistency)), ddl(columns))
-    read = ReadClaims(Scan(spec, config, claim_columns(columns), consistency))
+        return map_in_arrow(places, Read(Scan(spec, config, columns, consistency, keys=keys)), ddl(columns))
+    read = ReadClaims(Scan(spec, config, claim_columns(columns), consistency, keys=keys))
     return settled(map_in_arrow(places, read, claims_schema(columns)), spec, columns)
 
 

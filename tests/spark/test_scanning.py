@@ -115,7 +115,13 @@ def test_the_record_key_counts_where_headers_cannot_be_read(log: MemoryLog) -> N
         read(log, cut(log, key_header="ticker", key_mismatch="fail"))
 
 
-def guarded(log: MemoryLog, spec: SnapshotSpec, numbers: list[int], monkeypatch: pytest.MonkeyPatch) -> int:
+def guarded(
+    log: MemoryLog,
+    spec: SnapshotSpec,
+    numbers: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    keys: frozenset[bytes] | None = None,
+) -> int:
     """How many claims the connector's guard makes of ``b`` and ``c``, which the connector has read as these numbers."""
     monkeypatch.setattr(guarding, "KafkaLog", lambda config: log)
     monkeypatch.setattr(log, "close", lambda: None)
@@ -123,7 +129,8 @@ def guarded(log: MemoryLog, spec: SnapshotSpec, numbers: list[int], monkeypatch:
     columns = claim_columns()
     (found,) = to_arrow(batch, "t", columns=columns)
     numbered = found.append_column("number", pa.array(numbers, pa.int64()))
-    return sum(map(len, guarding.Guard(spec, ClientConfig("nowhere:1"), "pinned", (0,), columns)([numbered])))
+    guard = guarding.Guard(spec, ClientConfig("nowhere:1"), "pinned", (0,), columns, keys=keys)
+    return sum(map(len, guard([numbered])))
 
 
 # -- keys that vanish behind the cut -----------------------------------------------------------------------------------
@@ -143,6 +150,16 @@ def test_a_key_that_compaction_may_have_taken_out_of_the_cut_is_not_left_out_sil
     spec = vanish(log)
     with pytest.raises(DataLoss, match=r"2 keys of t, partition 0, .* among them b'a'.*min\.compaction\.lag\.ms"):
         read(log, spec)
+
+
+def test_a_key_that_nobody_has_asked_for_may_vanish(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, some = vanish(log), frozenset([b"b", b"c"])
+    assert read(log, spec, keys=some) == [("b", "1"), ("c", None)]
+    with pytest.raises(DataLoss, match="among them b'a'"):
+        read(log, spec, keys=frozenset([b"a"]))
+    assert guarded(log, spec, [1, 2], monkeypatch, some) == 2
+    with pytest.raises(DataLoss, match="among them b'a'"):
+        guarded(log, spec, [1, 2], monkeypatch, frozenset([b"a", *some]))
 
 
 def test_at_least_the_cut_comes_when_asked_for(log: MemoryLog) -> None:

@@ -37,6 +37,7 @@ class Guard:
         partitions: those to look at even when no row comes of them, since all of their records may be gone.
         columns: those of a record that come; see `claim_columns`.
         split: whether several tasks may have read one partition, so that ``number`` does not count its records.
+        keys: the only keys that come, if not all do. Then ``number`` does not count the records either.
     """
 
     spec: SnapshotSpec
@@ -45,6 +46,7 @@ class Guard:
     partitions: tuple[int, ...] = ()
     columns: tuple[str, ...] = claim_columns()
     split: bool = False
+    keys: frozenset[bytes] | None = None
 
     def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The claims, as `lvq_spark.settling.settled` takes them.
@@ -70,7 +72,7 @@ class Guard:
                 if partition not in watches:
                     watches[partition] = self._watch(log, partition)
             for partition, watch in sorted(watches.items()):
-                if not self.split:
+                if self._counts:
                     watch.tally.records, watch.tally.replaced = watch.count, watch.count - watch.tally.rows
                 for behind in self._missing(watch, partition):
                     yield self._claims(behind, partition, watch.tally)
@@ -79,16 +81,20 @@ class Guard:
                 check_uncut(log, self.spec, partition)
                 watch.tally.log(self.spec, partition)
 
+    @property
+    def _counts(self) -> bool:
+        return not self.split and self.keys is None
+
     def _watch(self, log: Log, partition: int) -> _Watch:
         """All keys of records that may have superseded one of the cut; reading it now is not too early, see above."""
-        scan, ended = Scan(self.spec, self.config, self.columns), time.time()
+        scan, ended = Scan(self.spec, self.config, self.columns, keys=self.keys), time.time()
         behind = {record.key: record for record in scan.overtaken(log, partition, frozenset(), PATIENCE)}
         return _Watch(behind, unbroken(log, self.spec, self.config, partition) if behind else {}, ended)
 
     def _missing(self, watch: _Watch, partition: int) -> Iterator[pa.RecordBatch]:
         """The newest records of keys that the cut may have lost: without holes in its offsets it has lost nothing."""
         spec = self.spec
-        if not self.split and watch.count == spec.end[partition] - spec.start[partition]:
+        if self._counts and watch.count == spec.end[partition] - spec.start[partition]:
             return
         check_deletes(spec, partition, None, watch.ended)
         if watch.untouched:

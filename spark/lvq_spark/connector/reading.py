@@ -96,6 +96,7 @@ def read_with_connector(
     consistency: Consistency = "pinned",
     connector_options: Mapping[str, str] | None = None,
     columns: Sequence[str] = SNAPSHOT_COLUMNS,
+    keys: frozenset[bytes] | None = None,
     timeout: float = 10.0,
 ) -> DataFrame:
     """The rows of a cut, read by Spark's Kafka connector: those of the Python engine, and the same schema.
@@ -111,6 +112,7 @@ def read_with_connector(
         connector_options: options of the connector. ``kafka.*`` are the Java client's own properties: one of
             ``kafka.sasl.*`` or ``kafka.ssl.*`` takes the place of all of the queue's properties of that family.
         columns: the columns of the snapshot.
+        keys: leave out all keys but these, and what has none.
         timeout: seconds until it is left to the tasks to find out whether the topic can be read.
 
     Raises:
@@ -136,13 +138,13 @@ def read_with_connector(
     def newest(partitions: Sequence[int]) -> DataFrame:
         records = load(partitions)
         # In one task for one partition, which saves Spark an exchange. Several have as many as the connector gives.
-        return _newest(records.coalesce(1) if len(partitions) == 1 and not split else records, spec, claimed)
+        return _newest(records.coalesce(1) if len(partitions) == 1 and not split else records, spec, claimed, keys)
 
     check_rights(spec, config, timeout)
     check_plan(lambda: load(spec.ranges[:1]))
 
     def guarded(rows: DataFrame, *partitions: int) -> DataFrame:
-        guard = Guard(spec, config, consistency, partitions, claimed, split)
+        guard = Guard(spec, config, consistency, partitions, claimed, split, keys)
         return map_in_arrow(rows, guard, claims_schema(columns))
 
     split = any(name.lower() in _SPLITTING for name in options)
@@ -186,7 +188,9 @@ def _offsets(spec: SnapshotSpec, partitions: Sequence[int]) -> dict[str, str]:
     }
 
 
-def _newest(records: DataFrame, spec: SnapshotSpec, columns: Sequence[str]) -> DataFrame:
+def _newest(
+    records: DataFrame, spec: SnapshotSpec, columns: Sequence[str], wanted: frozenset[bytes] | None
+) -> DataFrame:
     """The newest record of each key in each partition, deletes included, and its number among those of its task."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
@@ -194,6 +198,8 @@ def _newest(records: DataFrame, spec: SnapshotSpec, columns: Sequence[str]) -> D
     number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1)) + 1  # above are bits of the task
     cells = {"key": _key(spec), "deleted": F.isnull("value")}
     rows = records.select(*(cells.get(name, F.col(name)).alias(name) for name in columns), number.alias("number"))
+    if wanted is not None:
+        rows = rows.where(F.col("key").isin(*sorted(wanted)))
     newest_first = Window.partitionBy("slot", "key", "partition").orderBy(F.desc("offset"))
     # As long as the filter is on row_number(), Spark drops the others while it sorts, and before any exchange.
     rows = rows.withColumn("slot", slot(F.col("offset"))).withColumn("place", F.row_number().over(newest_first))

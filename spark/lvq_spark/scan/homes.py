@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import ConfigError
 from lvq_spark.scan.arrays import binary
 
@@ -61,7 +62,7 @@ def check_homes(
     [home] = home_partitions(binary([key]), partitions, partitioner).tolist()
     fits = [other for other in _HASHES if not len(_away(there, partition, partitions, other))]
     raise ConfigError(
-        f"The key {key!r} lies in partition {partition} of {topic}, and its home by the partitioner {partitioner} is "
+        f"The key {quoted(key)} lies in partition {partition} of {topic}, and its home by the partitioner {partitioner} is "
         f"{home}: it may have a value there, too.",
         options=["lvq.strays", "lvq.partitioner"],
         hint=_FITS.format(n=len(there), name=fits[0]) if fits else _FITS_NOT,
