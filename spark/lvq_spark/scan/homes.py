@@ -62,8 +62,8 @@ def check_homes(
     [home] = home_partitions(binary([key]), partitions, partitioner).tolist()
     fits = [other for other in _HASHES if not len(_away(there, partition, partitions, other))]
     raise ConfigError(
-        f"The key {quoted(key)} lies in partition {partition} of {topic}, and its home by the partitioner {partitioner} is "
-        f"{home}: it may have a value there, too.",
+        f"The key {quoted(key)} lies in partition {partition} of {topic}, and its home by the partitioner "
+        f"{partitioner} is {home}: it may have a value there, too.",
         options=["lvq.strays", "lvq.partitioner"],
         hint=_FITS.format(n=len(there), name=fits[0]) if fits else _FITS_NOT,
     )
@@ -81,10 +81,10 @@ _FITS_NOT = (
 
 def _away(keys: Sequence[bytes], partition: int, partitions: int, partitioner: Partitioner) -> npt.NDArray[np.intp]:
     """The places of keys that are not at home."""
-    away = home_partitions(binary(keys), partitions, partitioner) != partition
+    away: npt.NDArray[np.bool_] = home_partitions(binary(keys), partitions, partitioner) != partition
     if partitioner == "consistent_random":  # to it an empty key is none, and lies anywhere
         away &= np.fromiter(map(bool, keys), np.bool_)
-    return away.nonzero()[0]
+    return np.flatnonzero(away)
 
 
 # ---------------------------------------------------------------- the hash of each row of bytes

@@ -49,6 +49,7 @@ LOOK = 1000
 """Keys that are looked at before all is read, whether they are at home."""
 
 _Keys = Latest | frozenset[bytes]
+_Cells = Sequence[bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ class Scan:
             batch = batch.pick([row for row in range(len(batch)) if not done[partitions[row]].done(offsets[row])])
         return batch
 
-    def _check_homes(self, keys: Sequence[bytes | None], partition: int) -> None:
+    def _check_homes(self, keys: _Cells, partition: int) -> None:
         spec = self.spec
         if self.strays == "fail" and spec.partitions > 1:
             check_homes(keys, spec.topic, partition, spec.partitions, self.partitioner)
@@ -258,8 +259,9 @@ def vanished(spec: SnapshotSpec, partition: int, keys: Collection[bytes | None])
         f"{len(keys)} keys of {spec.topic}, partition {partition}, have newer records behind the cut at offset "
         f"{spec.end[partition]} and none before it, among them {quoted(among)}. If they are not new, compaction has "
         "removed the record that belongs to the cut.",
-        hint="Take a new cut, raise the topic's min.compaction.lag.ms above the longest job, "
-        "or read with consistency='atleast'.",
+        hint="Take a new cut, raise the topic's min.compaction.lag.ms above the longest job, or read with "
+        "consistency='atleast'. A DataFrame of the format lvq and a view USING lvq keep the cut of their first query; "
+        "a table has one for each: CREATE TABLE ... USING lvq.",
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -18,6 +19,8 @@ from lvq_spark.scan.homes import JAVA
 from lvq_spark.scan.tally import logger
 from lvq_spark.schema import TYPES, check_columns, ddl
 from lvq_spark.shipping import carried
+from lvq_spark.source.catalog import created_with, keeping, kept
+from lvq_spark.source.given import merged
 from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.planning import plan, ranges
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
     from lvq_spark.scan.scanning import Scan
 
-__all__ = ["LvqDataSource", "LvqReader", "check_schema", "rows"]
+__all__ = ["LvqDataSource", "LvqReader", "check_schema", "lvq_source", "rows"]
 
 _OPTIONAL = ("headers", "deleted")
 
@@ -38,7 +41,9 @@ class LvqDataSource(DataSource):
     """Reads last value queues: ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")``.
 
     `lvq_spark.register` makes it known to a session. Its columns are those of Spark's Kafka connector; those that a
-    schema leaves out are not built. A batch has the cut that is pinned at the first action on the DataFrame.
+    schema leaves out are not built. A DataFrame has the cut that is pinned at its first action, and so has a view
+    ``USING lvq``; each query on a table, ``CREATE TABLE prices USING lvq OPTIONS (...)``, has a cut of its own, unless
+    ``endingOffsets`` says which. It does not write: `lvq_spark.publish` does.
 
     ============================== ===================================================================================
     option                         values, the default first
@@ -74,20 +79,26 @@ class LvqDataSource(DataSource):
     ============================== ===================================================================================
     """
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], defaults: Mapping[str, str] = MappingProxyType({})) -> None:
         super().__init__(dict(options))
-        self._parsed = SourceOptions.parse(options)  # here, so that a wrong option is an error of load()
+        self._defaults = dict(defaults)
+
+    def _parsed(self, options: Mapping[str, str] | None = None) -> SourceOptions:
+        """What is read. Not asked before: who tries to write is to be told so, not what is wrong for reading."""
+        return SourceOptions.parse(merged(self._defaults, self.options if options is None else options))
 
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
         return "lvq"
 
-    def schema(self) -> str:
-        """The columns there are when none are asked for."""
-        parsed = self._parsed
+    def schema(self) -> str | StructType:
+        """The columns there are when none are asked for. Those of a table that is created hold its options."""
+        table = created_with(self.options)
+        parsed = self._parsed(table)
         more = ("headers",) * parsed.include_headers + parsed.extra_columns
-        return ddl(name for name in TYPES if name not in _OPTIONAL or name in more)
+        columns = [name for name in TYPES if name not in _OPTIONAL or name in more]
+        return ddl(columns) if table is None else keeping(columns, table)
 
     def reader(self, schema: StructType) -> LvqReader:
         """What reads a batch.
@@ -95,8 +106,9 @@ class LvqDataSource(DataSource):
         Raises:
             ConfigError: the schema has other columns than there are, or the options are those of a stream.
         """
-        self._parsed.refuse({"maxOffsetsPerTrigger": _ONLY_STREAMS})
-        return LvqReader(self._parsed, check_schema(schema))
+        parsed = self._parsed(self._read_as(schema))
+        parsed.refuse({"maxOffsetsPerTrigger": _ONLY_STREAMS})
+        return LvqReader(parsed, check_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name for it
         """What reads a stream.
@@ -111,13 +123,50 @@ class LvqDataSource(DataSource):
             )
         from lvq_spark.source.streaming import LvqStreamReader  # needs what older ones lack
 
-        return LvqStreamReader(self._parsed, check_schema(schema))
+        return LvqStreamReader(self._parsed(self._read_as(schema)), check_schema(schema))
+
+    def _read_as(self, schema: StructType) -> Mapping[str, str]:
+        """The options, with those that a table keeps."""
+        options = merged(kept(schema), self.options)
+        if not options and not self._defaults:
+            raise ConfigError(
+                "There is not one option: of a table that was created with columns of its own Spark tells none.",
+                options=["schema"],
+                hint="Create it without columns: CREATE TABLE prices USING lvq OPTIONS (...).",
+            )
+        return options
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Refuse to write.
+
+        Raises:
+            ConfigError: always; names what writes.
+        """
+        raise _no_writing()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802  # Spark's name for it
+        """As `writer`."""
+        raise _no_writing()
 
     def __repr__(self) -> str:
-        return f"LvqDataSource({self._parsed!r})"
+        return f"LvqDataSource({self._parsed()!r})"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return carried(LvqDataSource, self.options)
+        return carried(LvqDataSource, self.options, self._defaults)
+
+
+def lvq_source(defaults: Mapping[str, str], options: Mapping[str, str]) -> LvqDataSource:
+    """A source with the defaults of a session."""
+    return LvqDataSource(options, defaults)
+
+
+def _no_writing() -> ConfigError:
+    return ConfigError(
+        "The format lvq does not write: its tasks could not tell that a key has several rows, nor which one counts.",
+        options=["format"],
+        hint="lvq_spark.publish(frame, queue) writes a DataFrame once all of it was checked; a stream does so with "
+        "writeStream.foreachBatch(lambda rows, _: lvq_spark.publish(rows, queue)).",
+    )
 
 
 class LvqReader(DataSourceReader):

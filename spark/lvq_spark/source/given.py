@@ -10,7 +10,7 @@ from typing import TypeVar
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka.properties import COMMON, CONSUMER_ONLY
 
-__all__ = ["Given"]
+__all__ = ["Given", "merged"]
 
 T = TypeVar("T")
 
@@ -99,6 +99,12 @@ class Given:
         if value < 1:
             raise ConfigError(f"{name} is {said!r}, not {what}.", options=[name])
         return value
+
+
+def merged(defaults: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+    """Options over defaults."""
+    lower = ({name.lower(): str(value) for name, value in some.items()} for some in (defaults, options))
+    return {name: value for some in lower for name, value in some.items()}
 
 
 def _meant(name: str, known: Mapping[str, str]) -> str:

@@ -39,7 +39,7 @@ REFUSED = {
     "minOffsetsPerTrigger": "Spark asks no Python data source to wait for more. Use a trigger with an interval.",
     "maxTriggerDelay": "it goes with minOffsetsPerTrigger.",
     "path": "a topic is not a path. Use subscribe, or queue for a declared queue.",
-    "topic": "it is for writing. Use subscribe, or queue for a declared queue.",
+    "topic": "it is for writing, which lvq_spark.publish does. Use subscribe, or queue for a declared queue.",
     "lvq.spill": "what is more than lvq.memoryBytes goes to a temporary file by itself. Leave it out.",
     "lvq_key": "the column key holds it already. lvq.key says what that is.",
 }

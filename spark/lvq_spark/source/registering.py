@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.errors import ConfigError
@@ -18,8 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 
-def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")`` work. Once more does no harm.
+def register(spark: SparkSession, defaults: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Make ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")`` work, and ``USING lvq`` in SQL.
+
+    Called once more, it replaces the defaults::
+
+        register(spark, {"kafka.bootstrap.servers": "broker:9092", "kafka.sasl.password": password})
+        spark.sql("CREATE TABLE prices USING lvq OPTIONS (queue 'prices')")
+
+    Args:
+        spark: the session.
+        defaults: options for all that this session reads, unless it says something else: how to reach the cluster,
+            passwords included. These are in no catalog, plan or log.
 
     The tasks log at the level that the logger ``lvq_spark.tasks`` has here and now: at INFO, what each has met.
 
@@ -32,7 +43,7 @@ def register(spark: SparkSession) -> None:
         # A session of its own cannot act on it, and nothing here goes through pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         try:
-            spark.dataSource.register(_source())
+            spark.dataSource.register(_source(dict(defaults)))
         except ImportError as missing:
             raise ConfigError(
                 f"This Python lacks a package for Spark: {missing}",
@@ -40,7 +51,7 @@ def register(spark: SparkSession) -> None:
             ) from missing
 
 
-def _source() -> type[DataSource]:
+def _source(defaults: dict[str, str]) -> type[DataSource]:
     """What stands for the source until Spark makes one, in the executors' Python: that may lack this package.
 
     A class of this package, or one that inherits from it, is looked up where Spark unpacks it, and could not say why
@@ -48,9 +59,9 @@ def _source() -> type[DataSource]:
     """
     from pyspark.sql.datasource import DataSource
 
-    from lvq_spark.source.batch import LvqDataSource
+    from lvq_spark.source.batch import lvq_source
 
-    arrive, packed = carried(partial, LvqDataSource)
+    arrive, packed = carried(partial, lvq_source, defaults)
 
     class LvqSource(DataSource):
         def __new__(cls, options: Mapping[str, str]) -> Any:

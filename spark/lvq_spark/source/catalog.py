@@ -1,0 +1,77 @@
+"""Tables of a catalog: ``CREATE TABLE prices USING lvq OPTIONS (...)``, with a cut of its own for each query.
+
+Spark hands no options to a Python source that is read as a table (4.3: ``PythonTable`` is made without them). What it
+hands over is the schema that the source had when the table was created, as the catalog has kept it. So the options are
+kept there, as metadata of the first column; all but secrets, which would be in every file that is written from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka.properties import is_secret
+from lvq_spark.schema import TYPES
+
+__all__ = ["created_with", "keeping", "kept"]
+
+_GIVEN = "option."
+_KEPT = "lvq.options"
+
+# What Spark makes of the types of `TYPES`: to ask it takes a session, and none is there where sources are planned.
+_OF_WORD: Mapping[str, DataType] = {
+    "binary": BinaryType(),
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "timestamp_ltz": TimestampType(),
+    "boolean": BooleanType(),
+    TYPES["headers"]: ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+}
+
+
+def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
+    """The options of a ``CREATE TABLE``, out of all that a catalog says of it; None where none is created."""
+    said = {name.lower(): value for name, value in options.items()}
+    if "provider" not in said:
+        return None
+    return {name.removeprefix(_GIVEN): value for name, value in said.items() if name.startswith(_GIVEN)}
+
+
+def keeping(columns: Sequence[str], options: Mapping[str, str]) -> StructType:
+    """A schema with these columns that holds these options.
+
+    Raises:
+        ConfigError: one of them is a secret.
+    """
+    secret = [name for name in options if is_secret(name.removeprefix("kafka."))]
+    if secret:
+        raise ConfigError(
+            f"The table would keep {secret[0]} where all can see it who read the table.",
+            options=secret,
+            hint=f'Give it to the session, register(spark, {{"{secret[0]}": ...}}), and leave it out of the table.',
+        )
+    fields = [StructField(name, _OF_WORD[TYPES[name]]) for name in columns]
+    fields[0].metadata = {_KEPT: dict(options)}
+    return StructType(fields)
+
+
+def kept(schema: StructType) -> dict[str, str]:
+    """The options that a schema holds."""
+    found: dict[str, str] = {}
+    for field in schema.fields:
+        found |= (field.metadata or {}).get(_KEPT, {})
+    return found
