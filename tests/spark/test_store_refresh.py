@@ -65,6 +65,16 @@ def test_the_first_version_is_read_from_the_whole_log_and_later_ones_from_what_i
     assert versions(spark, path) == [first, second]
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_full_version_says_how_many_deletes_were_read_for_it(
+    spark: SparkSession, make_queue: MakeQueue, tmp_path: Path, partitions: int
+) -> None:
+    queue = make_queue(partitions)
+    append(queue, ("a", "1"), ("b", "1"), ("c", "1"), ("c", None), ("never there", None))
+    version = refresh(spark, queue, str(tmp_path))
+    assert (version.kind, version.rows, version.upserts, version.deletes) == ("full", 2, 4, 2)
+
+
 def test_a_refresh_with_nothing_new_to_read_gives_the_version_that_is_there(
     spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
 ) -> None:

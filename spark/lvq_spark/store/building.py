@@ -45,10 +45,13 @@ class Builder:
             DataLoss: some of it may be gone, or was gone before it was read.
             TopicRecreated: the topic was.
         """
-        rows = tables.full(self.spark, spec, self.config, self.consistency, horizon(log))
+        rows = tables.log_rows(self.spark, spec, self.config, self.consistency, deletes=True)
+        news = tables.Counted(rows, spec)
         draft = replace(draft_of(self.queue, number, spec, log), reasons=reasons)
         with task_errors():
-            version = self._written(draft, rows)
+            version = self._written(draft, tables.full(news.rows, spec, horizon(log)))
+        upserts, deletes = news.read
+        version = replace(version, upserts=upserts, deletes=deletes)
         problem = overdue(log, "refresh")
         if problem is not None:
             self.store.discard(version)
@@ -153,10 +156,7 @@ class Builder:
         """Write the files of a version."""
         folder = self.store.new_folder(draft.number)
         done = layers.write(self.spark, self.store, folder, rows)
-        upserts = draft.upserts if draft.kind == "delta" else done.rows + done.kept
-        return replace(
-            draft, data=folder, files=done.files, rows=done.rows, kept=done.kept, upserts=upserts, committed=now()
-        )
+        return replace(draft, data=folder, files=done.files, rows=done.rows, kept=done.kept, committed=now())
 
 
 def draft_of(queue: LastValueQueue[Any], number: int, spec: SnapshotSpec, log: LogState) -> Version:

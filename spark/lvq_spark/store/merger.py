@@ -98,15 +98,17 @@ class Merger(Upkeep):
 
     def _full(self, base: Version | None, cut: Cut, reasons: tuple[str, ...]) -> Version | None:
         spec, log = cut.spec, cut.log
-        rows = tables.log_rows(self._spark, spec, self._config, self._consistency, deletes=spec.partitions > 1)
+        rows = tables.log_rows(self._spark, spec, self._config, self._consistency, deletes=True)
+        counted = tables.Counted(rows, spec)
         with task_errors():
-            news = self._settled(rows, cut)
+            news = self._settled(counted.rows, cut)
             problem = overdue(log, "merge")
             if problem is not None:
                 raise problem
             current, kept = count(news.where("not lvq_forget"))
             draft = draft_of(self.queue, 1 if base is None else base.number + 1, spec, log)
-            draft = replace(draft, reasons=reasons, rows=current, kept=kept, upserts=current + kept)
+            upserts, deletes = counted.read
+            draft = replace(draft, reasons=reasons, rows=current, kept=kept, upserts=upserts, deletes=deletes)
             return self._table.commit(news, base, draft, whole=True)
 
     def _delta(self, base: Version, cut: Cut) -> Version | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORGET_ALL",
     "FORGET_NONE",
+    "Counted",
     "Delta",
     "Met",
     "full",
@@ -58,13 +59,30 @@ def scan_of(spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, 
     return Scan(spec, config, SNAPSHOT_COLUMNS, consistency, deletes=deletes, keyless="fail")
 
 
-def full(
-    spark: SparkSession, spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, horizon: int
-) -> DataFrame:
-    """What a full version stores."""
+def full(rows: DataFrame, spec: SnapshotSpec, horizon: int) -> DataFrame:
+    """What a full version stores of the log's rows."""
     if spec.partitions == 1:
-        return _current(log_rows(spark, spec, config, consistency, deletes=False))
-    return _settled(log_rows(spark, spec, config, consistency, deletes=True), spec.topic, spec.partitions, horizon)
+        return _current(rows)
+    return _settled(rows, spec.topic, spec.partitions, horizon)
+
+
+class Counted:
+    """The log's rows, counted as they are read by the one action on what is made of them."""
+
+    def __init__(self, rows: DataFrame, spec: SnapshotSpec) -> None:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+        self._seen, self._any = Observation(), bool(spec.ranges)
+        deletes = F.count_if(F.col("value").isNull()).alias("deletes")
+        self.rows = rows.observe(self._seen, F.count("*").alias("upserts"), deletes)
+
+    @property
+    def read(self) -> tuple[int, int]:
+        """How many there were, and how many deletes among them; once the action is done."""
+        if not self._any:  # then Spark plans nothing, and its observation stumbles over that
+            return 0, 0
+        return self._seen.get["upserts"], self._seen.get["deletes"]
 
 
 def _current(rows: DataFrame) -> DataFrame:
