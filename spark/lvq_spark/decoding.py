@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.errors import ConfigError
 from lvq_spark.registry import SubjectSchemas
+from lvq_spark.remote import spark_errors
 from lvq_spark.schema import quoted
 
 if TYPE_CHECKING:
@@ -226,13 +227,10 @@ def _protobuf(raw: Column, message: ProtobufMessage, options: Mapping[str, str],
 
 def _understood(df: DataFrame, make: Callable[[], Column], form: str) -> Column:
     """A column by a function that is in a package of its own, with a schema that Spark can use."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
-
     try:
         column = make()
-        df.select(column)  # the schema is looked at when the column meets its frame
-    except (PySparkException, Py4JError) as error:  # an internal error of Spark's, which holds the reason
+        _ = df.select(column).schema  # it is looked at when the column meets its frame
+    except spark_errors() as error:  # an internal error of Spark's, which holds the reason
         if f"{form.upper()}_NOT_LOADED" in str(error):
             package, version = f"spark-{form.lower()}", df.sparkSession.version
             raise ConfigError(

@@ -29,6 +29,7 @@ from lvq_kafka.errors import (
     Unauthorized,
 )
 from lvq_spark.connector.java_errors import java_error
+from lvq_spark.remote import spark_errors
 
 __all__ = ["OURS", "raised", "task_errors"]
 
@@ -48,12 +49,9 @@ def task_errors() -> Iterator[None]:
         LVQError: what the task has found, with its message; Spark's error is its ``__cause__``. Attributes that a
             message does not tell apart are empty.
     """
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
-
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except spark_errors() as error:
         # The last one: those before it are its causes.
         for name, message in reversed(OURS.findall(str(error))):
             if found := _made(name, message):

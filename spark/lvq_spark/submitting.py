@@ -19,6 +19,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.connector.java_errors import java_error
 from lvq_spark.errors import OURS
+from lvq_spark.remote import spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -201,10 +202,9 @@ def _judged(error: BaseException) -> tuple[int, str]:
     if isinstance(error, LVQError | OSError):
         code = next((code for kinds, code in _BY_ERROR if isinstance(error, kinds)), FAULT)
         return code, " ".join(str(error).split())
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
+    from pyspark.errors import AnalysisException, IllegalArgumentException
 
-    if not isinstance(error, PySparkException | Py4JError):
+    if not isinstance(error, spark_errors()):
         return FAULT, _first_line(error)
     if found := _judged_elsewhere(str(error)):
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -11,6 +12,7 @@ from lvq_kafka.errors import ConfigError, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_spark.connector.java_errors import java_error
 from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.remote import is_connect, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,17 +48,29 @@ def check_plan(load: Callable[[], DataFrame]) -> None:
         ConfigError: it refuses an option.
         LVQError: it does not reach the cluster; see `java_error`.
     """
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-    from pyspark.errors import IllegalArgumentException, PySparkException
+    from pyspark.errors import IllegalArgumentException
 
     try:
-        load()._jdf.queryExecution().executedPlan()
-    except (PySparkException, Py4JJavaError) as error:
+        _plan(load())
+    except spark_errors() as error:
         text = str(error)
         if found := java_error(text):
             raise found from error
-        if isinstance(error, IllegalArgumentException):
+        wrong = _WRONG.search(text)
+        if wrong or isinstance(error, IllegalArgumentException):
+            reason = wrong[1] if wrong else text.splitlines()[0]
             raise ConfigError(
-                f"Spark's Kafka connector refuses its options: {text.splitlines()[0]}", options=["connector_options"]
+                f"Spark's Kafka connector refuses its options: {reason}", options=["connector_options"]
             ) from error
         raise
+
+
+_WRONG = re.compile(r"org\.apache\.kafka\.common\.config\.ConfigException\)?:? (.+)")
+"""What Java's client says of a property that it cannot take."""
+
+
+def _plan(frame: DataFrame) -> None:
+    if is_connect(frame.sparkSession):
+        frame._explain_string()  # type: ignore[operator]
+    else:
+        frame._jdf.queryExecution().executedPlan()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lvq_kafka.core.options import delays, instance
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
+from lvq_spark.remote import require_classic
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.store.guards import OnStale, check_policies
 from lvq_spark.store.manifest import Version
@@ -98,9 +99,10 @@ def merge_each(
     for good once partitions are added. A merge settles what several of them hold of a key (R14).
 
     Raises:
-        ConfigError: the stream lacks a column, or has records of another topic or that no transaction has committed.
-            The function it returns raises it, and all that `merge` raises.
+        ConfigError: this is a process of Spark Connect. The function it returns raises it where the stream lacks a
+            column, or has records of another topic or that no transaction has committed; and all that `merge` raises.
     """
+    require_classic("merge_each", "merge")
 
     instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
     check_policies(on_stale, consistency)

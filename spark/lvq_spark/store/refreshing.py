@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.remote import spark_errors
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.session import require_spark
 from lvq_spark.snapshots import client_config
@@ -134,11 +135,10 @@ class Refresher(Upkeep):
 
     def clean(self) -> None:
         """Delete what is old. The version is there: that this fails, say for want of rights, does not undo it."""
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
+        harmless: tuple[type[Exception], ...] = (OSError, LVQError, *spark_errors())
         try:
             self.store.clean(self.keep, self.grace)
-        except (OSError, LVQError, Py4JError) as error:
+        except harmless as error:
             logger.warning("Old versions of %s could not be deleted: %s", self.store.storage.root, error)
 
     # ---------------------------------------------------------------- the next version

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from lvq_kafka.errors import ConfigError
+from lvq_spark.remote import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +79,7 @@ def open_storage(spark: SparkSession, path: str | os.PathLike[str]) -> Storage:
             f"The path {path!r} has a {globs[0]} in it.", options=["path"], hint="Spark would take it for a pattern."
         )
     scheme = urlsplit(path).scheme
-    jvm: Any = getattr(spark, "_jvm", None) if not _is_connect(spark) else None
+    jvm: Any = getattr(spark, "_jvm", None) if not is_connect(spark) else None
     if jvm is None:
         if scheme == "file":
             return LocalStorage(unquote(urlsplit(path).path))
@@ -103,10 +104,6 @@ def open_storage(spark: SparkSession, path: str | os.PathLike[str]) -> Storage:
     if files.getUri().getScheme() == "file":
         return LocalStorage(str(qualified.toUri().getPath()))
     return HadoopStorage(jvm, configuration, str(qualified.toString()))
-
-
-def _is_connect(spark: SparkSession) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 class LocalStorage:

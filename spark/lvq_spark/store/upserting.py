@@ -14,6 +14,7 @@ from lvq_kafka.errors import ConfigError, KeyMismatch, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.errors import raised
 from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.remote import require_classic
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store import tables
 from lvq_spark.store.building import draft_of
@@ -83,10 +84,10 @@ def upsert(
         path, on_stale, keep, grace, timeout: as for `refresh`.
 
     Raises:
-        ConfigError: an option is bad. The function it returns raises it, too, where the stream lacks columns, has
-            records of another topic or without a key; and all that `refresh` raises.
+        ConfigError: this is a process of Spark Connect, or an option is bad. The function it returns raises it where
+            the stream lacks columns, has records of another topic or without a key; and all that `refresh` raises.
     """
-
+    require_classic("upsert", "refresh")
     instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
     check_policies(on_stale, "pinned")
     check_upkeep(keep, grace, timeout)
