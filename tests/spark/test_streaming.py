@@ -126,6 +126,26 @@ def test_a_batch_has_the_newest_record_of_each_key_among_its_offsets_and_deletes
     assert reader.getDefaultReadLimit() == everything()
 
 
+def test_keys_are_at_home_where_the_partitioner_that_is_named_puts_them(
+    make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_broker: ProvidedBroker, lvq_topic: str
+) -> None:
+    """Most producers in Python, Go and .NET use librdkafka's own: nobody has to say so there."""
+    make_queue(3)
+    producer = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
+    names = [b"k%d" % n for n in range(40)]
+    for name in names:
+        producer.produce(lvq_topic, b"1", name)
+    assert producer.flush(20) == 0
+    reader = open_reader()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, everything())
+    with pytest.raises(ConfigError, match=r"set lvq\.partitioner to consistent_random"):
+        rows(reader, start, end)
+    named = open_reader(**{"lvq.partitioner": "consistent_random", "lvq.keys": "k1,k2,k3"})
+    assert rows(named, start, end).keys() == {b"k1", b"k2", b"k3"}
+    assert rows(open_reader(**{"lvq.partitioner": "consistent_random"}), start, end).keys() == set(names)
+
+
 def test_the_key_of_a_stream_can_be_a_header(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
