@@ -31,7 +31,10 @@ from lvq_kafka.errors import (
 from lvq_spark.connector.java_errors import java_error
 from lvq_spark.remote import spark_errors
 
-__all__ = ["OURS", "raised", "task_errors"]
+__all__ = ["OURS", "REBUILT", "raised", "task_errors"]
+
+REBUILT = "Refresh the store: it is then rebuilt from the log. An earlier version may be whole."
+"""What to do about a file of a store that is damaged."""
 
 
 @contextmanager
@@ -43,7 +46,8 @@ def task_errors() -> Iterator[None]:
 
     It is for actions, since it is they that run tasks, and for a query's ``awaitTermination``. What `snapshot`,
     `refresh` and the others raise themselves has its type anyway. Of what Spark's Kafka connector fails with it tells
-    what it knows, too, and a file of a store's version that was pruned is a `DataLoss`. All else passes as it is.
+    what it knows, too, and a file of a store's version that was pruned or damaged is a `DataLoss`. All else passes as
+    it is.
 
     Raises:
         LVQError: what the task has found, with its message; Spark's error is its ``__cause__``. Attributes that a
@@ -61,6 +65,11 @@ def task_errors() -> Iterator[None]:
                 f"{gone[1]} is gone: the version that it belongs to was pruned before it was read.",
                 hint="Read a newer version. Let refresh keep more of them (keep), or keep them for longer (grace).",
             ) from error
+        if damaged := _DAMAGED.search(str(error)):
+            raise DataLoss(
+                f"{damaged[1]} is damaged, and cannot be read.",
+                hint=REBUILT,
+            ) from error
         if found := java_error(str(error)):
             raise found from error
         raise
@@ -68,6 +77,14 @@ def task_errors() -> Iterator[None]:
 
 # Of a file as `lvq_spark.store.versions.Store` names it. It is missing when it is to be read, or when that is planned.
 _GONE = re.compile(r"\[(?:FAILED_READ_FILE\.FILE_NOT_EXIST|PATH_NOT_FOUND)\].*?(\S+/v\d+-[0-9a-f]{12}/\S+\.parquet)")
+
+# The same with what was written otherwise, as far as it is known how Spark, Parquet and Hadoop say that.
+_DAMAGED = re.compile(
+    r"\[FAILED_READ_FILE\.\w+\].*?(\S+/v\d+-[0-9a-f]{12}/\S+\.parquet).*?"
+    r"(?:Checksum(?:Exception| error)|CRC checksum verification failed|not a Parquet file|[Cc]ould not read footer"
+    r"|[Cc]an ?not read class org\.apache\.parquet|ParquetDecodingException)",
+    re.DOTALL,
+)
 
 OURS = re.compile(r"\blvq_kafka\.errors\.(\w+): (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 """An error of this library's in the text of Spark's, by its name and message: as Python raises it, or as Spark's

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import traceback
@@ -55,7 +54,7 @@ from lvq_spark.store.versions import Store
 from tests.integration.test_leader_epochs import cut
 from tests.spark.overtaking import Overtaken
 from tests.spark.test_store_refresh import DAY, append, values
-from tests.spark.test_store_versions import VERSION
+from tests.spark.test_store_versions import VERSION, rewrite
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -237,9 +236,10 @@ def test_added_partitions_and_damaged_files_are_reasons_to_read_anew(
     append(queue, *[(f"k{n}", "1") for n in range(20)])
     first = refresh(spark, queue, path)
     (tmp_path / first.files[0].name).unlink()
-    with pytest.raises(DataLoss, match="missing or damaged"):
+    with pytest.raises(DataLoss, match="Version 1 is damaged"):
         refresh(spark, queue, path, on_stale="fail")
-    assert refresh(spark, queue, path).reasons == ("Files of version 1 are missing or damaged.",)
+    (reason,) = refresh(spark, queue, path).reasons
+    assert reason == f"Version 1 is damaged: file://{tmp_path}/{first.files[0].name} is missing."
     queue.log.add_partitions(queue.topic, 5)
     append(queue, *[(f"k{n}", "2") for n in range(20)])
     version = refresh(spark, queue, path)
@@ -267,7 +267,7 @@ def test_a_delete_that_the_log_has_dropped_is_not_missed(
     queue.log.alter_topic_config(queue.topic, DAY)
     manifest = tmp_path / "versions" / "0000000001.json"
     long_ago = (datetime.now(UTC) - timedelta(days=2)).isoformat()
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "pinned": long_ago}))
+    rewrite(manifest, pinned=long_ago)
     version = refresh(spark, queue, path)
     assert (version.kind, len(version.reasons)) == ("full", 1)
     assert values(collect(read_version(spark, path))) == {"b": "1"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +25,7 @@ from lvq_spark.store import read_version, refresh, upsert, versions
 from lvq_spark.store.storage import LocalStorage
 from lvq_spark.store.versions import Store
 from tests.spark.test_store_refresh import DAY, append, values
+from tests.spark.test_store_versions import rewrite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -291,7 +291,7 @@ def test_a_store_does_not_grow_too_old_while_its_stream_is_idle(
     assert len(versions(spark, path)) == 1, "it is known well enough"
     manifest = tmp_path / "versions" / "0000000001.json"
     before = (datetime.now(UTC) - timedelta(hours=20)).isoformat()
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "pinned": before}))
+    rewrite(manifest, pinned=before)
     run(nothing, 3)
     second = versions(spark, path)[-1]
     assert (second.number, second.rows, second.end) == (2, 1, {0: 1})

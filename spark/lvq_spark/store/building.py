@@ -67,18 +67,19 @@ class Builder:
         """
         beyond = replace(spec, start=base.end)
         draft = draft_of(self.queue, base.number + 1, spec, log)
-        little = self._read(base, beyond)
-        if little is not None:
-            version = self.built_upon(base, little, draft, log)
-        else:
-            rows = tables.log_rows(self.spark, beyond, self.config, self.consistency, deletes=True)
-            with task_errors(), tables.held(rows) as delta:
-                version = self.built_upon(base, delta, draft, log)
+        with task_errors(), self._held(base, beyond) as delta:
+            version = self.built_upon(base, delta, draft, log)
         problem = aged(base, log, now())
         if problem is not None:
             self.store.discard(version)
             raise problem
         return version
+
+    def _held(self, base: Version, beyond: SnapshotSpec) -> AbstractContextManager[tables.Delta | LittleDelta]:
+        little = self._read(base, beyond)
+        if little is not None:
+            return nullcontext(little)
+        return tables.held(tables.log_rows(self.spark, beyond, self.config, self.consistency, deletes=True))
 
     def _read(self, base: Version, beyond: SnapshotSpec) -> LittleDelta | None:
         """A delta, if it is little."""

@@ -25,6 +25,7 @@ from lvq_spark.store.layers import STORED
 from lvq_spark.store.manifest import Version
 
 __all__ = [
+    "AGAIN",
     "LogState",
     "OnStale",
     "aged",
@@ -123,7 +124,7 @@ def pinned_at(queue: LastValueQueue[Any], log: LogState, end: Mapping[int, int])
     return datetime.fromtimestamp(0, UTC)
 
 
-_AGAIN = "Refresh with on_stale='rebuild' to read the whole log again."
+AGAIN = "Refresh with on_stale='rebuild' to read the whole log again."
 
 
 def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: float) -> LVQError | None:
@@ -146,13 +147,13 @@ def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: flo
     if differences:
         what = "; ".join(f"{name} {stored!r}, not {asked!r}" for name, (stored, asked) in differences.items())
         return QueueMismatch(
-            f"Version {base.number} was made with {what}.", queue=definition.name, differences=differences, hint=_AGAIN
+            f"Version {base.number} was made with {what}.", queue=definition.name, differences=differences, hint=AGAIN
         )
     if base.topic_id != log.topic_id:
         return TopicRecreated(
             f"The topic {topic} is not the one that version {base.number} was read from: it was created again.",
             topic=topic,
-            hint=_AGAIN,
+            hint=AGAIN,
         )
     return (
         resized(base, len(log.end))
@@ -170,7 +171,7 @@ def resized(base: Version, partitions: int) -> LVQError | None:
         f"The topic {base.topic} has {partitions} partitions; when version {base.number} was made, {base.partitions}.",
         topic=base.topic,
         settings={"partitions": (str(base.partitions), str(partitions))},
-        hint=_AGAIN,
+        hint=AGAIN,
     )
 
 
@@ -181,13 +182,13 @@ def _lost(base: Version, log: LogState) -> LVQError | None:
             return DataLoss(
                 f"The log of {where} ends at offset {log.end[partition]}, before offset {end}, up to which version "
                 f"{base.number} was read: it was cut short.",
-                hint=_AGAIN,
+                hint=AGAIN,
             )
         if log.start[partition] > end:
             return DataLoss(
                 f"The log of {where} starts at offset {log.start[partition]}, behind offset {end}, up to which version "
                 f"{base.number} was read: what lay between is gone.",
-                hint=_AGAIN,
+                hint=AGAIN,
             )
     return None
 
@@ -208,7 +209,7 @@ def _cut_and_grown(base: Version, queue: LastValueQueue[Any], log: LogState, tim
         return DataLoss(
             f"The log of {log.topic} has lost records that version {base.number} was read from, and others have taken "
             f"their offsets. {said}",
-            hint=_AGAIN,
+            hint=AGAIN,
         )
     return None
 
@@ -225,7 +226,7 @@ def aged(base: Version, log: LogState, moment: datetime) -> LVQError | None:
     return DataLoss(
         f"Version {base.number} is {age:.0f} s old, and {log.topic} keeps deletes for {log.retention:g} s "
         "(delete.retention.ms): some since then may be gone.",
-        hint=f"{_AGAIN} Refresh more often, or raise delete.retention.ms.",
+        hint=f"{AGAIN} Refresh more often, or raise delete.retention.ms.",
     )
 
 

@@ -6,6 +6,8 @@ import errno
 import io
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 from lvq_spark.store.storage import Entry
@@ -84,9 +86,23 @@ class HadoopStorage:
         """See `Storage`."""
         path = self._path(name)
         if not self._files.exists(path):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.root}/{name}")
+            raise _not_there(self.root, name)
         size = int(self._files.getFileStatus(path).getLen())
         return io.BufferedReader(_HadoopFile(self._files.open(path), size), _CHUNK)
+
+    def crc32(self, name: str) -> int:
+        """See `Storage`. The JVM reads the file; nothing of it comes here."""
+        path = self._path(name)
+        if not self._files.exists(path):
+            raise _not_there(self.root, name)
+        found = self._jvm.java.util.zip.CRC32()
+        stream = self._jvm.java.util.zip.CheckedInputStream(self._files.open(path), found)
+        try:
+            with _damage_told():
+                stream.transferTo(self._jvm.java.io.OutputStream.nullOutputStream())
+        finally:
+            stream.close()
+        return int(found.getValue())
 
     def create(self, name: str, content: bytes) -> bool:
         """See `Storage`."""
@@ -130,6 +146,23 @@ class HadoopStorage:
         self._files.delete(self._path(name), True)
 
 
+def _not_there(root: str, name: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{root}/{name}")
+
+
+@contextmanager
+def _damage_told() -> Iterator[None]:
+    """What a file system finds damaged by checksums of its own, as the operating system says it of a disk."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        if str(error.java_exception.getClass().getSimpleName()) != "ChecksumException":
+            raise
+        raise OSError(errno.EIO, str(error.java_exception.getMessage())) from error
+
+
 class _HadoopFile(io.RawIOBase):
     """A file that the JVM reads."""
 
@@ -150,8 +183,9 @@ class _HadoopFile(io.RawIOBase):
         many = min(len(buffer), self._size - self._at)
         if many <= 0:
             return 0
-        self._stream.seek(self._at)
-        found = bytes(self._stream.readNBytes(many))
+        with _damage_told():
+            self._stream.seek(self._at)
+            found = bytes(self._stream.readNBytes(many))
         buffer[: len(found)] = found
         self._at += len(found)
         return len(found)

@@ -38,8 +38,13 @@ STORED = f"{SCHEMA}, lvq_role string"
 _BROADCAST = 500_000
 """Up to so many keys are sent to every executor, so that what they are looked for in is not shuffled."""
 
-# Whatever the session says: a base with a hole in it must not pass for a base.
-_STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+# Whatever the session says: a base with a hole in it must not pass for a base, nor a page that was changed for one.
+_STRICT = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "parquet.page.verify-checksum.enabled": "true",
+}
+_CHECKSUMS = {"parquet.page.write-checksum.enabled": "true"}
 
 
 def visible(spark: SparkSession, store: Store, version: Version) -> DataFrame:
@@ -132,14 +137,15 @@ def write(spark: SparkSession, store: Store, folder: str, rows: DataFrame, *, ov
 
     seen = Observation()
     current = F.count_if(F.col("lvq_role") == "current").alias("current")
-    rows.observe(seen, F.count("*").alias("all"), current).write.parquet(f"{store.storage.root}/{folder}")
+    watched = rows.observe(seen, F.count("*").alias("all"), current)
+    watched.write.options(**_CHECKSUMS).parquet(f"{store.storage.root}/{folder}")
     counts = seen.get
     there = [entry for entry in store.storage.files(folder) if entry.name.endswith(".parquet")]
-    files = tuple(DataFile(entry.name, entry.bytes, overlay) for entry in there)
+    files = tuple(DataFile(*entry, overlay) for entry in there)
     found = read(spark, store, files).count()
     if found != counts["all"]:
         raise StateError(
             f"{counts['all']} records were written to {store.storage.root}/{folder}, and {found} are there.",
             hint="Has another refresh taken it for one that was given up? Let grace be longer than a refresh takes.",
         )
-    return Written(files, counts["current"], counts["all"] - counts["current"])
+    return Written(store.sealed(files), counts["current"], counts["all"] - counts["current"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -23,12 +24,14 @@ _FORMAT = 1
 class DataFile:
     """A Parquet file of a version. ``name`` is relative to the store.
 
-    ``overlay``: its keys hide what the version's other files hold of them.
+    ``overlay``: its keys hide what the version's other files hold of them. ``crc32`` is of the whole file; manifests of
+    0.1.0 have none.
     """
 
     name: str
     bytes: int
     overlay: bool = False
+    crc32: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,22 +121,33 @@ def encode(version: Version) -> bytes:
         elif name in _MOMENTS:
             value = value.astimezone(UTC).isoformat()
         elif name == "files":
-            value = [{"name": file.name, "bytes": file.bytes, "overlay": file.overlay} for file in value]
+            value = [asdict(file) for file in value]
         document[name] = value
+    document["crc32"] = _crc32(document)
     return json.dumps(document, indent=1).encode()
+
+
+def _crc32(document: Mapping[str, Any]) -> int:
+    """Of all that a manifest says, however it is laid out."""
+    said = {name: value for name, value in document.items() if name != "crc32"}
+    return zlib.crc32(json.dumps(said, sort_keys=True).encode())
 
 
 def decode(content: bytes, where: str) -> Version:
     """Read a manifest.
 
     Raises:
-        ConfigError: it is of a newer library, or no manifest. Neither is ever trusted, nor built over.
+        ConfigError: it is of a newer library, damaged, or no manifest. None of these is ever trusted, nor built over.
     """
     try:
         document = read_json(content.decode("utf-8"))
+        found = _crc32(document)
         written = int(document.pop("format"))
+        noted = document.pop("crc32", found)  # 0.1.0 noted none
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(where) from error
+    if noted != found and written <= _FORMAT:
+        raise _unreadable(where)
     unknown = sorted(document.keys() - Version.__dataclass_fields__.keys())
     if written > _FORMAT or unknown:
         what = f"has the format {written}, and this library knows {_FORMAT}"
@@ -145,7 +159,9 @@ def decode(content: bytes, where: str) -> Version:
             document[name] = {int(partition): int(offset) for partition, offset in document[name].items()}
         for name in _MOMENTS:
             document[name] = datetime.fromisoformat(document[name])
-        document["files"] = tuple(DataFile(file["name"], file["bytes"], file["overlay"]) for file in document["files"])
+        document["files"] = tuple(
+            DataFile(file["name"], file["bytes"], file["overlay"], file.get("crc32")) for file in document["files"]
+        )
         document["reasons"] = tuple(document["reasons"])
         document["stream"] = tuple(document["stream"]) if document["stream"] else None
         return Version(**document)
@@ -155,5 +171,7 @@ def decode(content: bytes, where: str) -> Version:
 
 def _unreadable(where: str) -> ConfigError:
     return ConfigError(
-        f"{where} is no manifest of a version.", options=["path"], hint="Restore it, or keep the store elsewhere."
+        f"{where} is no manifest of a version, or damaged.",
+        options=["path"],
+        hint="Restore it, or keep the store elsewhere.",
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lvq_kafka.errors import StateError
+from lvq_kafka.errors import DataLoss, StateError
+from lvq_spark.errors import REBUILT
 from lvq_spark.scan.columns import arrow_schema
 from lvq_spark.store.contest import ROLE, Settle
 from lvq_spark.store.little import LittleDelta
@@ -47,6 +51,7 @@ def overlaid(store: Store, base: Version, delta: LittleDelta, folder: str, start
 
     Raises:
         StateError: somebody has deleted what was written.
+        DataLoss: a file of the base is damaged.
         FileNotFoundError: a file of the base is gone.
     """
     begin = _by_partition(start)
@@ -112,11 +117,23 @@ def _batches(
     for file in files:
         # Spark writes timestamps of 96 bits, which would be read as nanoseconds.
         with (
+            _damage_told(f"{store.storage.root}/{file.name}"),
             store.storage.open(file.name) as source,
-            pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as parquet,
+            pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as parquet,
         ):
             for batch in parquet.iter_batches(rows, columns=schema.names, use_threads=False):
                 yield from pa.Table.from_batches([batch]).select(schema.names).cast(schema).to_batches()
+
+
+@contextmanager
+def _damage_told(file: str) -> Iterator[None]:
+    """What is not as it was written is told as data loss; what cannot be read for other reasons passes as it is."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EIO):
+            raise
+        raise DataLoss(f"{file} is damaged: {error}", hint=REBUILT) from error
 
 
 def _reached(table: pa.Table, begin: npt.NDArray[np.int64]) -> pa.Table:
@@ -138,7 +155,8 @@ def _current(table: pa.Table) -> int:
 def _write(store: Store, name: str, table: pa.Table) -> DataFile:
     sink = pa.BufferOutputStream()
     # Keys and values hardly ever come again; a dictionary of them is given up after a megabyte, in vain.
-    pq.write_table(table, sink, compression="snappy", use_dictionary=["topic", "partition", ROLE])
+    dictionaries = ["topic", "partition", ROLE]
+    pq.write_table(table, sink, compression="snappy", use_dictionary=dictionaries, write_page_checksum=True)
     content = sink.getvalue().to_pybytes()
     store.storage.create(name, content)
     folder, size = name.rpartition("/")[0], len(content)
@@ -147,4 +165,4 @@ def _write(store: Store, name: str, table: pa.Table) -> DataFile:
             f"{store.storage.root}/{name} was written, and it is not there.",
             hint="Has another refresh taken it for one that was given up? Let grace be longer than a refresh takes.",
         )
-    return DataFile(name, size, overlay=True)
+    return DataFile(name, size, overlay=True, crc32=zlib.crc32(content))

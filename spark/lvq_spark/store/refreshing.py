@@ -14,7 +14,7 @@ from lvq_spark.scan.reading import Consistency
 from lvq_spark.session import require_spark
 from lvq_spark.snapshots import client_config
 from lvq_spark.store.building import Builder
-from lvq_spark.store.guards import LogState, OnStale, check_policies, check_upkeep, quiet, unfit
+from lvq_spark.store.guards import AGAIN, LogState, OnStale, check_policies, check_upkeep, quiet, unfit
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.storage import open_storage
 from lvq_spark.store.upkeep import ATTEMPTS, Cut, Upkeep
@@ -58,8 +58,13 @@ def refresh(
 
     A version cannot be built upon when deletes since then may be gone from the log (it is older than the topic's
     ``delete.retention.ms``), when the topic was created again, was cut short or begins behind the version's cut, has
-    another partition count or the queue another key, when the version's files are damaged, or when compaction may have
-    taken records of what is to be read. ``version.reasons`` says which of these made it a full one.
+    another partition count or the queue another key, when a file of the version is missing or not what was written, or
+    when compaction may have taken records of what is to be read. ``version.reasons`` says which of these made it a full
+    one.
+
+    The manifest has a checksum of each file. Those of the overlay, and of up to 256 MB of the other files, by chance,
+    are compared each time; pages of the rest when they are read. What was written whole is read once more for its
+    checksums, by the driver.
 
     Args:
         spark: the session. Local paths have to be on storage that all of its machines share.
@@ -162,8 +167,8 @@ class Refresher(Upkeep):
     def problem(self, base: Version, log: LogState) -> LVQError | None:
         """Why nothing can be built on a version."""
         found = unfit(base, self.queue, log, self.timeout)
-        if found is None and not self.store.whole(base):
-            found = DataLoss(f"Files of version {base.number} are missing or damaged.", hint="Rebuild the store.")
+        if found is None and (damage := self.store.damage(base)):
+            found = DataLoss(f"Version {base.number} is damaged: {damage}.", hint=AGAIN)
         return found
 
     def _there(self, base: Version, cut: Cut) -> Version | None:

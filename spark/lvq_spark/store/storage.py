@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import uuid
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Entry", "LocalStorage", "Storage", "open_storage"]
+
+
+_PIECE = 1 << 20
+"""Bytes of a file that are read at once."""
 
 
 class Entry(NamedTuple):
@@ -53,6 +58,14 @@ class Storage(Protocol):
 
         Raises:
             FileNotFoundError: it is not there.
+        """
+
+    def crc32(self, name: str) -> int:
+        """The checksum of a file's content.
+
+        Raises:
+            FileNotFoundError: it is not there.
+            OSError: with ``EIO``: the file system itself finds it damaged.
         """
 
     def create(self, name: str, content: bytes) -> bool:
@@ -148,6 +161,14 @@ class LocalStorage:
     def open(self, name: str) -> IO[bytes]:
         """See `Storage`."""
         return (self._path / name).open("rb")
+
+    def crc32(self, name: str) -> int:
+        """See `Storage`."""
+        found = 0
+        with self.open(name) as file:
+            while piece := file.read(_PIECE):
+                found = zlib.crc32(piece, found)
+        return found
 
     def create(self, name: str, content: bytes) -> bool:
         """See `Storage`. A hard link is what POSIX creates whole or not at all, and never over something."""

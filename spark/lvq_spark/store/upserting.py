@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.options import instance
-from lvq_kafka.errors import ConfigError, KeyMismatch, OutcomeUnknown
+from lvq_kafka.errors import ConfigError, DataLoss, KeyMismatch, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.errors import raised
+from lvq_spark.errors import raised, task_errors
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.remote import require_classic
 from lvq_spark.schema import SCHEMA
@@ -200,8 +200,6 @@ class _Upsert:
 
     def _step(self, whole: tables.Delta, ranges: Mapping[int, tuple[int, int]]) -> Mapping[int, int] | None:
         """Bring the store to where it has the batch, and tell what is still to come; None if another was faster."""
-        from lvq_spark.store.little import gathered
-
         refresher = self.refresher
         base = refresher.store.latest()
         log = look(refresher.queue, refresher.timeout)
@@ -218,11 +216,20 @@ class _Upsert:
             return to_come
         known = any(first < base.end[partition] for partition, (first, _) in ranges.items())
         rest = tables.held(reached(whole.rows, base.end)) if known else nullcontext(whole)
-        with rest as delta:
-            draft = draft_of(refresher.queue, base.number + 1, self._spec(base, log, end), log)
-            draft = replace(draft, stream=self.batch)
-            version = refresher.builder.built_upon(base, gathered(base, delta) or delta, draft, log)
+        try:
+            with task_errors(), rest as delta:
+                version = self._built_upon(base, delta, end, log)
+        except DataLoss as error:  # `problem` does not look at all of a large store
+            logger.warning("What the stream has brought cannot be worked in, and is read from the log: %s", error)
+            return refresher.bring_up_to_date().end
         return to_come if refresher.commit(version) else None
+
+    def _built_upon(self, base: Version, delta: tables.Delta, end: Mapping[int, int], log: LogState) -> Version:
+        from lvq_spark.store.little import gathered
+
+        draft = draft_of(self.refresher.queue, base.number + 1, self._spec(base, log, end), log)
+        draft = replace(draft, stream=self.batch)
+        return self.refresher.builder.built_upon(base, gathered(base, delta) or delta, draft, log)
 
     def _may_lack(self, base: Version, ranges: Mapping[int, tuple[int, int]]) -> bool:
         """Whether there may be records between the version's cut and those of the batch."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import random
 import re
 import time
 import uuid
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lvq_kafka.core.options import at_least_one, instance
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import ConfigError, DataLoss
+from lvq_spark.errors import REBUILT, task_errors
 from lvq_spark.store.manifest import DataFile, Version, decode, encode
 from lvq_spark.store.storage import Storage, open_storage
 
@@ -26,6 +30,10 @@ __all__ = ["Store", "read_version", "versions"]
 _MANIFESTS = "versions"
 _MANIFEST = re.compile(r"(\d{10})\.json")
 _FOLDER = re.compile(r"v(\d+)-[0-9a-f]{12}")
+
+BUILT_UPON, READ = 256 << 20, 64 << 20
+"""Bytes of a version whose checksums are compared before it is built upon, which takes about a tenth of a second of a
+processor, and before it is read. What is read of the rest is compared page by page, by who reads it."""
 
 logger = logging.getLogger("lvq_spark.store")
 
@@ -88,11 +96,46 @@ class Store:
                 hint="A store has its own Parquet files. Give it a directory to itself.",
             )
 
-    def whole(self, version: Version) -> bool:
-        """Whether its files are there as it has left them."""
+    def sealed(self, files: Iterable[DataFile]) -> tuple[DataFile, ...]:
+        """Files with checksums of what they are now."""
+        return tuple(replace(file, crc32=self.storage.crc32(file.name)) for file in files)
+
+    def damage(self, version: Version) -> str:
+        """What is wrong with its files, and with which; nothing if they are there as it has left them."""
         folders = {file.name.partition("/")[0] for file in version.files}
         there = {entry.name: entry.bytes for folder in folders for entry in self.storage.files(folder)}
-        return all(there.get(file.name) == file.bytes for file in version.files)
+        for file in version.files:
+            if file.name not in there:
+                return f"{self.storage.root}/{file.name} is missing"
+            if there[file.name] != file.bytes:
+                return f"{self.storage.root}/{file.name} has {there[file.name]} bytes, and had {file.bytes}"
+        return self.changed(version, BUILT_UPON, larger=True)
+
+    def changed(self, version: Version, room: int, *, larger: bool = False) -> str:
+        """Which of its files has another checksum than it had; nothing if none has, or none that was looked at.
+
+        Those are the overlay, and of the others as many as have up to ``room`` bytes in all, by chance: so all of a
+        small store, and in the course of time all of a large one. A file with more than that is not looked at, or, with
+        ``larger``, only so often that it comes to as much each time.
+        """
+        sealed = [file for file in version.files if file.crc32 is not None]
+        for file in sorted(random.sample(sealed, len(sealed)), key=lambda file: not file.overlay):
+            if file.bytes > room and not (larger and random.random() * file.bytes < room):
+                continue
+            room -= file.bytes
+            if self._changed(file):
+                return f"{self.storage.root}/{file.name} is not what was written: its checksum is another one"
+        return ""
+
+    def _changed(self, file: DataFile) -> bool:
+        try:
+            return self.storage.crc32(file.name) != file.crc32
+        except FileNotFoundError:  # it goes with its version
+            return False
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return True
 
     def new_folder(self, number: int) -> str:
         """A name for the data of an attempt at a version."""
@@ -164,9 +207,9 @@ def read_version(
 
     Raises:
         ConfigError: there is no such version, or its manifest is newer than this library; both are given.
-        DataLoss: the version is being pruned.
+        DataLoss: the version is being pruned, or a file of it is not what was written. What this call does not look at
+            yet, up to 64 MB, is compared while it is read.
     """
-    from lvq_spark.errors import task_errors
     from lvq_spark.store.layers import visible
 
     store = Store(open_storage(spark, path))
@@ -193,5 +236,7 @@ def read_version(
             options=["version" if version is not None else "as_of" if as_of else "path"],
             hint="Older ones are pruned; refresh writes the first.",
         )
+    if changed := store.changed(found, READ):
+        raise DataLoss(f"Version {found.number} is damaged: {changed}.", hint=REBUILT)
     with task_errors():
         return visible(spark, store, found)
