@@ -11,7 +11,7 @@ HAS_PIP := $(BIN)/python -m pip --version >/dev/null
 NO_VENV := install python3-venv (apt-get install python3-venv), or set PYTHON to another Python.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-protocol test-embedded test-docker prove torture lint format bench bench-spark lock java clean
+.PHONY: help demo test test-fast test-protocol test-embedded test-docker prove prove-lakehouse torture lint format bench bench-spark lock java clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1|/' | column -t -s '|'
@@ -55,6 +55,9 @@ test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 prove: $(READY) ## Let the simulator try to break the consume protocol, and hostile input whatever reads it; some minutes long
 	@$(BIN)/python -m tests.simulator
 	@LVQ_FUZZ=40 $(BIN)/pytest tests/fuzz -q -n 2 --max-worker-restart 0 --timeout 0
+
+prove-lakehouse: $(READY) java ## Merge random histories into Delta and Iceberg tables for SECONDS=300; SEED=n begins with that one
+	@$(BIN)/python -m tests.spark.lakehouse --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
 torture: $(READY) java ## Kill consumers and brokers for SECONDS=300 and judge what came of it; SEED=n deals the same cards, NODES=3
 	@$(BIN)/python -m tests.torture --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES))

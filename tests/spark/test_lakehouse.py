@@ -1,26 +1,23 @@
 """Delta and Iceberg do not run on the newest Spark that this library does. Their tests run on one that they know.
 
-That is a Python of their own, with the packages of ``lakehouse/requirements.lock``; it is kept below ``build``. Some of
-the tests of everything else run there, too: the library is to work on both.
+That is a Python of their own; see ``lakehouse/environment.py``. Some of the tests of everything else run there, too:
+the library is to work on both.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.spark.lakehouse.environment import ROOT, lakehouse_environment, lakehouse_python
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-LOCK = HERE / "lakehouse" / "requirements.lock"
 
 TESTS = (
     "lakehouse/merging.py",  # first: it starts the session, which the others use, too
+    "lakehouse/tampering.py",
     "test_source.py::test_there_is_one_row_for_each_key_in_the_columns_of_the_connector",
     "test_source.py::test_an_empty_topic_has_no_rows",
     "test_source.py::test_every_action_and_every_plan_on_a_frame_reads_the_cut_of_its_first_action",
@@ -31,31 +28,9 @@ TESTS = (
 )
 
 
-def lakehouse_python() -> Path:
-    """The Python with the packages of the lock, made when it is not there."""
-    digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:8]
-    home = ROOT / "build" / f"lakehouse-{digest}"
-    python, ready = home / "bin" / "python", home / ".ready"
-    if not ready.exists():
-        uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
-        assert uv, "uv makes the environment; `make test` installs it"
-        shutil.rmtree(home, ignore_errors=True)
-        for command in (
-            ["venv", "--quiet", "--python", sys.executable, str(home)],
-            ["pip", "install", "--quiet", "--no-deps", "--require-hashes", "--python", str(python), "-r", str(LOCK)],
-        ):
-            done = subprocess.run([uv, *command], capture_output=True, text=True, timeout=250, check=False)
-            assert done.returncode == 0, done.stderr
-        ready.touch()
-    return python
-
-
 @pytest.mark.timeout(900)  # on a busy machine, with all to be fetched
 def test_tables_of_delta_and_iceberg_are_merged_and_the_library_works_on_their_spark() -> None:
     python = lakehouse_python()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
-    environment |= {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "spark"))), "LVQ_TEST_BROKER": "embedded"}
-    environment.pop("PYTEST_ADDOPTS", None)
     run = subprocess.run(
         [
             *(str(python), "-m", "pytest", "-q", "-p", "lvq_kafka.testing.plugin", "-p", "no:cacheprovider"),
@@ -64,7 +39,7 @@ def test_tables_of_delta_and_iceberg_are_merged_and_the_library_works_on_their_s
             *(str(HERE / test) for test in TESTS),
         ],
         cwd=ROOT,
-        env=environment,
+        env=lakehouse_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

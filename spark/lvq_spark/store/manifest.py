@@ -57,6 +57,8 @@ class Version:
         stream: the streaming query and its batch that brought it, if one did.
         schema: the columns of the files, in Spark's words.
         epochs: of the leaders whose logs reached ``end``, where they are known.
+        places: of a merged table: what the partitions, offsets and roles of its records come to, so that it shows when
+            others have changed them. See `lvq_spark.store.contents`.
         data: the folder of the files that were written last; the others lie where earlier versions have put them.
     """
 
@@ -85,6 +87,7 @@ class Version:
     base: int | None = None
     stream: tuple[str, int] | None = None
     epochs: Mapping[int, int] = field(default_factory=dict)
+    places: int | None = None
 
     @property
     def partitions(self) -> int:

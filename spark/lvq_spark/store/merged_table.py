@@ -5,23 +5,31 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lvq_kafka.core.options import text
-from lvq_kafka.errors import ConfigError
+from lvq_kafka.errors import ConfigError, DataLoss
+from lvq_spark.schema import SNAPSHOT_COLUMNS
 from lvq_spark.session import require_spark
-from lvq_spark.store.guards import now
+from lvq_spark.store.contents import Contents
+from lvq_spark.store.guards import AGAIN, now
 from lvq_spark.store.layers import STORED
 from lvq_spark.store.manifest import Version, decode, encode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-__all__ = ["MergedTable", "read_merged"]
+__all__ = ["How", "MergedTable", "read_merged"]
 
 logger = logging.getLogger("lvq_spark.store")
 
 _COLUMNS = [field.split()[0] for field in re.sub(r"<.*>", "", STORED).split(", ")]
+_FILLED = ("key", "partition", "lvq_role")
+"""The columns in which every row has a value."""
+
+_ISOLATION, _SERIALIZABLE = "write.merge.isolation-level", "serializable"
+"""Iceberg's property, and its default. None of Delta's levels lets two merges into an empty table pass."""
 
 _STATE = -1
 """The partition of the row that holds the state, as its value. The row's key is empty, as a record's may be, too."""
@@ -44,6 +52,7 @@ class MergedTable:
     def __init__(self, spark: SparkSession, name: str) -> None:
         self._spark = spark
         self.name = name
+        self._read: tuple[Version, bytes] | None = None
 
     def create(self) -> None:
         """Create it, without rows, if it is not there.
@@ -66,23 +75,51 @@ class MergedTable:
                 options=["table"],
                 hint=_SETTINGS,
             ) from error
-        there = [(field.name, field.dataType.simpleString()) for field in columns]
-        asked = [
-            (field.name, field.dataType.simpleString()) for field in self._spark.createDataFrame([], STORED).schema
-        ]
-        if there != asked:
+        self._check(columns)
+
+    def _check(self, columns: StructType) -> None:
+        """See that a queue's rows have room in a table. What else others have put into it stays theirs."""
+        there = {field.name: field for field in columns}
+        asked = {field.name: field.dataType.simpleString() for field in self._spark.createDataFrame([], STORED).schema}
+        if any(name not in there or there[name].dataType.simpleString() != kind for name, kind in asked.items()):
             raise ConfigError(
-                f"{self.name} is another table: it has the columns {', '.join(name for name, _ in there)}.",
+                f"{self.name} is another table: it has the columns {', '.join(there)}.",
                 options=["table"],
-                hint=f"A queue's table has these alone: {STORED}.",
+                hint=f"A queue's table has these, and may have more: {STORED}.",
+            )
+        filled = [field.name for field in columns if not field.nullable and field.name not in _FILLED]
+        if filled:
+            raise ConfigError(
+                f"{self.name} has columns that are NOT NULL, and not every row has a value for them: "
+                f"{', '.join(filled)}.",
+                options=["table"],
+                hint=f"Of a queue's table only {', '.join(_FILLED)} may be NOT NULL.",
+            )
+
+    def check_isolation(self) -> None:
+        """See that of two merges at once into a table without rows one fails.
+
+        Once it has a state, both replace that row, and no format lets both do that.
+
+        Raises:
+            ConfigError: both would be there afterwards.
+        """
+        properties = {row[0]: row[1] for row in self._spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()}
+        if str(properties.get(_ISOLATION, _SERIALIZABLE)).lower() != _SERIALIZABLE:
+            raise ConfigError(
+                f"{self.name} has no rows yet, and {_ISOLATION}={properties[_ISOLATION]}: of two first merges at once "
+                "both would succeed, and every row would be there twice.",
+                options=["table"],
+                hint=f"ALTER TABLE {self.name} SET TBLPROPERTIES ('{_ISOLATION}'='{_SERIALIZABLE}'). It may be changed "
+                "back when the first merge is done.",
             )
 
     def _format(self) -> str:
         from pyspark.errors import PySparkException
 
-        first = self.name.partition(".")[0].strip("`")
-        if first == "delta":
-            return first
+        if _is_path(self.name):
+            return "delta"
+        first = _parts(self.name)[0]
         try:
             catalog = first if self._spark.conf.get(f"spark.sql.catalog.{first}", None) else None
             catalog = catalog or self._spark.catalog.currentCatalog()
@@ -107,28 +144,54 @@ class MergedTable:
         table = _as_it_is(self._spark, self.name)
         found = table.where(f"partition = {_STATE}").select("value").take(2)
         if len(found) == 1:
-            return decode(bytes(found[0][0] or b""), f"The state of {self.name}")
+            content = bytes(found[0][0] or b"")
+            state = decode(content, f"The state of {self.name}")
+            self._read = (state, content)
+            return state
         if found or not table.isEmpty():
             raise ConfigError(
                 f"{self.name} has rows, and {'more than one state' if found else 'no state'}: it is no queue's table, "
                 "or somebody has changed it.",
                 options=["table"],
-                hint="Name another table, or one without rows; restore an earlier version of this one.",
+                hint="Name another table, or restore an earlier version of this one. Without rows, as DELETE FROM "
+                f"{self.name} leaves it, it is merged with the whole log.",
             )
         return None
 
     def rows(self) -> DataFrame:
         """All records: what readers see, and what is kept for the next contest (R14)."""
-        return self._spark.table(self.name).where(f"partition <> {_STATE}")
+        return self._spark.table(self.name).where(f"NOT partition <=> {_STATE}").select(*_COLUMNS)
 
-    def commit(self, news: DataFrame, base: Version | None, version: Version, *, whole: bool) -> Version | None:
+    def contents(self, base: Version) -> Contents:
+        """What the table holds in this state."""
+        places = Contents.of(self.rows()).places if base.places is None else base.places  # 0.1.0 did not note it
+        return Contents(base.rows, base.kept, places)
+
+    def altered(self, base: Version) -> DataLoss | None:
+        """Whether others have changed the rows that were left with this state."""
+        there, left = Contents.of(_as_it_is(self._spark, self.name).where(f"NOT partition <=> {_STATE}")), base
+        if there == (left.rows, left.kept, there.places if left.places is None else left.places):
+            return None
+        if self.state() != base:
+            return None  # another merge has, and the commit of this one will find that
+        return DataLoss(
+            f"Others than merges have changed {self.name}: it has {there.rows} rows for readers and {there.kept} "
+            f"others, and merge {left.number} left {left.rows} and {left.kept}"
+            + (", of other records." if there[:2] == (left.rows, left.kept) else "."),
+            hint=AGAIN,
+        )
+
+    def commit(self, news: DataFrame, base: Version | None, version: Version, how: How) -> Version | None:
         """Merge records, and the new state, in one step; None if others have changed the table meanwhile.
 
         Args:
             news: the newest record of keys in their partitions, with a column ``lvq_forget``: it is not to be there.
             base: the state that the table has to have still.
             version: the state that it then has.
-            whole: whether what is not among them is to go.
+            how: see `How`.
+
+        Raises:
+            ConfigError: another first merge was there at the same time, and the format let both pass.
         """
         version = replace(version, committed=now())
         state = self._spark.createDataFrame([(encode(version),)], "value binary").selectExpr(
@@ -136,13 +199,21 @@ class MergedTable:
             "timestamp(null) AS timestamp", "null AS headers", "'state' AS lvq_role", "false AS lvq_forget",
         )  # fmt: skip
         try:
-            self._spark.sql(_statement(self.name, base, whole=whole), news=news.unionByName(state))
+            self._spark.sql(_statement(self.name, self._held(base), how), news=news.unionByName(state))
         except Exception as error:
             if not self._overtaken(base, version, error):
                 raise
             return version if self.state() == version else None
         logger.info("%s: %s merge %d, %d rows.", self.name, version.kind, version.number, version.rows)
+        if base is None:
+            self.state()  # it finds two of them, where the format has let another first merge pass at the same time
         return version
+
+    def _held(self, base: Version | None) -> bytes | None:
+        """A state as it stands in the table: other versions of this library may have written it in another form."""
+        if base is None:
+            return None
+        return self._read[1] if self._read is not None and self._read[0] == base else encode(base)
 
     def _overtaken(self, base: Version | None, version: Version, error: Exception) -> bool:
         """Whether the table has changed, so that what went wrong may go right the next time."""
@@ -153,26 +224,32 @@ class MergedTable:
         return False
 
 
-def _statement(name: str, base: Version | None, *, whole: bool) -> str:
+How = Literal["delta", "whole", "replace"]
+"""What a merge does with the rows that its records do not match: it leaves them, or they go. With ``replace`` none but
+the state is matched, and all rows go: then it does not matter how often others have put one there.
+"""
+
+
+def _statement(name: str, state: bytes | None, how: How) -> str:
     """Records have one row for each key and partition, and the state is one more.
 
     It is looked at where the rows are written, so what is compared is what is replaced. Between its plan and its commit
     the formats themselves let nobody else change it.
     """
-    held = "NULL" if base is None else f"X'{encode(base).hex()}'"
+    held = "NULL" if state is None else f"X'{state.hex()}'"
     overtaken = "CAST(raise_error('Another merge was faster.') AS BINARY)"
     is_state, columns = f"news.partition = {_STATE}", ", ".join(_COLUMNS)
     checked = f"CASE WHEN {is_state} AND NOT table.value <=> {held} THEN {overtaken} ELSE news.value END"
-    first = "news.value" if base is None else f"CASE WHEN {is_state} THEN {overtaken} ELSE news.value END"
+    first = "news.value" if state is None else f"CASE WHEN {is_state} THEN {overtaken} ELSE news.value END"
     updated = ", ".join(f"table.{c} = {checked if c == 'value' else f'news.{c}'}" for c in _COLUMNS)
     inserted = ", ".join(first if c == "value" else f"news.{c}" for c in _COLUMNS)
     return (
         f"MERGE INTO {name} AS table USING {{news}} AS news "
-        "ON table.key = news.key AND table.partition = news.partition "
+        f"ON table.key = news.key AND table.partition = news.partition{f' AND {is_state}' if how == 'replace' else ''} "
         "WHEN MATCHED AND news.lvq_forget THEN DELETE "
         f"WHEN MATCHED THEN UPDATE SET {updated} "
         f"WHEN NOT MATCHED AND NOT news.lvq_forget THEN INSERT ({columns}) VALUES ({inserted})"
-        + (" WHEN NOT MATCHED BY SOURCE THEN DELETE" if whole else "")
+        + (" WHEN NOT MATCHED BY SOURCE THEN DELETE" if how != "delta" else "")
     )
 
 
@@ -183,14 +260,28 @@ def read_merged(spark: SparkSession, table: str) -> DataFrame:
         AnalysisException: of Spark's: there is no such table.
     """
     require_spark(spark)
-    return _as_it_is(spark, text("table", table)).where("lvq_role = 'current'").drop("lvq_role")
+    return _as_it_is(spark, text("table", table)).where("lvq_role = 'current'").select(*SNAPSHOT_COLUMNS)
 
 
 def _as_it_is(spark: SparkSession, table: str) -> DataFrame:
     """A table with what others, such as the session of a stream, have committed by now."""
-    if not table.lower().startswith("delta."):  # Spark cannot refresh a path of Delta's, which needs none
+    if not _is_path(table):  # Spark cannot refresh a path of Delta's, which needs none
         spark.catalog.refreshTable(table)  # Iceberg's catalogs show what was there half a minute ago
     return spark.table(table)
+
+
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]+)")
+
+
+def _parts(name: str) -> list[str]:
+    """The parts of a name, without quotes."""
+    return [quoted.replace("``", "`") or bare for quoted, bare in _PART.findall(name)] or [name]
+
+
+def _is_path(name: str) -> bool:
+    """Whether it is a path of Delta's, which no catalog knows."""
+    parts = _parts(name)
+    return len(parts) == 2 and parts[0].lower() == "delta" and "/" in parts[1]
 
 
 def _first_line(error: Exception) -> str:

@@ -16,6 +16,7 @@ from lvq_spark.shipping import map_in_arrow
 from lvq_spark.snapshots import client_config
 from lvq_spark.store import tables
 from lvq_spark.store.building import draft_of, horizon
+from lvq_spark.store.contents import Contents
 from lvq_spark.store.contest import Settle
 from lvq_spark.store.guards import (
     LogState,
@@ -29,7 +30,7 @@ from lvq_spark.store.guards import (
     quiet,
     unfit,
 )
-from lvq_spark.store.layers import STORED, count, hinted, reached
+from lvq_spark.store.layers import STORED, hinted, reached
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.merged_table import MergedTable
 from lvq_spark.store.upkeep import ATTEMPTS, Cut, Upkeep
@@ -80,11 +81,14 @@ class Merger(Upkeep):
             self.bring_up_to_date()
 
     def _newest(self) -> Version | None:
-        return self._table.state()
+        base = self._table.state()
+        if base is None:
+            self._table.check_isolation()
+        return base
 
     def problem(self, base: Version, log: LogState) -> LVQError | None:
-        """See `Upkeep`. The format sees to the table's files."""
-        return unfit(base, self.queue, log, self.timeout)
+        """See `Upkeep`. The format sees to the table's files; its rows are looked at here."""
+        return unfit(base, self.queue, log, self.timeout) or self._table.altered(base)
 
     def _there(self, base: Version, cut: Cut) -> Version | None:
         spec = cut.spec
@@ -105,11 +109,12 @@ class Merger(Upkeep):
             problem = overdue(log, "merge")
             if problem is not None:
                 raise problem
-            current, kept = count(news.where("not lvq_forget"))
+            come = Contents.of(news.where("not lvq_forget"))
             draft = draft_of(self.queue, 1 if base is None else base.number + 1, spec, log)
             upserts, deletes = counted.read
-            draft = replace(draft, reasons=reasons, rows=current, kept=kept, upserts=upserts, deletes=deletes)
-            return self._table.commit(news, base, draft, whole=True)
+            draft = replace(draft, **come._asdict(), reasons=reasons, upserts=upserts, deletes=deletes)
+            altered = base is not None and self._table.altered(base) is not None
+            return self._table.commit(news, base, draft, "replace" if altered else "whole")
 
     def _delta(self, base: Version, cut: Cut) -> Version | None:
         beyond = replace(cut.spec, start=base.end)
@@ -123,14 +128,13 @@ class Merger(Upkeep):
             problem = aged(base, cut.log, now())
             if problem is not None:
                 raise problem
-            current, kept = count(news.where("not lvq_forget"))
+            then = Contents.of(news.where("not lvq_forget"))
             if not whole:
-                seen, others = count(met)
-                current, kept = current + base.rows - seen, kept + base.kept - others
+                then = self._table.contents(base).replaced(Contents.of(met), then)
             draft = draft_of(self.queue, base.number + 1, cut.spec, cut.log)
             draft = replace(draft, kind="delta", base=base.number, read_from=base.end)
-            draft = replace(draft, rows=current, kept=kept, upserts=delta.upserts, deletes=delta.deletes)
-            return self._table.commit(news, base, draft, whole=whole)
+            draft = replace(draft, **then._asdict(), upserts=delta.upserts, deletes=delta.deletes)
+            return self._table.commit(news, base, draft, "whole" if whole else "delta")
 
     def _met(self, known: DataFrame, base: Version, delta: tables.Delta, cut: Cut) -> DataFrame:
         """What there is of the keys of a delta, and of those whose deletes have been kept for long enough."""

@@ -51,15 +51,21 @@ def merge(
     nothing, and earlier versions can be read in the format's own way (``VERSION AS OF``). Several may run at once,
     anywhere: one is first, and the others go on from that. Where nothing has changed nothing is committed.
 
-    What rules out that a store's version is built upon does so here, too: see `refresh`. The table is then merged with
-    the whole log, still in one commit. What is wrong with it beyond that, such as rows that others have changed, is not
-    looked for.
+    What rules out that a store's version is built upon does so here, too: see `refresh`. So does that others have added
+    rows, deleted some or put other records in their place: each merge looks at which records the table has. It is then
+    merged with the whole log, still in one commit, and what others have put there is gone. Changes in keys and values
+    alone are not looked for.
+
+    Columns that others add stay theirs, as long as they are nullable: a row keeps them while its key has a value, and
+    new rows have null there.
 
     Args:
         spark: the session, with Delta or Iceberg and the catalog that names the table.
         queue: the queue, on a Kafka cluster.
-        table: its name, or a path: ``delta.`/data/prices```. One that is not there is created, in the format of its
-            catalog. To say more of it (clustering, properties), create it empty, with the columns of a store.
+        table: its name, or a path: ``delta.`/data/prices```, quoted where SQL asks for it. One that is not there is
+            created, in the format of its catalog. To say more of it (clustering, properties), create it empty, with the
+            columns of a store. Iceberg's ``write.merge.isolation-level`` has to be ``serializable``, as it is by
+            default, while the table is empty: with ``snapshot`` two first merges at once would both pass.
         end, on_stale, consistency, timeout: as for `refresh`.
 
     Returns:
@@ -67,7 +73,8 @@ def merge(
 
     Raises:
         ConfigError: an option is bad; the session cannot create or merge such a table; there is something else at its
-            name; ``end`` is older than the table; or a newer library has written it.
+            name, or more than one state; ``end`` is older than the table; the table is empty, and its isolation would
+            let two first merges pass; or a newer library has written it.
         DataLoss, TopicRecreated, TopicMismatch, QueueMismatch: as for `refresh`.
         OutcomeUnknown: others have merged in between ten times in a row.
         KeyMismatch, CatchUpTimeout, TopicNotFound, TransportError: as for `refresh`.

@@ -13,35 +13,16 @@ import pytest
 from lvq_spark import local_session
 from tests.spark.cluster import JOBS
 from tests.spark.conftest import SMALL_JVM
-from tests.spark.lakehouse.jars import LAKEHOUSE
+from tests.spark.lakehouse.sessions import properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_EXTENSIONS = (
-    "io.delta.sql.DeltaSparkSessionExtension",
-    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-)
 
 
 @pytest.fixture(scope="session")
 def formats(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The properties of a session with a path for Delta and a catalog, ``ice``, for Iceberg."""
-    place = tmp_path_factory.mktemp("lakehouse")
-    return {
-        "spark.jars": ",".join(map(str, LAKEHOUSE.ensure())),
-        "spark.sql.extensions": ",".join(_EXTENSIONS),
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.ice.type": "hadoop",
-        "spark.sql.catalog.ice.warehouse": str(place / "iceberg"),
-        "spark.sql.warehouse.dir": str(place / "warehouse"),
-        # A few rows: what is split up, or compiled, takes longer than they do.
-        "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.driver.extraJavaOptions": SMALL_JVM,
-    }
+    return properties(tmp_path_factory.mktemp("lakehouse"))
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,44 @@
+"""A Python of its own for Delta and Iceberg, which do not run on the newest Spark that this library does.
+
+It has the packages of ``requirements.lock``, and is kept below ``build``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["ROOT", "lakehouse_environment", "lakehouse_python"]
+
+ROOT = Path(__file__).resolve().parents[3]
+_LOCK = Path(__file__).with_name("requirements.lock")
+
+
+def lakehouse_python() -> Path:
+    """That Python, made when it is not there."""
+    digest = hashlib.sha256(_LOCK.read_bytes() + sys.version.encode()).hexdigest()[:8]
+    home = ROOT / "build" / f"lakehouse-{digest}"
+    python, ready = home / "bin" / "python", home / ".ready"
+    if not ready.exists():
+        uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+        assert uv, "uv makes the environment; `make test` installs it"
+        shutil.rmtree(home, ignore_errors=True)
+        for command in (
+            ["venv", "--quiet", "--python", sys.executable, str(home)],
+            ["pip", "install", "--quiet", "--no-deps", "--require-hashes", "--python", str(python), "-r", str(_LOCK)],
+        ):
+            done = subprocess.run([uv, *command], capture_output=True, text=True, timeout=250, check=False)
+            assert done.returncode == 0, done.stderr
+        ready.touch()
+    return python
+
+
+def lakehouse_environment() -> dict[str, str]:
+    """What processes of that Python have to find in their environment."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    kept.pop("PYTEST_ADDOPTS", None)
+    return kept | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "spark"))), "LVQ_TEST_BROKER": "embedded"}

@@ -1,0 +1,35 @@
+"""What a session needs for tables of Delta's and Iceberg's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.spark.conftest import SMALL_JVM
+from tests.spark.lakehouse.jars import LAKEHOUSE
+
+__all__ = ["properties"]
+
+_EXTENSIONS = (
+    "io.delta.sql.DeltaSparkSessionExtension",
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+)
+
+
+def properties(place: Path) -> dict[str, str]:
+    """Those of a session with paths for Delta and a catalog, ``ice``, for Iceberg, whose tables lie at a place."""
+    return {
+        "spark.jars": ",".join(map(str, LAKEHOUSE.ensure())),
+        "spark.sql.extensions": ",".join(_EXTENSIONS),
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.ice.type": "hadoop",
+        "spark.sql.catalog.ice.warehouse": str(place / "iceberg"),
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+        # A few rows: what is split up, or compiled, takes longer than they do.
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",  # VACUUM takes what is a moment old
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM takes ten thousand tasks
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.driver.extraJavaOptions": SMALL_JVM,
+    }

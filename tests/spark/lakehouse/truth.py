@@ -1,0 +1,65 @@
+"""What a topic holds at a cut, told in the plainest way there is: from a list of all that was ever committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from lvq_kafka.core.keys import home_partition
+from lvq_kafka.core.records import Record
+
+__all__ = ["Journal", "Place"]
+
+Place = tuple[int, int, bytes]
+"""Where the value of a key lies, and the value: partition, offset, value."""
+
+
+@dataclass
+class Journal:
+    """The records of a topic, as a plain consumer reads them, before compaction or anything else takes some away."""
+
+    servers: str
+    topic: str
+    read_up_to: dict[int, int] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+
+    def read_on(self) -> None:
+        """Read what was committed since."""
+        # Without a commit there is no need of a group; the client wants one all the same.
+        settings = {"bootstrap.servers": self.servers, "group.id": "the plain truth", "enable.auto.commit": False}
+        consumer = Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "error"})
+        try:
+            left = set(consumer.list_topics(self.topic, 20).topics[self.topic].partitions)
+            consumer.assign([TopicPartition(self.topic, p, self.read_up_to.get(p, 0)) for p in left])
+            while left:
+                message = consumer.poll(20)
+                assert message is not None, f"nothing came of {self.topic}"
+                error, partition, offset = message.error(), message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                if error is None:
+                    key, stamp = message.key(), message.timestamp()[1]
+                    self.records.append(Record(partition, offset, stamp, key, message.value()))
+                    offset += 1
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    left.discard(partition)
+                self.read_up_to[partition] = offset
+        finally:
+            consumer.close()
+
+    def rows(self, start: Mapping[int, int], end: Mapping[int, int]) -> dict[bytes, Place]:
+        """The value of each key at a cut: the newest of its home partition, or else the one that came last (R14)."""
+        newest: dict[bytes, dict[int, Record]] = {}
+        for record in self.records:
+            if start.get(record.partition, 0) <= record.offset < end.get(record.partition, 0):
+                newest.setdefault(record.key or b"", {})[record.partition] = record
+        found = {}
+        for key, rivals in newest.items():
+            home = home_partition(key, len(end))
+            last = max(rivals.values(), key=lambda r: (r.partition == home, r.timestamp, r.partition, r.offset))
+            if last.value is not None:
+                found[key] = (last.partition, last.offset, last.value)
+        return found
