@@ -12,11 +12,11 @@ from lvq_kafka.aio import in_thread
 from lvq_kafka.codecs import BYTES, Codec, Undecodable, V
 from lvq_kafka.connecting import connect_within
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
+from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition, check_name
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.keys import HeaderValue, Key
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.options import choice, instance, text
+from lvq_kafka.core.options import choice, instance
 from lvq_kafka.core.policy import TopicSpec
 from lvq_kafka.core.quoting import brief
 from lvq_kafka.errors import ConfigError
@@ -152,8 +152,9 @@ class LastValueQueue(Managed, Generic[V]):
         Raises:
             QueueNotDeclared: there is no queue of that name.
             TransportError: the cluster cannot be reached or refuses.
+            ConfigError: an argument is none.
         """
-        text("name", name)
+        check_name("queue", name)
         with ExitStack() as opened:
             log = connect_within(opened, bootstrap_servers, config=config, log=log)
             return cls._of(Registry(log).get(name), value, log, opened)

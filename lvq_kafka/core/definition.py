@@ -241,7 +241,7 @@ def check_name(what: str, name: object) -> None:
     if not is_name(name):
         raise ConfigError(
             f"{quoted(name)} cannot be the name of a {what}.",
-            options=[what],
+            options=["name" if what == "queue" else what],
             hint="Use 1 to 200 of the characters a-z, A-Z, 0-9, dot, underscore and hyphen.",
         )
 
