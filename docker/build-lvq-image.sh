@@ -63,5 +63,9 @@ if ! have_image "$base"; then
 fi
 version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' lvq_kafka/_version.py)
 image=lvq-kafka/lvq:$version
+# Docker's older builder keeps the first stage as an image without a name. The next build is quick thanks to it, so it
+# has a name, and those of earlier builds go.
+build_image lvq-kafka/lvq-build --target build --build-arg "BASE=$base" -f docker/Dockerfile .
+docker image prune --force --filter label=lvq-kafka.stage=build >/dev/null
 build_image "$image" --tag lvq-kafka/lvq:latest --build-arg "BASE=$base" -f docker/Dockerfile .
 echo "$image"

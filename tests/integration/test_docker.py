@@ -373,6 +373,13 @@ def test_the_command_line_image_holds_the_locked_versions_of_the_extra_cli_and_n
     assert {item for item in installed if not item.startswith("lvq-kafka==")} <= locked
 
 
+def test_a_build_of_the_command_line_image_leaves_nothing_behind_without_a_name() -> None:
+    stages = ("images", "--quiet", "--filter", "label=lvq-kafka.stage=build")
+
+    assert docker(*stages) != ""
+    assert docker(*stages, "--filter", "dangling=true") == ""
+
+
 def test_the_engine_script_uses_an_engine_that_answers() -> None:
     before = docker("info", "--format", "{{.ID}}")
 
