@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from lvq_kafka.embedded.ports import free_ports
 from lvq_kafka.testing.docker_engine import kafka_image
 from tests.waiting import eventually
 
-__all__ = ["ROOT", "Compose", "composed", "docker", "require_compose", "run"]
+__all__ = ["ROOT", "Compose", "answers", "composed", "docker", "require_compose", "run", "stopped"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,6 +39,11 @@ class Compose:
     def container(self, service: str) -> str:
         """The id of a service's container."""
         return self("ps", "--quiet", service).strip()
+
+    def network(self, service: str) -> str:
+        """The name of the network that a service is in."""
+        form = "{{range $name, $_ := .NetworkSettings.Networks}}{{$name}}{{end}}"
+        return docker("inspect", "--format", form, self.container(service))
 
     def wait_healthy(self, *services: str) -> None:
         ids = [self.container(service) for service in services]
@@ -76,6 +82,24 @@ def composed(*profiles: str, images: Mapping[str, str] | None = None) -> Iterato
         compose(*with_profiles, "down", "--volumes", "--timeout", "0")  # nobody waits for an orderly end of what goes
     for listing in (["container", "ls", "--all"], ["volume", "ls"], ["network", "ls"]):
         assert docker(*listing, "--quiet", "--filter", f"label=com.docker.compose.project={project}") == ""
+
+
+def answers(container: str) -> bool:
+    """What a container's health check says, if it is asked now."""
+    kind, *command = json.loads(docker("inspect", "--format", "{{json .Config.Healthcheck.Test}}", container))
+    assert kind == "CMD"
+    asked = subprocess.run(["docker", "exec", container, *command], capture_output=True, check=False, timeout=60)
+    return asked.returncode == 0
+
+
+@contextmanager
+def stopped(container: str) -> Iterator[None]:
+    """The program of a container stands still in the block; its kernel goes on, and accepts connections for it."""
+    docker("kill", "--signal", "STOP", container)
+    try:
+        yield
+    finally:
+        docker("kill", "--signal", "CONT", container)
 
 
 def docker(*arguments: str) -> str:

@@ -31,7 +31,7 @@ from lvq_kafka.testing import containers
 from lvq_kafka.testing.containers import KafkaContainer, docker_unavailable_reason
 from lvq_kafka.testing.docker_cluster import KafkaCluster
 from lvq_kafka.testing.docker_engine import STAND_IN_IMAGE, kafka_image, owner_labels, prepare
-from tests.integration.composing import ROOT, Compose, composed, docker, run
+from tests.integration.composing import ROOT, Compose, answers, composed, docker, run, stopped
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(240)]
@@ -318,6 +318,17 @@ def test_the_compose_file_starts_one_node_for_clients_outside_and_inside(compose
     compose(*inside, "declare", "prices", "--key-header", "ticker")
     compose(*inside, "put", "prices", "IBM", "118.50")
     assert "118.50" in compose(*inside, "get", "prices", "IBM")
+
+
+def test_a_broker_that_stands_still_is_unhealthy(compose: Compose) -> None:
+    compose("up", "--detach")
+    compose.wait_healthy("kafka")
+
+    container = compose.container("kafka")
+
+    with stopped(container):
+        assert not answers(container)
+    eventually(lambda: answers(container), 60.0, every=0.5)
 
 
 def test_the_compose_file_starts_three_nodes_that_replicate(compose: Compose) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec
-from tests.integration.composing import ROOT, Compose, composed, docker, require_compose, run
+from tests.integration.composing import ROOT, Compose, answers, composed, docker, require_compose, run, stopped
 from tests.spark.cluster import QUICK
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(900)]
 
@@ -124,6 +125,15 @@ def test_jobs_run_on_the_workers_and_what_they_write_is_there_for_the_next(clust
     rows = cluster.submit("/data/read_back.py")
     assert {name: dict(pairs) for name, pairs in rows.items()} == {"snapshot": after, "first": before, "second": after}
     assert [len(rows[name]) for name in ("snapshot", "first", "second")] == [20, 20, 20]
+
+
+@pytest.mark.parametrize("service", ["spark-master", "spark-worker-1"])
+def test_a_daemon_that_stands_still_is_unhealthy(cluster: Cluster, service: str) -> None:
+    container = cluster.compose.container(service)
+    eventually(lambda: answers(container), 60.0, every=0.5)  # a worker does when the master has taken it on
+    with stopped(container):
+        assert not answers(container)
+    eventually(lambda: answers(container), 60.0, every=0.5)
 
 
 def test_nothing_runs_as_root(cluster: Cluster) -> None:
