@@ -38,8 +38,11 @@ while waiting:
 PROGRAM
 }
 
+# The library by which docker/spark/entrypoint gives a user a name.
+nss_wrapper() { find /usr/lib/ /usr/lib64/ -name libnss_wrapper.so -print -quit 2>/dev/null; }
+
 build_base() { # build_base NAME
-  local context inputs java java_home prefix stdlib
+  local context inputs java java_home library prefix stdlib
   java=$("$PYTHON" -c 'import os; from lvq_spark.session import _choose_java; _choose_java(); print(os.environ["JAVA_HOME"])') ||
     die "no Java that Spark can use (the reason is above)"
   java_home=$("$java/bin/java" -XshowSettings:properties -version 2>&1 | sed -n 's/^ *java\.home = //p')
@@ -70,6 +73,10 @@ build_base() { # build_base NAME
     --exclude='./lib/src.zip' --exclude='./lib/ct.sym' --exclude='./lib/lib*awt*.so' --exclude='./lib/libsplashscreen.so' \
     --exclude='./lib/libjsound.so' --exclude='./lib/libatk-wrapper.so' --exclude='./lib/libfontmanager.so' . |
     tar -C "$context/rootfs/opt/java/openjdk" -x
+  [ -n "$(nss_wrapper)" ] || apt_install libnss-wrapper
+  library=$(nss_wrapper)
+  mkdir -p "$context/rootfs${library%/*}"
+  cp -L "$library" "$context/rootfs$library"
   rootfs_end "$context/rootfs"
   # Times stay as they are: Java checks its class-data archive against the time of its modules file.
   tar -C "$context/rootfs" --owner=0 --group=0 -cf "$context/rootfs.tar" .

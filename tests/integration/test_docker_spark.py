@@ -1,19 +1,22 @@
-"""The image with Spark, and the cluster of the compose file: the jobs run there as its comments say."""
+"""The image with Spark: its jobs run on the cluster of the compose file, and on Kubernetes, as RUNNING.md says."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec
 from tests.integration.composing import ROOT, Compose, answers, composed, docker, require_compose, run, stopped
+from tests.integration.kubernetes import kubernetes
 from tests.spark.cluster import QUICK
 from tests.waiting import eventually
 
@@ -125,6 +128,59 @@ def test_jobs_run_on_the_workers_and_what_they_write_is_there_for_the_next(clust
     rows = cluster.submit("/data/read_back.py")
     assert {name: dict(pairs) for name, pairs in rows.items()} == {"snapshot": after, "first": before, "second": after}
     assert [len(rows[name]) for name in ("snapshot", "first", "second")] == [20, 20, 20]
+
+
+def test_a_job_runs_on_kubernetes_with_a_driver_and_executors_of_the_image(cluster: Cluster, tmp_path: Path) -> None:
+    """In cluster mode, where pods run as a number without a name and of the group root, as on OpenShift."""
+    with (
+        LastValueQueue.declare(
+            "cells",
+            key_header="cell",
+            value=TEXT,
+            spec=TopicSpec(partitions=2),
+            bootstrap_servers=cluster.bootstrap_servers,
+        ) as queue,
+        queue.producer() as producer,
+    ):
+        for number in range(40):
+            producer.put(f"k{number % 20}", str(number))
+        producer.flush()
+        ends = queue.log.end_offsets(queue.topic)
+    job = ("local:///opt/lvq/jobs/snapshot.py", "cells", "--format", "noop", "--mode", "overwrite", "--output", "none")
+
+    with kubernetes(cluster.image, cluster.compose.network("kafka"), user="4242:0", folder=tmp_path) as pods:
+        properties = {
+            **QUICK,
+            "spark.executor.instances": "2",
+            "spark.executor.memory": "512m",
+            "spark.kubernetes.allocation.batch.delay": "200ms",
+            "spark.kubernetes.container.image": cluster.image,
+            "spark.kubernetes.driver.master": pods.master.removeprefix("k8s://"),
+            "spark.kubernetes.submission.waitAppCompletion": "false",
+            "spark.kubernetes.driverEnv.LVQ_BOOTSTRAP_SERVERS": "kafka:19092",
+        }
+        options = [word for name, value in properties.items() for word in ("--conf", f"{name}={value}")]
+        submit = ["spark-submit", "--master", pods.master, "--deploy-mode", "cluster", *options, *job]
+        docker("run", "--rm", "--network", pods.network, cluster.image, *submit)
+        driver, *executors = pods.run_until_all_have_ended(300.0)
+
+    assert driver.exit_code == 0, driver.err
+    result = json.loads(driver.out.splitlines()[-1])
+    assert (result["rows"], {int(partition): end for partition, end in result["end"].items()}) == (20, ends)
+    assert [executor.labels["spark-exec-id"] for executor in executors] == ["1", "2"]
+    for executor in executors:
+        assert "Finished task" in executor.err
+
+
+def test_an_executor_that_spark_has_not_started_says_what_is_missing(image: str) -> None:
+    done = subprocess.run(["docker", "run", "--rm", image, "executor"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("executor: SPARK_DRIVER_URL SPARK_EXECUTOR_ID ")
+
+
+def test_a_command_gets_the_signals_of_its_container(image: str) -> None:
+    assert docker("run", "--rm", image, "sh", "-c", "echo $$") == "1"
 
 
 @pytest.mark.parametrize("service", ["spark-master", "spark-worker-1"])
