@@ -426,7 +426,7 @@ def test_errors_have_the_exit_codes_of_the_command_line_wherever_they_come_from(
     )
     code, line = judged(Py4JError(java.format("TopicAuthorizationException: Not authorized to access topics: [t]")))
     assert code == 3
-    assert "connector has failed: TopicAuthorizationException: Not authorized to access topics: [t]. Ask" in line
+    assert "Cannot read with Spark's Kafka connector: this user lacks Read on Topic t. Ask" in line
     assert judged(Py4JError(java.format("UnknownTopicOrPartitionException: It hosts none.")))[0] == 4
     other = (
         "An error occurred.\n: java.lang.NoSuchFieldError: TASK_ID\n\tat org.apache.spark.sql.kafka010.consumer.K.get"
