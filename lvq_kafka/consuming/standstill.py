@@ -10,6 +10,7 @@ from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.consuming.inspection import Sight
 from lvq_kafka.consuming.unclosed import Unclosed
+from lvq_kafka.core.quoting import listed
 
 __all__ = ["Standstill"]
 
@@ -144,10 +145,7 @@ class Standstill:
     def _here(self) -> str:
         """Which of the others could be closed here, in a sentence."""
         others = [str(other) for other in self._unclosed.others]
-        if not others:
-            return ""
-        named = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
-        return f"In this process there is {named}: close what nobody uses. "
+        return f"In this process there is {listed(others, _NAMED)}: close what nobody uses. " if others else ""
 
     def _unanswered(self, _: float) -> str:
         waiting = self._custody.unanswered

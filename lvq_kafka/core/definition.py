@@ -116,7 +116,7 @@ class QueueDefinition:
         if self.name.startswith("-"):
             raise ConfigError(
                 f"{self.name!r} cannot be the name of a queue: the shell would take it for an option.",
-                options=["queue"],
+                options=["name"],
                 hint="Let it begin with another character.",
             )
         check_own_topic(self.topic)

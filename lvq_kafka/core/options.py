@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from lvq_kafka.core.keys import Key, encode_key
+from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import ConfigError
 
 __all__ = [
@@ -46,11 +47,7 @@ def waiting(timeout: object, option: str = "timeout") -> float | None:
         return timeout
     value = as_float(timeout)
     if math.isnan(value):
-        raise ConfigError(
-            f"{option}={timeout!r} is no number of seconds.",
-            options=[option],
-            hint="Give a number, or None for as long as it takes.",
-        )
+        raise _refused(option, timeout, "is no number of seconds", "Give a number, or None for as long as it takes.")
     return max(0.0, value) if value < _FOREVER else None
 
 
@@ -68,7 +65,7 @@ def seconds(**options: object) -> None:
     """
     for option, value in options.items():
         if not 0 <= as_float(value) <= 60:
-            raise ConfigError(f"{option}={value!r} is out of range.", options=[option], hint="0 to 60 seconds.")
+            raise _refused(option, value, "is out of range", "0 to 60 seconds.")
 
 
 def delays(**options: object) -> None:
@@ -79,9 +76,7 @@ def delays(**options: object) -> None:
     """
     for option, value in options.items():
         if not 0 <= as_float(value) < math.inf:
-            raise ConfigError(
-                f"{option}={value!r} is no number of seconds.", options=[option], hint="Give zero or more, as a number."
-            )
+            raise _refused(option, value, "is no number of seconds", "Give zero or more, as a number.")
 
 
 def durations(hint: str, **options: object) -> None:
@@ -95,7 +90,7 @@ def durations(hint: str, **options: object) -> None:
     """
     for option, value in options.items():
         if not as_float(value) > 0:
-            raise ConfigError(f"{option}={value!r} is not a positive number of seconds.", options=[option], hint=hint)
+            raise _refused(option, value, "is not a positive number of seconds", hint)
 
 
 def moment(option: str, value: object, hint: str) -> float:
@@ -105,7 +100,7 @@ def moment(option: str, value: object, hint: str) -> float:
         ConfigError: it is none.
     """
     if not 0 <= as_float(value) < _LAST_MOMENT:
-        raise ConfigError(f"{option}={value!r} is no moment.", options=[option], hint=hint)
+        raise _refused(option, value, "is no moment", hint)
     return as_float(value)
 
 
@@ -130,7 +125,7 @@ def at_least_one(**options: object) -> None:
     """
     for option, value in options.items():
         if not (isinstance(value, Integral) and as_float(value) >= 1):
-            raise ConfigError(f"{option}={value!r} is out of range.", options=[option], hint="At least 1, as an int.")
+            raise _refused(option, value, "is out of range", "At least 1, as an int.")
 
 
 def text(option: str, value: object) -> str:
@@ -144,7 +139,7 @@ def text(option: str, value: object) -> str:
             return value
     except UnicodeEncodeError:
         pass
-    raise ConfigError(f"{option}={value!r} is no name.", options=[option], hint="Give text that UTF-8 can write.")
+    raise _refused(option, value, "is no name", "Give text that UTF-8 can write.")
 
 
 def choice(option: str, value: object, choices: Iterable[str]) -> None:
@@ -154,7 +149,7 @@ def choice(option: str, value: object, choices: Iterable[str]) -> None:
         ConfigError: it is none.
     """
     if not isinstance(value, str) or value not in choices:
-        raise ConfigError(f"{option}={value!r} is none of {', '.join(choices)}.", options=[option])
+        raise _refused(option, value, f"is none of {', '.join(choices)}")
 
 
 def instance(option: str, value: object, kind: type[Any], hint: str) -> None:
@@ -164,7 +159,7 @@ def instance(option: str, value: object, kind: type[Any], hint: str) -> None:
         ConfigError: it is of another.
     """
     if not isinstance(value, kind):
-        raise ConfigError(f"{option}={value!r} is no {kind.__name__}.", options=[option], hint=hint)
+        raise _refused(option, value, f"is no {kind.__name__}", hint)
 
 
 def callables(**options: object) -> None:
@@ -175,7 +170,7 @@ def callables(**options: object) -> None:
     """
     for option, value in options.items():
         if not callable(value):
-            raise ConfigError(f"{option}={value!r} cannot be called.", options=[option], hint="Pass a function.")
+            raise _refused(option, value, "cannot be called", "Pass a function.")
 
 
 def mapping(option: str, value: object, hint: str) -> Mapping[Any, Any]:
@@ -187,7 +182,7 @@ def mapping(option: str, value: object, hint: str) -> Mapping[Any, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{option}={value!r} is no mapping.", options=[option], hint=hint)
+        raise _refused(option, value, "is no mapping", hint)
     return value
 
 
@@ -200,5 +195,9 @@ def chosen_keys(keys: Iterable[Key] | None) -> frozenset[bytes] | None:
     if keys is None:
         return None
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
-        raise ConfigError(f"keys={keys!r} is one key, not several.", options=["keys"], hint="Put it into a list.")
+        raise _refused("keys", keys, "is one key, not several", "Put it into a list.")
     return frozenset(map(encode_key, keys))
+
+
+def _refused(option: str, value: object, what: str, hint: str = "") -> ConfigError:
+    return ConfigError(f"{option}={quoted(value)} {what}.", options=[option], hint=hint)

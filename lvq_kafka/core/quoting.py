@@ -58,10 +58,10 @@ def _cut(text: str, show: Callable[[str], str]) -> str:
     return f"{show(text[:_MOST_OF_A_NAME])}… ({len(text):,} characters)"
 
 
-def listed(names: Collection[str]) -> str:
+def listed(names: Collection[str], most: int = _MOST_NAMES) -> str:
     """Names with commas between, or the first of them and how many more there are."""
-    first = ", ".join(brief(name) for name, _ in zip(names, range(_MOST_NAMES)))
-    return first if len(names) <= _MOST_NAMES else f"{first} and {len(names) - _MOST_NAMES:,} more"
+    first = ", ".join(brief(name) for name, _ in zip(names, range(most)))
+    return first if len(names) <= most else f"{first} and {len(names) - most:,} more"
 
 
 def bounded(text: str) -> str:

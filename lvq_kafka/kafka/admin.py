@@ -335,6 +335,7 @@ class KafkaAdmin:
                 f"read the times of topic {topic!r}",
                 deadline,
                 topic=topic,
+                needs=_on(topic, "Describe"),
                 passing=frozenset(),
                 harmless=True,
                 answered=lambda answer: answer.offset != OFFSET_INVALID,

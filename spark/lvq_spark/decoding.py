@@ -12,10 +12,12 @@ from operator import and_
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from lvq_kafka.core.json_text import read_json
+from lvq_kafka.core.options import choice
 from lvq_kafka.errors import ConfigError
 from lvq_spark.registry import SubjectSchemas
 from lvq_spark.remote import spark_errors
 from lvq_spark.schema import quoted
+from lvq_spark.session import require_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -301,10 +303,8 @@ def _check(df: DataFrame, form: str, column: str, on_error: str) -> None:
         near = difflib.get_close_matches(str(form), get_args(Form), 1)
         hint = f"Did you mean {near[0]}?" if near else f"It is one of {', '.join(get_args(Form))}."
         raise ConfigError(f"decode does not know the form {form!r}.", options=["form"], hint=hint)
-    if on_error not in get_args(OnError):
-        raise ConfigError(f"on_error={on_error!r} is none of {', '.join(get_args(OnError))}.", options=["on_error"])
-    if not hasattr(df, "columns"):
-        raise ConfigError(f"df={df!r} is no DataFrame.", options=["df"])
+    choice("on_error", on_error, get_args(OnError))
+    require_frame(df)
     if column not in df.columns:
         near = difflib.get_close_matches(column, df.columns, 1)
         raise ConfigError(

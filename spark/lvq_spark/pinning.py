@@ -20,7 +20,7 @@ from lvq_kafka.ports import Commit
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import AsOfPolicy, Bounds, Settings
 
-__all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "pin"]
+__all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "check_queue", "pin"]
 
 Moment = datetime | float
 """A time: a datetime (one without a zone is local), or seconds since the epoch."""
@@ -126,7 +126,7 @@ def pin(
     for one, other in (("as_of", "end"), ("group", "start"), ("at_rest", "end"), ("at_rest", "as_of")):
         if given[one] is not None and given[other] is not None:
             raise ConfigError(f"{one} and {other} are both given.", options=[one, other])
-    instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
+    check_queue(queue)
     delays(timeout=timeout, at_rest=at_rest or 0)
     choice("as_of_policy", as_of_policy, get_args(AsOfPolicy))
     choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
@@ -183,6 +183,15 @@ def pin(
         pinned=pinned,
         epochs=bounds.epochs,
     )
+
+
+def check_queue(queue: object) -> None:
+    """See that this is a queue.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
 
 
 def _check_offsets(option: str, offsets: object) -> None:

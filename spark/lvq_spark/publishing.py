@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from lvq_kafka.core import quoting
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, reserved_header
-from lvq_kafka.core.options import delays
+from lvq_kafka.core.options import choice, delays
 from lvq_kafka.errors import ConfigError, MissingKey
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.producer import Producer
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import pin
 from lvq_spark.schema import quoted
-from lvq_spark.session import require_spark
+from lvq_spark.session import require_frame, require_spark
 from lvq_spark.shipping import map_in_arrow
 from lvq_spark.snapshots import client_config, snapshot
 
@@ -100,18 +100,15 @@ def publish(
         TopicNotFound, TransportError: as for `pin`. A task that fails shows as Spark's ``PythonException``, with this
             library's error in its text.
     """
-    if vanished not in get_args(Vanished):
-        raise ConfigError(f"vanished={vanished!r} is none of {', '.join(get_args(Vanished))}.", options=["vanished"])
+    choice("vanished", vanished, get_args(Vanished))
     delays(timeout=timeout)
-    if not hasattr(df, "sparkSession"):
-        raise ConfigError(f"df={df!r} is no DataFrame.", options=["df"])
+    require_frame(df)
     require_spark(df.sparkSession)
     config = client_config(queue)
     rows = _rows(df, key, value, headers, newest)
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
-    queue.log.check_may(
-        "Write", queue.topic, timeout=timeout
-    )  # that is told before anything runs, as is a missing topic
+    # A missing right is told before anything runs, and so is a missing topic.
+    queue.log.check_may("Write", queue.topic, timeout=timeout)
     checked = rows.persist()
     try:
         count = _check(checked, queue.definition, key, newest)

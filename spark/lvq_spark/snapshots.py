@@ -6,13 +6,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from lvq_kafka.core.keys import Key, encode_key
-from lvq_kafka.core.options import instance
+from lvq_kafka.core.keys import Key
+from lvq_kafka.core.options import choice, chosen_keys, instance
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.connector.reading import has_connector, read_with_connector
-from lvq_spark.pinning import Moment, SnapshotSpec, pin
+from lvq_spark.pinning import Moment, SnapshotSpec, check_queue, pin
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.schema import SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
 from lvq_spark.session import require_spark
@@ -105,14 +105,10 @@ def snapshot(
             Python packages, or the connector that was asked for, are missing.
         TopicNotFound, DataLoss, TransportError: as for `pin`.
     """
-    for option, word, words in (
-        ("consistency", consistency, get_args(Consistency)),
-        ("engine", engine, get_args(Engine)),
-    ):
-        if word not in words:
-            raise ConfigError(f"{option}={word!r} is none of {', '.join(words)}.", options=[option])
+    choice("consistency", consistency, get_args(Consistency))
+    choice("engine", engine, get_args(Engine))
     columns = check_columns("columns", columns, SNAPSHOT_COLUMNS)
-    wanted = None if keys is None else _encoded(keys)
+    wanted = chosen_keys(keys)
     config = client_config(queue)
     require_spark(spark)
     if spec is None:
@@ -129,9 +125,9 @@ def snapshot(
                 f"The spec is of the topic {spec.topic}, the queue lies on {queue.definition.topic}.",
                 options=["spec", "queue"],
             )
-    choice = choose_engine(spark, spec, engine, connector_options)
-    _logger.info("%s is read with engine=%r: %s", spec.topic, choice.engine, choice.reason)
-    if choice.engine == "connector":
+    chosen = choose_engine(spark, spec, engine, connector_options)
+    _logger.info("%s is read with engine=%r: %s", spec.topic, chosen.engine, chosen.reason)
+    if chosen.engine == "connector":
         return read_with_connector(
             spark,
             spec,
@@ -174,12 +170,6 @@ def choose_engine(
     return Choice("python", f"partition {partition} has {size:,} offsets, but the connector is not in this session")
 
 
-def _encoded(keys: Iterable[Key]) -> frozenset[bytes]:
-    if isinstance(keys, str | bytes):
-        raise ConfigError(f"keys={keys!r} is one key.", options=["keys"], hint=f"Give a list: [{keys!r}].")
-    return frozenset(map(encode_key, keys))
-
-
 def _read_with_python(
     spark: SparkSession,
     spec: SnapshotSpec,
@@ -207,7 +197,7 @@ def client_config(queue: LastValueQueue[Any]) -> ClientConfig:
     Raises:
         ConfigError: it lies on none.
     """
-    instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
+    check_queue(queue)
     if not isinstance(queue.log, KafkaLog):
         raise ConfigError(
             f"The queue {queue.definition.name} lies on a {type(queue.log).__name__}, which executors cannot reach.",

@@ -6,12 +6,12 @@ the library is to work on both.
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.spark.lakehouse.environment import ROOT, lakehouse_environment, lakehouse_python
+from tests.spark.children import run_tests
+from tests.spark.lakehouse.environment import lakehouse_environment, lakehouse_python
 
 HERE = Path(__file__).resolve().parent
 
@@ -30,20 +30,12 @@ TESTS = (
 
 @pytest.mark.timeout(3600)  # each test in it has a limit of its own, so this one may be far away
 def test_tables_of_delta_and_iceberg_are_merged_and_the_library_works_on_their_spark() -> None:
-    python = lakehouse_python()
-    run = subprocess.run(
-        [
-            *(str(python), "-m", "pytest", "-q", "-p", "lvq_kafka.testing.plugin", "-p", "no:cacheprovider"),
-            # PySpark 4.1 leaves the sockets that rows come over to the garbage collector.
-            *("-W", "ignore::pytest.PytestUnraisableExceptionWarning", "-W", "ignore::ResourceWarning"),
-            *(str(HERE / test) for test in TESTS),
-        ],
-        cwd=ROOT,
-        env=lakehouse_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+    run_tests(
+        lakehouse_python(),
+        [HERE / test for test in TESTS],
+        lakehouse_environment(),
+        *("-p", "lvq_kafka.testing.plugin"),
+        # PySpark 4.1 leaves the sockets that rows come over to the garbage collector.
+        *("-W", "ignore::pytest.PytestUnraisableExceptionWarning", "-W", "ignore::ResourceWarning"),
         timeout=3500,
-        check=False,
     )
-    assert run.returncode == 0, run.stdout[-30_000:]

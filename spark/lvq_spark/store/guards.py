@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
-from lvq_kafka.core.options import at_least_one, delays
+from lvq_kafka.core.options import at_least_one, choice, delays
 from lvq_kafka.errors import (
-    ConfigError,
     DataLoss,
     LVQError,
     QueueMismatch,
@@ -268,12 +267,8 @@ def check_policies(on_stale: str, consistency: str) -> None:
     Raises:
         ConfigError: one is not.
     """
-    for option, value, known in (
-        ("on_stale", on_stale, get_args(OnStale)),
-        ("consistency", consistency, get_args(Consistency)),
-    ):
-        if value not in known:
-            raise ConfigError(f"{option}={value!r} is none of {', '.join(known)}.", options=[option])
+    choice("on_stale", on_stale, get_args(OnStale))
+    choice("consistency", consistency, get_args(Consistency))
 
 
 def rebuilding(problem: LVQError, on_stale: OnStale, what_is_done: str) -> tuple[str, ...]:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lvq_kafka.core.options import delays, instance
+from lvq_kafka.core.options import delays
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
+from lvq_spark.pinning import check_queue
 from lvq_spark.remote import require_classic
 from lvq_spark.scan.reading import Consistency
 from lvq_spark.store.guards import OnStale, check_policies
@@ -111,7 +112,7 @@ def merge_each(
     """
     require_classic("merge_each", "merge")
 
-    instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
+    check_queue(queue)
     check_policies(on_stale, consistency)
     delays(timeout=timeout)
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.options import instance
 from lvq_kafka.errors import ConfigError, DataLoss, KeyMismatch, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.errors import raised, task_errors
-from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.pinning import SnapshotSpec, check_queue
 from lvq_spark.remote import require_classic
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store import tables
@@ -88,7 +87,7 @@ def upsert(
             the stream lacks columns, has records of another topic or without a key; and all that `refresh` raises.
     """
     require_classic("upsert", "refresh")
-    instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
+    check_queue(queue)
     check_policies(on_stale, "pinned")
     check_upkeep(keep, grace, timeout)
     come = _Come("", -1, {})

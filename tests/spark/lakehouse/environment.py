@@ -12,9 +12,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.spark.children import ROOT, own_environment
+
 __all__ = ["ROOT", "lakehouse_environment", "lakehouse_python"]
 
-ROOT = Path(__file__).resolve().parents[3]
 _LOCK = Path(__file__).with_name("requirements.lock")
 
 
@@ -39,6 +40,7 @@ def lakehouse_python() -> Path:
 
 def lakehouse_environment() -> dict[str, str]:
     """What processes of that Python have to find in their environment."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
-    kept.pop("PYTEST_ADDOPTS", None)
-    return kept | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "spark"))), "LVQ_TEST_BROKER": "embedded"}
+    return own_environment() | {
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "spark"))),
+        "LVQ_TEST_BROKER": "embedded",
+    }
