@@ -330,7 +330,10 @@ class BrokerUnavailable(TransportError):
 
 
 class OffsetsPending(TransportError):
-    """An open transaction holds a group's offsets: what is consumed is known when it ends."""
+    """An open transaction holds a group's offsets: what is consumed is known when it ends.
+
+    Or what was committed is not yet on all the replicas that are in sync (code ``NOT_ENOUGH_REPLICAS``).
+    """
 
 
 class AuthenticationFailed(TransportError, PermissionError):

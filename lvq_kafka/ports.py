@@ -395,7 +395,7 @@ class Log(Protocol):
                 returned, which that transaction may change.
 
         Raises:
-            OffsetsPending: an open transaction still holds some when the time is up.
+            OffsetsPending: an open transaction still holds some when the time is up, or replicas of it lag.
         """
 
     def commit(self, group: str, topic: str, commits: Mapping[int, Commit], *, timeout: float = 10.0) -> None:

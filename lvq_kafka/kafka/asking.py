@@ -16,7 +16,10 @@ from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.errors import TRANSIENT, UNREACHABLE, kafka_error
 from lvq_kafka.kafka.reader import READ_RULES
 
-__all__ = ["Asker", "is_pending", "pending"]
+__all__ = ["COMMITS", "Asker", "home_of", "why_pending"]
+
+COMMITS = "__consumer_offsets"
+"""Where brokers keep what groups commit."""
 
 _PAUSE = 0.02  # seconds
 _SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
@@ -56,14 +59,14 @@ class Asker:
         """What the group has committed. Asks again while that fails in a way that passes, and there is time.
 
         Raises:
-            OffsetsPending: an open transaction holds some of it.
+            OffsetsPending: an open transaction holds some of it, or replicas of it are not in sync.
         """
         asked = [TopicPartition(topic, partition) for partition in partitions]
         try:
             return self._ask(group, asked, f"read the commits of group {group!r}", deadline)
         except BrokerUnavailable as error:
-            if self._decided and is_pending(self._config, group, asked):
-                raise pending(group, topic) from error
+            if self._decided and (why := why_pending(self._config, group, asked)):
+                raise why from error
             raise
 
     def _ask(self, group: str, asked: list[TopicPartition], doing: str, deadline: float) -> list[TopicPartition]:
@@ -118,13 +121,31 @@ def _open_consumer(config: ClientConfig, group: str, *, decided: bool) -> tuple[
     return open_consumer(config, health, {**READ_RULES, **level, "group.id": group}), health
 
 
-def is_pending(config: ClientConfig, group: str, asked: list[TopicPartition]) -> bool:
-    """Whether an open transaction is why a question for commits is not answered.
+def why_pending(
+    config: ClientConfig, group: str, asked: list[TopicPartition], *, known: bool = False
+) -> OffsetsPending | None:
+    """The error for whoever asked for what is decided and got no answer, if that is why; else None.
 
-    The client keeps that to itself: it asks again until the time is up, and says only that it is. But whoever does not
-    ask for what is decided is answered.
+    The client keeps the reason to itself: it asks again until the time is up, and says only that it is. But a
+    coordinator answers at once who asks for what is committed by now. If it answers both, it was only late.
+
+    Args:
+        known: that was the reason just before, too, so that nothing is asked twice.
     """
     consumer, _ = _open_consumer(config, group, decided=False)
+    try:
+        consumer.committed(asked, _SLICE)
+        if not known and _is_decided(config, group, asked):
+            return None
+        return _pending(group, asked[0].topic, *_replicas(consumer, group))
+    except KafkaException:
+        return None
+    finally:
+        consumer.close()
+
+
+def _is_decided(config: ClientConfig, group: str, asked: list[TopicPartition]) -> bool:
+    consumer, _ = _open_consumer(config, group, decided=True)
     try:
         consumer.committed(asked, _SLICE)
     except KafkaException:
@@ -134,8 +155,33 @@ def is_pending(config: ClientConfig, group: str, asked: list[TopicPartition]) ->
     return True
 
 
-def pending(group: str, topic: str) -> OffsetsPending:
-    """The error of whoever needs to know what is decided."""
+def _replicas(consumer: Consumer, group: str) -> tuple[int, list[int], list[int]]:
+    """The partition that holds a group, its replicas, and those that are in sync."""
+    partitions = consumer.list_topics(COMMITS, _SLICE).topics[COMMITS].partitions
+    home = home_of(group, max(1, len(partitions)))
+    found = partitions.get(home)
+    return (home, sorted(found.replicas), sorted(found.isrs)) if found else (home, [], [])
+
+
+def home_of(group: str, partitions: int) -> int:
+    """The partition of `COMMITS` in which brokers keep a group: by Java's hash of its name."""
+    code = 0
+    for character in group:
+        code = (31 * code + ord(character)) & 0xFFFFFFFF
+    return abs(code - (code >> 31 << 32)) % partitions
+
+
+def _pending(group: str, topic: str, partition: int, replicas: list[int], in_sync: list[int]) -> OffsetsPending:
+    """A broker answers when no transaction holds offsets of the group, and all that it has committed is replicated."""
+    if len(in_sync) < len(replicas):
+        return OffsetsPending(
+            f"What group {group!r} has committed in topic {topic!r} is not decided yet: of the replicas {replicas} of "
+            f"partition {partition} of {COMMITS}, which holds the group, only {in_sync} are in sync.",
+            code="NOT_ENOUGH_REPLICAS",
+            retriable=True,
+            hint="The broker waits for replicas, or for the end of an open transaction. Look after the brokers that "
+            "are missing; kafka-transactions.sh lists what is open.",
+        )
     return OffsetsPending(
         f"An open transaction holds the offsets of group {group!r} in topic {topic!r}: what is consumed is known when "
         "it ends.",

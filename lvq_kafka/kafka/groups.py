@@ -13,7 +13,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from lvq_kafka.core.rights import Right, consuming
 from lvq_kafka.errors import TopicNotFound, TransportError
 from lvq_kafka.kafka.admin import KafkaAdmin
-from lvq_kafka.kafka.asking import Asker
+from lvq_kafka.kafka.asking import COMMITS, Asker, home_of
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.ports import Commit
@@ -23,7 +23,6 @@ __all__ = ["KafkaGroups", "commit_of", "offsets_of"]
 T = TypeVar("T")
 GroupOffsets = Future[ConsumerGroupTopicPartitions]
 
-_COMMITS = "__consumer_offsets"  # where brokers keep what groups commit
 _NO_PARTITION = 2**31 - 1  # no topic has so many
 _FOREVER = 300.0  # seconds; how long a question may be left open
 _PAUSE = 0.02  # seconds
@@ -86,7 +85,7 @@ class KafkaGroups:
 
         It is the only time of the cluster's that a client gets to see without writing into a topic.
         """
-        return self._admin.newest(_COMMITS, lambda partitions: _home(group, partitions), timeout) / 1000
+        return self._admin.newest(COMMITS, lambda partitions: home_of(group, partitions), timeout) / 1000
 
     def check_may_commit(self, group: str, topic: str, timeout: float) -> None:
         """See `lvq_kafka.ports.Log.check_may_commit`. A broker looks at rights before it looks for the partition."""
@@ -141,14 +140,6 @@ class KafkaGroups:
         with closing(Questions(self._config)) as questions:
             KafkaAdmin(questions).brokers(max(0.1, deadline - time.monotonic()))
             yield questions
-
-
-def _home(group: str, partitions: int) -> int:
-    """The partition in which brokers keep a group: by Java's hash of its name."""
-    code = 0
-    for character in group:
-        code = (31 * code + ord(character)) & 0xFFFFFFFF
-    return abs(code - (code >> 31 << 32)) % partitions
 
 
 def _store(questions: Questions, group: str, topic: str, commits: Mapping[int, Commit], deadline: float) -> None:

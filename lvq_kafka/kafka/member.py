@@ -14,7 +14,7 @@ from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.rights import consuming
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, OffsetsPending, TopicNotFound, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
-from lvq_kafka.kafka.asking import is_pending, pending
+from lvq_kafka.kafka.asking import why_pending
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.errors import kafka_error
@@ -272,11 +272,13 @@ class KafkaMember:
                 doing, lambda client: client.committed(self._topic_partitions(partitions), timeout)
             )
         except BrokerUnavailable as error:
-            self._pending = is_pending(self._config, self._group, self._topic_partitions(partitions))
-            if not self._pending:
+            asked = self._topic_partitions(partitions)
+            why = why_pending(self._config, self._group, asked, known=self._pending)
+            self._pending = why is not None
+            if why is None:
                 raise
             self._ask_at = time.monotonic() + _ASK_AGAIN
-            raise pending(self._group, self._topic) from error
+            raise why from error
         self._pending = False
         return found
 

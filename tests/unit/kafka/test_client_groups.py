@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from lvq_kafka.errors import BrokerUnavailable, TransportError
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.ports import Commit, TopicDescription
-from tests.unit.kafka.mock_cluster import MockCluster
+from tests.unit.kafka.mock_cluster import OFFSET_FETCH, MockCluster
 
 
 def test_who_asks_behind_others_that_get_no_answer_waits_no_longer_than_asked_to() -> None:
@@ -19,6 +19,18 @@ def test_who_asks_behind_others_that_get_no_answer_waits_no_longer_than_asked_to
         with log._groups._decided._lock, pytest.raises(BrokerUnavailable, match="others still wait") as caught:
             log.committed("g", "t", timeout=0.05)
         assert caught.value.retriable
+
+
+def test_a_coordinator_that_was_late_is_not_taken_for_one_that_waits_for_a_transaction() -> None:
+    with closing(MockCluster()) as cluster, closing(KafkaLog(cluster.bootstrap_servers)) as log:
+        cluster.create_topic("t")
+        log.commit("g", "t", {0: Commit(7)})
+        assert log.committed("g", "t") == {0: Commit(7)}
+        cluster.delay_next(OFFSET_FETCH, 2)
+        with pytest.raises(BrokerUnavailable) as caught:
+            log.committed("g", "t", timeout=0.5)
+        assert caught.value.retriable
+        assert log.committed("g", "t") == {0: Commit(7)}
 
 
 def test_a_commit_that_is_not_there_when_it_is_read_back_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
