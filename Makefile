@@ -6,6 +6,7 @@ UV_VERSION := 0.13.9
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CLASSES := $(VENV)/spark-classes.jsa
 # Debian's python3 lacks what `-m venv` needs, and leaves half an environment behind.
 HAS_PIP := $(BIN)/python -m pip --version >/dev/null
 NO_VENV := install python3-venv (apt-get install python3-venv), or set PYTHON to another Python.
@@ -30,6 +31,11 @@ $(READY): requirements.lock pyproject.toml
 java:
 	@docker/install-java.sh
 
+# Spark's tests start forty JVMs. With its classes in an archive each computes half as much until it is ready.
+$(CLASSES): $(READY) | java
+	@echo "archiving Spark's classes in $@ (once)"
+	@$(BIN)/python -m tests.spark.starting 2>$(VENV)/spark-classes.log || { cat $(VENV)/spark-classes.log >&2; exit 1; }
+
 demo: $(READY) java ## Run the tour on a real Kafka: declare, produce, board, browse, consume, Spark
 	@$(BIN)/python -m lvq_kafka.demo
 
@@ -46,7 +52,7 @@ test-fast: $(READY) ## Run what needs no broker (under a minute)
 test-protocol: $(READY) ## Run the simulator and the tests on the client's mock cluster, which prove the consume protocol
 	@$(BIN)/pytest tests/simulator tests/property tests/unit/kafka -m protocol -q -n 4 --max-worker-restart 0
 
-test-embedded: $(READY) java ## Run the integration and Spark tests on the embedded broker
+test-embedded: $(READY) java $(CLASSES) ## Run the integration and Spark tests on the embedded broker
 	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark tests/integration -q -n 3 --max-worker-restart 0 --dist loadgroup
 
 test-docker: $(READY) java ## Run the integration tests on Kafka in Docker

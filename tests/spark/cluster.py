@@ -17,6 +17,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from lvq_spark.session import _choose_java
+from tests.spark import starting
 from tests.waiting import eventually
 
 __all__ = ["JOBS", "QUICK", "Cluster", "Done", "standalone_cluster"]
@@ -24,7 +25,6 @@ __all__ = ["JOBS", "QUICK", "Cluster", "Done", "standalone_cluster"]
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ROOT / "spark" / "jobs"
 
-_SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUICK = {
     "spark.scheduler.minRegisteredResourcesRatio": "1",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
@@ -32,8 +32,7 @@ QUICK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",  # compiling costs more than the few rows are worth
     "spark.task.maxFailures": "1",
-    "spark.driver.extraJavaOptions": _SMALL_JVM,
-    "spark.executor.extraJavaOptions": _SMALL_JVM,
+    "spark.executor.extraJavaOptions": starting.SUBMIT,
 }
 """For jobs on a few rows, which begin when all the executors are there that ``spark.cores.max`` asks for."""
 
@@ -113,11 +112,11 @@ def standalone_cluster(folder: Path) -> Iterator[Cluster]:
     home = Path(__import__("pyspark").__file__).parent
     python = _python(folder / "python")
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},  # as it is with users
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.master.rest.enabled=false {_SMALL_JVM}",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.master.rest.enabled=false {starting.SUBMIT}",
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_PYTHON": str(python),
     }

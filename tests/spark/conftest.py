@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
@@ -13,20 +14,27 @@ from lvq_kafka.core.records import Record
 from lvq_kafka.kafka import KafkaLog
 from lvq_spark import local_session
 from lvq_spark.scan.tally import logger as tasks_logger
+from tests.spark.starting import quick_start
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-"""The JVM's second compiler takes most of its time in tests, for code that runs on a few rows."""
-
 COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick() -> Iterator[None]:
+    """All that Spark starts in these tests, starts quickly."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in quick_start(*filter(None, [os.environ.get("PYTHONPATH")])).items():
+            patched.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Two tasks at a time, each with three attempts; with Spark's Kafka connector."""
-    session = local_session("local[2,3]", {"spark.driver.extraJavaOptions": SMALL_JVM}, connector=True)
+    session = local_session("local[2,3]", connector=True)
     yield session
     session.stop()
 

@@ -12,11 +12,12 @@ import pytest
 
 from lvq_kafka.testing.brokers import GIVEN, ProvidedBroker
 from tests.spark.children import ROOT, own_environment, run_tests
+from tests.spark.starting import quick_start
 
 HERE = Path(__file__).resolve().parent
 
 
 @pytest.mark.timeout(600)
 def test_what_works_with_spark_connect(lvq_broker: ProvidedBroker) -> None:
-    environment = own_environment() | {GIVEN: lvq_broker.bootstrap_servers, "PYTHONPATH": str(ROOT)}
+    environment = own_environment() | quick_start(ROOT) | {GIVEN: lvq_broker.bootstrap_servers}
     run_tests(sys.executable, [HERE / "connect" / "connecting.py"], environment, timeout=550)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lvq_spark import local_session
+from tests.spark import starting
 from tests.spark.cluster import JOBS
-from tests.spark.conftest import SMALL_JVM
 from tests.spark.lakehouse.sessions import properties
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def submit(formats: dict[str, str], spark: SparkSession) -> Callable[..., str]:
     properties = {
         **formats,
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": SMALL_JVM,
+        "spark.executor.extraJavaOptions": starting.SMALL,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from tests.spark.children import ROOT, own_environment
+from tests.spark.starting import SMALL, quick_start
 
 __all__ = ["ROOT", "lakehouse_environment", "lakehouse_python"]
 
@@ -40,7 +41,8 @@ def lakehouse_python() -> Path:
 
 def lakehouse_environment() -> dict[str, str]:
     """What processes of that Python have to find in their environment."""
-    return own_environment() | {
-        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "spark"))),
-        "LVQ_TEST_BROKER": "embedded",
-    }
+    return (
+        own_environment()
+        | quick_start(ROOT, ROOT / "spark")
+        | {"SPARK_SUBMIT_OPTS": SMALL, "LVQ_TEST_BROKER": "embedded"}  # the archive is of another Spark
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.spark.conftest import SMALL_JVM
 from tests.spark.lakehouse.jars import LAKEHOUSE
 
 __all__ = ["properties"]
@@ -31,5 +30,4 @@ def properties(place: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM takes ten thousand tasks
         "spark.sql.codegen.wholeStage": "false",
-        "spark.driver.extraJavaOptions": SMALL_JVM,
     }
