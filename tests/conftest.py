@@ -57,6 +57,12 @@ TOGETHER = (
 """Tests that share what takes seconds to start: several workers would start it several times. Each stays with one."""
 
 
+IN_DOCKER_TOO = ("tests/integration/test_kafka_log_contract.py", "tests/integration/test_scenarios.py")
+"""Tests that run on Kafka in Docker, too: of all that the library asks of a cluster, and of what users do with it.
+
+The image holds the very Kafka that the embedded broker runs. What it does differently is how clients get there.
+"""
+
 LONGEST = (
     *("tests/spark/", "tests/spark/test_store", "tests/spark/test_lakehouse.py"),
     "tests/integration/test_torture.py",  # mostly waits: so it runs beside those that compute
@@ -119,15 +125,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _proves_something(item: pytest.Item) -> bool:
     """Whether a test belongs to this run, which may be on the embedded broker, on Kafka in Docker, or on neither.
 
-    The tests of Docker itself belong to the run on Docker. Those that ask for neither Docker nor the broker under test,
-    since they need none or start a special one of their own, would do the same there as in the run before.
+    The tests of Docker itself belong to the run on Docker, and those of `IN_DOCKER_TOO`. The others would do the same
+    there as in the run before.
     """
-    docker, broker = (item.get_closest_marker(name) is not None for name in ("docker", "broker"))
+    docker = item.get_closest_marker("docker") is not None
     match os.environ.get("LVQ_TEST_BROKER"):
         case "embedded":
             return not docker
         case "docker":
-            return docker or broker
+            return docker or item.nodeid.startswith(IN_DOCKER_TOO)
     return True
 
 

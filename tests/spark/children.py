@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["ROOT", "own_environment", "run_tests"]
+from tests.running import run_while_it_speaks
 
-ROOT = Path(__file__).resolve().parents[2]
+__all__ = ["own_environment", "run_tests"]
 
 
 def own_environment() -> dict[str, str]:
@@ -19,18 +18,8 @@ def own_environment() -> dict[str, str]:
     return kept
 
 
-def run_tests(
-    python: Path | str, tests: Sequence[Path], environment: Mapping[str, str], *options: str, timeout: float
-) -> None:
-    """Run tests, and fail with what they print where one of them fails."""
-    run = subprocess.run(
-        [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *map(str, tests)],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout[-30_000:]
+def run_tests(python: Path | str, tests: Sequence[Path | str], environment: Mapping[str, str], *options: str) -> None:
+    """Run tests, each of which has a limit of its own, and fail with what they print where one of them fails."""
+    command = [str(python), "-m", "pytest", "-v", "-p", "no:cacheprovider", *options, *map(str, tests)]
+    run = run_while_it_speaks(command, environment=environment, silence=400)
+    assert run.returncode == 0, (run.stdout + run.stderr)[-30_000:]

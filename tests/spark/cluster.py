@@ -32,11 +32,13 @@ QUICK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",  # compiling costs more than the few rows are worth
     "spark.task.maxFailures": "1",
-    "spark.executor.extraJavaOptions": starting.SUBMIT,
+    "spark.driver.extraJavaOptions": starting.SMALL,
+    "spark.executor.extraJavaOptions": starting.SMALL,
 }
 """For jobs on a few rows, which begin when all the executors are there that ``spark.cores.max`` asks for."""
 
 _HERE = {
+    "spark.executor.extraJavaOptions": starting.SUBMIT,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",

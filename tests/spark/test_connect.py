@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from lvq_kafka.testing.brokers import GIVEN, ProvidedBroker
-from tests.spark.children import ROOT, own_environment, run_tests
+from tests.running import ROOT
+from tests.spark.children import own_environment, run_tests
 from tests.spark.starting import quick_start
 
 HERE = Path(__file__).resolve().parent
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(0)
 def test_what_works_with_spark_connect(lvq_broker: ProvidedBroker) -> None:
     environment = own_environment() | quick_start(ROOT) | {GIVEN: lvq_broker.bootstrap_servers}
-    run_tests(sys.executable, [HERE / "connect" / "connecting.py"], environment, timeout=550)
+    run_tests(sys.executable, [HERE / "connect" / "connecting.py"], environment)

@@ -12,7 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.spark.children import ROOT, own_environment
+from tests.running import ROOT
+from tests.spark.children import own_environment
 from tests.spark.starting import SMALL, quick_start
 
 __all__ = ["ROOT", "lakehouse_environment", "lakehouse_python"]
