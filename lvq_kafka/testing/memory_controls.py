@@ -69,8 +69,8 @@ class Controls:
     ) -> None:
         """Clean the topic as Kafka's log cleaner may, at once. Offsets stay; what goes leaves holes.
 
-        Superseded and aborted records may go. Never touched are the last record of a partition, and everything from
-        the oldest open transaction on.
+        Superseded and aborted records may go. Never touched are the last record of a partition, unless its segment was
+        closed (`close_segments`), and everything from the oldest open transaction on.
 
         Args:
             topic: the topic; its ``cleanup.policy`` is not looked at.
@@ -87,6 +87,15 @@ class Controls:
                 logs = [self._cluster.partition(topic, partition)]
             for log in logs:
                 log.compact(up_to, drop_tombstones, choose)
+
+    def close_segments(self, topic: str) -> None:
+        """Have each partition's active segment begin at its end, empty: the last record may be cleaned away as well.
+
+        So a log stands whose leader was cut back to where a segment begins.
+        """
+        with self._cluster.changed:
+            for log in self._cluster.topic(topic).partitions:
+                log.closed = log.end
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Move the start of a partition's log up to the offset ``before``, as retention and DeleteRecords do.

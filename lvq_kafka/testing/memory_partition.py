@@ -56,6 +56,7 @@ class Partition:
     index: int
     start: int = 0
     end: int = 0
+    closed: int = 0  # what lies below is in closed segments, and so is all but the last entry
     _entries: list[_Entry] = field(default_factory=list)
     _open: dict[int, _Span] = field(default_factory=dict)  # by the producer's number
     _epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # of its leaders, and where each began
@@ -76,7 +77,7 @@ class Partition:
         self._open = {producer: span for producer, span in self._open.items() if span.first < end}
         self._epochs = [*(epoch for epoch in self._epochs if epoch[1] <= end), (self.leader_epoch + 1, end)]
         self.end = end
-        self.start = min(self.start, end)
+        self.start, self.closed = min(self.start, end), min(self.closed, end)
 
     def cut_below(self, offset: int, epoch: int) -> bool:
         """Whether what a leader of that epoch had below an offset is not all there any more; -1 is any epoch."""
@@ -160,9 +161,9 @@ class Partition:
         """Clean the log below ``up_to`` as Kafka's log cleaner may; see `MemoryLog.compact`."""
         if not self._entries:
             return
-        # What no transaction has decided is not looked at. The last entry stays: it lies in the active segment.
+        # What no transaction has decided is not looked at, nor what lies in the active segment.
+        active = max(self._entries[-1].offset, self.closed)
         limit = min(self.stable, self.end if up_to is None else up_to)
-        last = self._entries[-1].offset
         newest: dict[bytes | None, int] = {}
         for entry in self._below(limit):
             if entry.record is not None and entry.committed:
@@ -178,14 +179,14 @@ class Partition:
             else:
                 # A tombstone may go once nothing older is left that it has to hide.
                 removable = drop_tombstones and record.value is None and record.key not in kept_older
-            if removable and entry.offset != last and choose(record):
+            if removable and entry.offset < active and choose(record):
                 gone.add(entry.offset)
             elif entry.committed:
                 kept_older.add(record.key)
         kept = [entry for entry in self._entries if entry.offset not in gone]
         if drop_tombstones:  # markers age like tombstones, and go when their transaction has no record left
             used = {id(entry.span) for entry in kept if entry.record is not None}
-            kept = [e for e in kept if e.record is not None or id(e.span) in used or not e.offset < min(limit, last)]
+            kept = [e for e in kept if e.record is not None or id(e.span) in used or not e.offset < min(limit, active)]
         self._entries = kept
 
     def _from(self, offset: int) -> Iterator[_Entry]:

@@ -69,6 +69,13 @@ S108   test_management.py
 S109   test_management.py       R7: a message is named by its key
 S111   test_management.py
 S113   test_consuming.py
+S139   test_selecting.py        G6: queues have no default filter, and only browsers select
+S140   test_selecting.py        R15
+S143   test_selecting.py        R15: a period counts from the opening; updates always come
+S144   test_selecting.py        R15: refused when the browser is made
+S145   test_selecting.py        a key, or the header that names it, selects the same
+S146   test_selecting.py
+S148   test_selecting.py
 S155   test_compacted_log.py    R9: null deletes, empty is a value
 S156   test_compacted_log.py
 S157   test_compacted_log.py

@@ -20,8 +20,9 @@ class InMemory:
         self.compact = self.log.compact
         self.delete_records = self.log.delete_records
 
-    def write(self, topic: str, partition: int, key: str, value: str) -> None:
-        self.log.write(topic, key.encode(), value.encode(), partition=partition)
+    def write(self, topic: str, partition: int, key: str, value: str | None, timestamp: int | None = None) -> None:
+        body = None if value is None else value.encode()
+        self.log.write(topic, key.encode(), body, partition=partition, timestamp=timestamp)
 
     def restart(self) -> None:
         pass

@@ -8,12 +8,12 @@ consumer is here, in one place: `Taking.settle` and `Taking.index_size`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from lvq_kafka import LastValueQueue, Message
+from lvq_kafka import LastValueQueue, Message, TopicSpec
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
@@ -27,13 +27,28 @@ from lvq_kafka.reading.view import View
 from tests.contract.harness import Faults, settled
 from tests.waiting import eventually
 
-__all__ = ["KEY", "PATIENCE", "Browsing", "Cluster", "Declare", "Queue", "Send", "Taking", "declaring", "text"]
+__all__ = [
+    "KEY",
+    "PATIENCE",
+    "PRODUCERS_TIMES",
+    "Browsing",
+    "Cluster",
+    "Declare",
+    "Queue",
+    "Send",
+    "Taking",
+    "declaring",
+    "text",
+]
 
 KEY = "k"
 """The key header of every scenario's queue."""
 
 PATIENCE = 30.0
 """Seconds after which something that must come has not come."""
+
+PRODUCERS_TIMES = TopicSpec(config={"message.timestamp.type": "CreateTime"})
+"""A topic that keeps the times which producers name. Policy warns of it, and scenarios about times need it."""
 
 _PATIENTLY: dict[str, Any] = {"catch_up_timeout": PATIENCE, "metadata_interval": 0.1}
 
@@ -45,8 +60,11 @@ class Cluster(Faults, Protocol):
     def log(self) -> Log:
         """The cluster, as it is now."""
 
-    def write(self, topic: str, partition: int, key: str, value: str) -> None:
-        """Store a value in any partition, as a program with another partitioner does."""
+    def write(self, topic: str, partition: int, key: str, value: str | None, timestamp: int | None = None) -> None:
+        """Store a value in any partition, as a program with another partitioner does; None deletes.
+
+        The time, in ms, is kept where the topic takes `PRODUCERS_TIMES`.
+        """
 
     def restart(self) -> None:
         """Stop the broker and start it again, its storage kept."""
@@ -107,9 +125,14 @@ class Queue:
 
     # ---------------------------------------------------------------- writing
 
-    def send(self, *messages: str) -> list[Position]:
-        """Send in this order, and wait until all are stored."""
-        return _send(self._producer, messages)
+    def send(self, *messages: str, **headers: str) -> list[Position]:
+        """Send in this order, with these headers, and wait until all are stored."""
+        return _send(self._producer, messages, headers)
+
+    def send_at(self, time: float, message: str) -> None:
+        """Send with a time, in seconds since the epoch; the topic has to take `PRODUCERS_TIMES`."""
+        key, _, value = message.partition("=")
+        self.cluster.write(self.queue.topic, 0, key, value, round(time * 1000))
 
     def delete(self, *keys: str) -> None:
         """Remove keys."""
@@ -121,7 +144,7 @@ class Queue:
         """A transaction: what is sent through the function that it gives belongs to it."""
         producer = self.queue.producer(transactional_id=f"{self.name}-{uuid.uuid4().hex}")
         with producer, suppress(_Abort), producer.transaction(PATIENCE):
-            yield lambda *messages: _send(producer, messages)
+            yield lambda *messages: _send(producer, messages, {})
             if abort:
                 raise _Abort
         settled(self.cluster.log, self.queue.topic)
@@ -278,11 +301,11 @@ def text(event: Entry[str] | Deleted | EndOfDump) -> str:
     return f"{event.key} deleted" if isinstance(event, Deleted) else "end of dump"
 
 
-def _send(producer: Producer[str], messages: tuple[str, ...]) -> list[Position]:
+def _send(producer: Producer[str], messages: tuple[str, ...], headers: Mapping[str, str]) -> list[Position]:
     receipts = []
     for message in messages:
         key, _, value = message.partition("=")
-        receipts.append(producer.send(Message(value, headers={} if key == "-" else {KEY: key})))
+        receipts.append(producer.send(Message(value, headers={**headers} if key == "-" else {**headers, KEY: key})))
     return [receipt.result(PATIENCE) for receipt in receipts]
 
 

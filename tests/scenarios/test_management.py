@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scenarios.harness import Queue
+from tests.scenarios.harness import PRODUCERS_TIMES, Declare, Queue
 
 
 def test_s108_what_was_purged_and_is_sent_again_comes_once(q: Queue) -> None:
@@ -28,17 +28,10 @@ def test_s109_a_message_that_was_taken_out_leaves_nothing_behind(q: Queue) -> No
     assert c.index_size == 0
 
 
-def test_s111_the_oldest_message_is_the_oldest_of_those_that_are_left(q: Queue) -> None:
-    """The time of a message is the broker's, so it is asked for here and not chosen."""
-
-    def arrived(key: str) -> float:
-        return q.view().entry(key).timestamp
-
-    q.send("Z=1")
-    first = arrived("Z")
-    assert q.queue.stats().oldest == first
-    q.send("M=1")
-    second = arrived("M")
-    assert q.queue.stats().oldest == first
-    q.send("Z=2")
-    assert q.queue.stats().oldest == second
+def test_s111_the_oldest_message_is_the_oldest_of_those_that_are_left(declare: Declare) -> None:
+    q = declare(spec=PRODUCERS_TIMES)
+    oldest = []
+    for time, message in ((10, "Z=1"), (100, "M=1"), (1000, "Z=2")):
+        q.send_at(time, message)
+        oldest.append(q.queue.stats().oldest)
+    assert oldest == [10, 10, 100]

@@ -79,6 +79,8 @@ def test_no_legal_compaction_changes_the_newest_record_of_a_key(
     log = written(history)
     before, ends = log.records("t"), log.end_offsets("t")
     stable = log.end_offsets("t", stable=True)
+    if data.draw(st.booleans(), label="close_segments"):
+        log.close_segments("t")
     for _ in range(data.draw(st.integers(1, 3), label="passes")):
         log.compact(
             "t",
@@ -110,6 +112,17 @@ def test_the_last_record_is_never_removed(log: MemoryLog) -> None:
     put(log, "t", ("a", "1"), ("a", None))
     log.compact("t", drop_tombstones=True)
     assert pairs(log.records("t")) == [("a", None)]
+
+
+def test_the_last_record_goes_as_well_when_its_segment_is_closed_and_the_end_stays(log: MemoryLog) -> None:
+    put(log, "t", ("a", "1"), ("a", None))
+    log.close_segments("t")
+    log.compact("t", drop_tombstones=True)
+    assert pairs(log.records("t")) == []
+    assert (log.start_offsets("t"), log.end_offsets("t")) == ({0: 0}, {0: 2})
+    put(log, "t", ("b", "1"), ("b", None))
+    log.compact("t", drop_tombstones=True)
+    assert pairs(log.records("t")) == [("b", None)]
 
 
 def test_nothing_from_an_open_transaction_on_is_removed(log: MemoryLog) -> None:
