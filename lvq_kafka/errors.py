@@ -38,6 +38,7 @@
     ├─ OutcomeUnknown(TimeoutError)        not decided in time; it may still happen
     ├─ CatchUpTimeout(TimeoutError)        carries what each partition still lacks
     ├─ ReaderFailed(RuntimeError)          a background reader died; carries its cause
+    ├─ SpillFailed(OSError)                a task has no room on disk for what it has none for in memory (Spark)
     ├─ MissingExtra(ImportError)           a package that an extra of this library brings is not installed
     └─ EmbeddedBrokerError(RuntimeError)
        ├─ JavaNotFound
@@ -100,6 +101,7 @@ __all__ = [
     "QueueMismatch",
     "QueueNotDeclared",
     "ReaderFailed",
+    "SpillFailed",
     "StateError",
     "TopicError",
     "TopicMismatch",
@@ -410,6 +412,17 @@ class ReaderFailed(LVQError, RuntimeError):
     def reason(self) -> BaseException:
         """What it has failed of."""
         return self.__cause__ or self
+
+
+class SpillFailed(LVQError, OSError):
+    """What a Spark task has no memory for could not be written to a temporary file, or read back: mostly a full disk.
+
+    ``path`` is the file's directory. The operating system's own error is the ``__cause__``.
+    """
+
+    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
+        LVQError.__init__(self, message, hint=hint)
+        self.path = path
 
 
 class MissingExtra(LVQError, ImportError):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 from lvq_kafka import errors
 from lvq_kafka.core.records import Position
@@ -21,6 +22,7 @@ from lvq_kafka.errors import (
     QueueError,
     QueueMismatch,
     QueueNotDeclared,
+    SpillFailed,
     TopicError,
     TopicMismatch,
     TopicNotFound,
@@ -116,6 +118,7 @@ _MAKE: Mapping[type, Callable[[str], LVQError]] = {
     QueueError: partial(QueueError, queue=""),
     QueueMismatch: partial(QueueMismatch, queue="", differences={}),
     QueueNotDeclared: partial(QueueNotDeclared, queue=""),
+    SpillFailed: partial(SpillFailed, path=Path()),
     TopicError: partial(TopicError, topic=""),
     TopicMismatch: partial(TopicMismatch, topic="", settings={}),
     TopicNotFound: partial(TopicNotFound, topic=""),

@@ -56,6 +56,7 @@ _BY_ERROR: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((errors.CodecError, errors.DataLoss, errors.KeyMismatch, errors.MissingKey, errors.MessageTooLarge), DATA),
     ((errors.QueueError, errors.TopicError), QUEUE),
     ((errors.CatchUpTimeout, errors.OutcomeUnknown, errors.TransportError), CLUSTER),
+    ((errors.SpillFailed,), TASK),
     ((ConfigError, OSError), USAGE),
 )
 

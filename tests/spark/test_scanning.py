@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import gc
 import math
-import subprocess
-import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -783,95 +779,7 @@ def test_what_comes_does_not_depend_on_what_fits_into_memory(
         assert found == sorted(last.values(), key=itemgetter(0))
 
 
-def test_values_beyond_the_memory_go_to_a_file_and_dead_ones_do_not() -> None:
-    def latest() -> Latest:
-        return Latest("t", key_header=None, key_mismatch="record", memory=1000 + 4 * RECORD, keyless=True)
-
-    def some(start: int, *keys: bytes) -> RecordBatch:
-        return RecordBatch.of(Record(0, start + n, 0, key, bytes([n]) * 300) for n, key in enumerate(keys))
-
-    with latest() as same:
-        for start in range(100):
-            same.apply(some(start, b"a"))
-        assert same.spilled == 0
-    with latest() as many:
-        for start in range(0, 40, 4):
-            many.apply(some(start, *(b"%d" % (start + n) for n in range(4))))
-        assert many.spilled == 40 * 300
-        many.apply(some(40, b"0"))
-        found = [record for batch in many.batches(7) for record in batch]
-        assert [record.offset for record in found] == list(range(1, 41))
-        assert [record.value for record in found] == [bytes([n % 4]) * 300 for n in range(1, 41)]
-
-
-def test_headers_take_memory_too() -> None:
-    records = RecordBatch.of(Record(0, n, 0, b"%d" % n, b"v", (("h", bytes(1000)), ("n", None))) for n in range(20))
-    with Latest("t", key_header=None, key_mismatch="record", memory=20 * RECORD + 1000, keyless=True) as latest:
-        latest.apply(records)
-        assert latest.spilled == len(records)
-        assert [record for batch in latest.batches(7) for record in batch] == list(records)
-
-
-@pytest.mark.parametrize(("size", "most"), [(1000, 2), (100, 1)])
-def test_what_comes_back_from_the_file_is_no_more_at_once_than_an_arrow_batch_may_be(size: int, most: int) -> None:
-    with Latest("t", key_header=None, key_mismatch="record", memory=0, keyless=True) as latest:
-        latest.apply(RecordBatch.of(Record(0, n, 0, b"%d" % n, bytes(400)) for n in range(20)))
-        found = list(latest.batches(7, size))
-    assert [offset for batch in found for offset in batch.offsets] == list(range(20))
-    assert max(map(len, found)) == most
-
-
-def test_a_file_larger_than_the_memory_that_a_worker_may_have_is_read_back() -> None:
-    """``spark.executor.pyspark.memory`` limits addresses, of which a mapped file would take as many as it is long."""
-    code = """
-import resource
-from pathlib import Path
-from lvq_kafka.core.records import Record, RecordBatch
-from lvq_spark.scan.latest import Latest
-
-with Latest("t", key_header=None, key_mismatch="record", memory=0, keyless=True) as latest:
-    for n in range(128):
-        latest.apply(RecordBatch.of([Record(0, n, 0, b"%d" % n, bytes(1 << 20))]))
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (64 << 20),) * 2)
-    print(sum(len(batch) for batch in latest.batches(10_000)))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout == "128\n", done.stderr
-
-
-@pytest.mark.parametrize(
-    ("directories", "expected"), [("{0}/first,{0}/second", "first"), ("{0}/gone,{0}/second", None), (None, None)]
-)
-def test_the_file_lies_where_spark_has_its_own(
-    directories: str | None, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
-    if directories is not None:
-        monkeypatch.setenv("SPARK_LOCAL_DIRS", directories.format(tmp_path))
-    make, places = tempfile.TemporaryFile, []
-
-    def remember(**options: Any) -> Any:
-        places.append(options.get("dir"))
-        return make(**options)
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", remember)
-    with Latest("t", key_header=None, key_mismatch="record", memory=0, keyless=True) as latest:
-        latest.apply(RecordBatch.of([Record(0, 0, 0, b"a", b"1")]))
-        assert latest.spilled == 1
-    assert places == [None if expected is None else str(tmp_path / expected)]
-
-
-def test_values_that_nobody_wants_do_not_go_to_the_file_and_deletes_are_still_told(log: MemoryLog) -> None:
-    with Latest("t", key_header=None, key_mismatch="record", memory=0, keyless=True, values=False) as latest:
-        latest.apply(RecordBatch.of([Record(0, 0, 0, b"a", bytes(300)), Record(0, 1, 0, b"b", None)]))
-        assert latest.spilled == 0
-        assert [(record.key, record.value) for batch in latest.batches(9) for record in batch] == [
-            (b"a", b""),
-            (b"b", None),
-        ]
+def test_deletes_are_told_from_values_that_nobody_wants(log: MemoryLog) -> None:
     put(log, ("a", "1"), ("b", "1"), ("b", None), ("c", ""))
     found = rows(log, cut(log), columns=("key", "deleted"), memory=0)
     assert [tuple(row.values()) for row in found] == [(b"a", False), (b"b", True), (b"c", False)]

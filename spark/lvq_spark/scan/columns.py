@@ -11,7 +11,7 @@ from lvq_kafka.core.records import RecordBatch
 from lvq_spark.scan.arrays import binary, booleans, integers, lists, repeated, strings
 from lvq_spark.schema import SNAPSHOT_COLUMNS
 
-__all__ = ["COLUMNS", "arrow_schema", "header_bytes", "to_arrow"]
+__all__ = ["COLUMNS", "arrow_schema", "header_bytes", "parts", "to_arrow"]
 
 ROWS, BYTES = 10_000, 8 << 20
 """Of one Arrow batch, at most; a single value may be larger."""
@@ -66,19 +66,26 @@ def to_arrow(
 
     They are those of keys, values and headers, the last ones by `header_bytes`.
     """
-    size = sum(map(len, filter(None, batch.keys))) if "key" in columns else 0
-    if "value" in columns:
-        size += batch.size
-    if "headers" in columns:
-        size += header_bytes(batch)
-    if len(batch) > 1 and size > most:
-        half = len(batch) // 2
-        for part in (batch.rows(0, half), batch.rows(half, len(batch))):
-            yield from to_arrow(part, topic, columns=columns, timestamp_type=timestamp_type, most=most)
+
+    def size(part: RecordBatch) -> int:
+        keys = sum(map(len, filter(None, part.keys))) if "key" in columns else 0
+        values = part.size if "value" in columns else 0
+        return keys + values + (header_bytes(part) if "headers" in columns else 0)
+
+    schema = arrow_schema(columns)
+    for part in parts(batch, len(batch), most, size):
+        yield pa.RecordBatch.from_arrays([_CELLS[name](part, topic, timestamp_type) for name in columns], schema=schema)
+
+
+def parts(batch: RecordBatch, rows: int, most: int, size: Callable[[RecordBatch], int]) -> Iterator[RecordBatch]:
+    """A batch in parts of at most so many rows and bytes; a single record may be larger."""
+    if len(batch) > rows:
+        for start in range(0, len(batch), rows):
+            yield from parts(batch.rows(start, start + rows), rows, most, size)
+    elif len(batch) > 1 and size(batch) > most:
+        yield from parts(batch, len(batch) - len(batch) // 2, most, size)
     elif len(batch):
-        yield pa.RecordBatch.from_arrays(
-            [_CELLS[name](batch, topic, timestamp_type) for name in columns], schema=arrow_schema(columns)
-        )
+        yield batch
 
 
 def header_bytes(batch: RecordBatch) -> int:

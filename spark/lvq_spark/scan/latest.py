@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import tempfile
+from array import array
 from collections.abc import Iterator
 from itertools import chain, repeat
-from operator import itemgetter
-from typing import IO, Any
+from typing import Any
+
+import numpy as np
 
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
-from lvq_kafka.core.records import Record, RecordBatch
-from lvq_spark.scan.columns import BYTES, header_bytes
+from lvq_kafka.core.records import RecordBatch
+from lvq_spark.scan.columns import ROWS, header_bytes
+from lvq_spark.scan.spilling import Spill
 
 __all__ = ["RECORD", "Latest"]
 
@@ -24,9 +24,10 @@ class Latest:
     """Keeps of one partition's records the newest of each key, deletes included, and all that have no key.
 
     They are kept as they come from the reader, so that of the many that are replaced nothing but the key is looked at.
-    When they take more than ``memory`` bytes, the records there are go to a temporary file, and a place in that file
-    takes the place of each. Keys stay in memory, with half of `RECORD` for each. Where nobody wants the ``values``, the
-    file has none, but knows deletes.
+    When they take more than ``memory`` bytes, the records there are go to a temporary file. Their keys stay in memory,
+    with the offset of the newest record of each in the file, for which half of `RECORD` is needed: by the offsets it is
+    known at the end which of the file's records still count. Where nobody wants the ``values``, the file
+    has none, but knows deletes.
 
     Use it as a context manager: the file is gone afterwards.
     """
@@ -42,12 +43,15 @@ class Latest:
         values: bool = True,
     ) -> None:
         self._topic, self._key_header, self._key_mismatch = topic, key_header, key_mismatch
-        self._newest: dict[bytes | None, Any] = {}  # entries of the batches, or places in the file
-        self._keyless: list[Any] | None = [] if keyless else None
+        self._held: dict[bytes | None, Any] = {}  # entries of the batches; newer than what is in the file
+        self._keyless: list[Any] = []
+        self._keeps_keyless = keyless
+        self._stored: dict[bytes | None, int] = {}  # offsets of what is in the file, and of what has no key there
+        self._stored_keyless = array("q")
+        self._spill: Spill | None = None
         self._gather = RecordBatch().gather
         self._memory, self._values = memory, values
-        self._held = 0  # bytes in memory, at most, as far as the headers of some tell those of others
-        self._spilled: _Spilled | None = None
+        self._weight = 0  # bytes in memory, at most, as far as the headers of some tell those of others
         self._applied = 0
         self.keyless = 0
         self.mismatched = 0
@@ -56,66 +60,82 @@ class Latest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._spilled is not None:
-            self._spilled.close()
+        if self._spill is not None:
+            self._spill.close()
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._newest
+        return key in self._held or key in self._stored
 
     def offset(self, key: bytes) -> int:
         """Where the newest record of a key lies, which is there."""
-        entry = self._newest[key]
-        return self._read((key, entry)).offset if type(entry) is int else self._gather([entry]).offsets[0]
+        return self._gather([self._held[key]]).offsets[0] if key in self._held else self._stored[key]
 
     @property
     def spilled(self) -> int:
         """Bytes of values that were written to the file."""
-        return 0 if self._spilled is None else self._spilled.values
+        return 0 if self._spill is None else self._spill.bytes
 
     @property
     def replaced(self) -> int:
         """How many records were replaced by newer ones, until `batches` lets go of these."""
-        return self._applied - self.keyless - len(self._newest)
+        only_held = sum(key not in self._stored for key in self._held)
+        return self._applied - self.keyless - len(self._stored) - only_held
 
     def apply(self, batch: RecordBatch) -> None:
         """Take a batch in; all are of one kind, and each lies behind the one before.
 
         Raises:
             KeyMismatch: a record's header and key disagree and the policy is ``"fail"``.
-            OSError: there is no room for the file.
+            SpillFailed: there is no room for the file.
         """
         keys, mismatched = choose_keys(batch, self._topic, self._key_header, self._key_mismatch)
         self._applied += len(keys)
         self.mismatched += mismatched
         entries, self._gather = batch.entries(), batch.gather
-        self._newest.update(zip(keys, entries))
+        self._held.update(zip(keys, entries))
         if not all(keys) and None in keys:
-            del self._newest[None]
+            del self._held[None]
             self.keyless += keys.count(None)
-            if self._keyless is not None:
+            if self._keeps_keyless:
                 self._keyless += [entry for key, entry in zip(keys, entries) if key is None]
-        self._held += _weight(batch)
-        if self._held > self._memory:
-            self._spill()
+        self._weight += _weight(batch)
+        if self._weight > self._memory:
+            self._make_room()
 
-    def batches(self, rows: int, size: int = BYTES) -> Iterator[RecordBatch]:
+    def batches(self, rows: int) -> Iterator[RecordBatch]:
         """The records in offset order, at most so many at a time; a delete's value is None.
 
-        What comes is let go, so it comes once. What comes from the file is of at most so many bytes, too; a single
-        record may be larger.
+        What comes is let go, so it comes once. What went to the file lies before what is in memory.
+
+        Raises:
+            SpillFailed: the file cannot be read.
         """
-        # What went to the file lies before what is in memory, and the file is in the order of offsets itself.
-        places = sorted((item for item in self._items() if type(item[1]) is int), key=itemgetter(1))
-        first = taken = 0
-        for at, (_, place) in enumerate(places):
-            if at - first == rows or (taken and taken + _Spilled.length(place) > size):
-                yield RecordBatch.of(map(self._read, places[first:at]))
-                first, taken = at, 0
-            taken += _Spilled.length(place)
-        if places:
-            yield RecordBatch.of(map(self._read, places[first:]))
-        held = self._in_memory()
-        self._newest.clear()
+        if self._spill is not None:
+            for block in self._newest(self._spill):
+                for start in range(0, len(block), rows):
+                    yield block.rows(start, start + rows)
+        yield from self._let_go(rows)
+
+    def _newest(self, spill: Spill) -> Iterator[RecordBatch]:
+        """What of the file has not been replaced. The keys are let go."""
+        for key in self._held:
+            self._stored.pop(key, None)
+        newest = np.sort(np.fromiter(chain(self._stored.values(), self._stored_keyless), np.int64))
+        self._stored.clear()
+        for block in spill.read():
+            first, end = np.searchsorted(newest, [block.offsets[0], block.offsets[-1] + 1])
+            if end - first == len(block):
+                yield block
+            else:
+                yield block.pick(np.searchsorted(block.offsets, newest[first:end]).tolist())
+
+    def _let_go(self, rows: int) -> Iterator[RecordBatch]:
+        """What is in memory, in offset order, at most so many at a time; it is not in memory any more."""
+        held = [*self._held.items(), *zip(repeat(None), self._keyless)]
+        self._held.clear()
+        self._keyless.clear()
+        offsets = self._gather([entry for _, entry in held]).offsets
+        held = [held[row] for row in sorted(range(len(held)), key=offsets.__getitem__)]
         for start in range(0, len(held), rows):
             keys, entries = zip(*held[start : start + rows])
             held[start : start + rows] = [(None, None)] * len(keys)  # with headers, which are read now, it would grow
@@ -124,81 +144,19 @@ class Latest:
                 found.partitions, found.offsets, found.timestamps, list(keys), found.values, found.headers
             )
 
-    def _items(self) -> Iterator[tuple[bytes | None, Any]]:
-        return chain(self._newest.items(), zip(repeat(None), self._keyless or ()))
-
-    def _in_memory(self) -> list[tuple[bytes | None, Any]]:
-        """Keys and entries in offset order."""
-        held = [item for item in self._items() if type(item[1]) is not int]
-        offsets = self._gather([entry for _, entry in held]).offsets
-        return [held[row] for row in sorted(range(len(held)), key=offsets.__getitem__)]
-
-    def _read(self, item: tuple[bytes | None, int]) -> Record:
-        assert self._spilled is not None
-        return self._spilled.read(item[1])._replace(key=item[0])
-
-    def _spill(self) -> None:
-        """Write the records in memory to the file, unless most of what was held is gone: replaced by newer ones."""
-        self._held = _weight(self._gather([entry for _, entry in self._items() if type(entry) is not int]))
-        if 2 * self._held <= self._memory:
+    def _make_room(self) -> None:
+        """Write what is in memory to the file, unless most of what was counted is gone: replaced by newer ones."""
+        self._weight = _weight(self._gather([*self._held.values(), *self._keyless]))
+        if 2 * self._weight <= self._memory:
             return
-        held = self._in_memory()
-        batch = self._gather([entry for _, entry in held])
-        self._held = 0
-        if self._spilled is None:
-            self._spilled = _Spilled()
-        places = map(self._spilled.write, batch if self._values else map(_bare, batch))
-        keyless = [stored for stored in self._keyless or () if type(stored) is int]
-        for (key, _), place in zip(held, places):
-            if key is None:
-                keyless.append(place)
-            else:
-                self._newest[key] = place
-        if self._keyless is not None:
-            self._keyless = keyless
+        self._spill = self._spill or Spill(values=self._values)
+        for batch in self._let_go(ROWS):
+            self._spill.write(batch)
+            self._stored.update(zip(batch.keys, batch.offsets))
+            if self._stored.pop(None, None) is not None:
+                self._stored_keyless.extend(offset for key, offset in zip(batch.keys, batch.offsets) if key is None)
+        self._weight = 0
 
 
 def _weight(batch: RecordBatch) -> int:
     return RECORD * len(batch) + batch.size + header_bytes(batch)
-
-
-def _bare(record: Record) -> Record:
-    return record._replace(value=record.value and b"")
-
-
-def _local_dir() -> str | None:
-    """Where Spark has its own files, as ``spark.local.dir`` says; None where it has not said."""
-    first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0].strip()
-    return first if os.path.isdir(first) else None
-
-
-class _Spilled:
-    """Records in a temporary file. A place is a number: where the record begins, and how long it is."""
-
-    _LENGTH = 32  # bits; no message is longer
-
-    def __init__(self) -> None:
-        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="lvq-", dir=_local_dir(), buffering=1 << 20)  # noqa: SIM115
-        self._size = 0
-        self.values = 0  # bytes of them
-
-    def write(self, record: Record) -> int:
-        packed = pickle.dumps(tuple(record), pickle.HIGHEST_PROTOCOL)
-        self._file.write(packed)
-        place = self._size << self._LENGTH | len(packed)
-        self._size += len(packed)
-        self.values += len(record.value or b"")
-        return place
-
-    @classmethod
-    def length(cls, place: int) -> int:
-        """The bytes that a record takes there."""
-        return place & (1 << cls._LENGTH) - 1
-
-    def read(self, place: int) -> Record:
-        # Not mapped into memory: a file may be longer than the addresses that a Python worker is allowed.
-        self._file.flush()
-        return Record(*pickle.loads(os.pread(self._file.fileno(), self.length(place), place >> self._LENGTH)))
-
-    def close(self) -> None:
-        self._file.close()

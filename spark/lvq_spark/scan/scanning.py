@@ -145,7 +145,7 @@ class Scan:
             check_topic(log, spec)
             check_uncut(log, spec, partition)
             behind = (overtaken.rows(at, at + self.rows) for at in range(0, len(overtaken), self.rows))
-            for batch in chain(latest.batches(self.rows, self.bytes), behind):
+            for batch in chain(latest.batches(self.rows), behind):
                 self._check_homes(batch.keys, partition)
                 yield self._visible(batch, tally)
 

@@ -1,0 +1,95 @@
+"""Records that have no room in memory: a temporary file of blocks, each of many records by column."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from lvq_kafka.core.records import RecordBatch
+from lvq_kafka.errors import SpillFailed
+from lvq_spark.scan.columns import BYTES, ROWS, header_bytes, parts
+
+__all__ = ["Spill"]
+
+_NO_REFERENCES = 2
+"""The version of `marshal` that looks for no object that comes twice. `pickle` does, and takes half as long again."""
+
+
+class Spill:
+    """A temporary file that batches are written to, one behind the other, and read from in the same order.
+
+    A block holds as much as an Arrow batch, so that is what reading takes of memory. Nothing is found by its place:
+    whoever reads goes through the whole file, and knows which records still count.
+
+    The file has no name in its directory, and is gone with the process at the latest.
+    """
+
+    def __init__(self, *, values: bool = True) -> None:
+        """With ``values`` False it stores which records are deletes, and no other value."""
+        self._directory = _local_dir()
+        self._values = values
+        self._blocks: list[int] = []  # how long each is
+        self.bytes = 0
+        """Of the values that were written."""
+        with self._typed("made"):
+            self._file: IO[bytes] = tempfile.TemporaryFile(prefix="lvq-", dir=self._directory)  # noqa: SIM115
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with suppress(OSError):  # what could not be written is tried again here, and nobody wants it any more
+            self._file.close()
+
+    def write(self, batch: RecordBatch) -> None:
+        """Append a batch.
+
+        Raises:
+            SpillFailed: there is no room, or no right, or the disk is at fault.
+        """
+        for part in parts(batch, ROWS, BYTES, lambda part: part.size + header_bytes(part)):
+            values = part.values if self._values else [value and b"" for value in part.values]
+            columns = (part.partitions, part.offsets, part.timestamps, part.keys, values, part.headers)
+            block = marshal.dumps(columns, _NO_REFERENCES)
+            with self._typed("written"):
+                self._file.write(block)
+                self._file.flush()
+            self._blocks.append(len(block))
+            self.bytes += sum(map(len, filter(None, values)))
+
+    def read(self) -> Iterator[RecordBatch]:
+        """All that was written, a block at a time.
+
+        Raises:
+            SpillFailed: the disk is at fault.
+        """
+        with self._typed("read"):
+            self._file.seek(0)
+        for length in self._blocks:
+            # Not mapped into memory: a file may be longer than the addresses that a Python worker is allowed.
+            with self._typed("read"):
+                block = self._file.read(length)
+            yield RecordBatch(*marshal.loads(block))
+
+    @contextmanager
+    def _typed(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            directory = Path(self._directory or tempfile.gettempdir())
+            raise SpillFailed(
+                f"A temporary file in {directory} could not be {done}: {error.strerror}. It is for the records that a "
+                f"task has no memory for, and holds {sum(self._blocks):,} bytes of them.",
+                path=directory,
+                hint="Make room there, set spark.local.dir to a directory on another disk, raise lvq.memoryBytes, or "
+                "give the topic more partitions.",
+            ) from error
+
+
+def _local_dir() -> str | None:
+    """Where Spark has its own files, as ``spark.local.dir`` says; None where it has not said."""
+    first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0].strip()
+    return first if os.path.isdir(first) else None
