@@ -16,7 +16,7 @@ from rich.console import Console
 from lvq_kafka import BYTES, JSON, TEXT, Codec, Entry, LastValueQueue, queues
 from lvq_kafka.cli.board import Board
 from lvq_kafka.cli.feeding import _parse
-from lvq_kafka.cli.rows import Format, event_row, to_line
+from lvq_kafka.cli.rows import Format, event_line, to_line
 from lvq_kafka.cli.table import ValueTable
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import REGISTRY_TOPIC, is_name
@@ -129,7 +129,7 @@ def test_a_record_is_read_and_shown_by_everybody(key: bytes, value: bytes, given
     for event in events:
         table.add(event)
         board.apply(event, 0.0)
-        written = to_line(event_row(event, form)).decode()
+        written = event_line(event, form).decode()
         assert written.removesuffix("\n").isprintable()
         assert written == to_line(json.loads(written)).decode()
         assert len(repr(event)) < LONGEST

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka import JSON, TEXT, Deleted, EndOfDump, Entry, LastValueQueue, Position, Producer, View
+from lvq_kafka import JSON, TEXT, Codec, Deleted, EndOfDump, Entry, LastValueQueue, Position, Producer, View
 from lvq_kafka.errors import (
     BrokerUnavailable,
     CatchUpTimeout,
@@ -165,6 +165,20 @@ def test_g8_a_snapshot_is_frozen_and_tells_its_cut(queue: LastValueQueue[str], p
         assert (dict(cut), cut.offsets) == ({"a": "1"}, {0: 1})
         assert cut.entry("a").position.offset == 0
         assert view["a"] == "2"
+
+
+def test_a_snapshot_makes_each_entry_when_its_turn_comes(memory_log: MemoryLog) -> None:
+    read: list[bytes] = []
+    codec = Codec(bytes, lambda data: read.append(data) or data)  # type: ignore[func-returns-value]
+    with LastValueQueue.declare("lazy", key_header=None, value=codec, log=memory_log) as queue:
+        with queue.producer() as producer:
+            stored = [producer.put(key, key.encode()) for key in "abc"]
+            stored[-1].result()
+        with queue.view() as view:
+            snapshot = view.snapshot()
+        entries = snapshot.iter_entries()
+        assert (next(entries).key, read) == ("a", [b"a"])
+        assert ([entry.key for entry in entries], read) == (["b", "c"], [b"a", b"b", b"c"])
 
 
 def test_a_watch_gives_changes_conflated_and_in_order(queue: LastValueQueue[str], producer: Producer[str]) -> None:

@@ -19,7 +19,7 @@ from lvq_kafka.cli.options import command, format_option
 from lvq_kafka.cli.outcome import COMMAND_FAILED, NOTHING, Complaint, complain_of_unread, tell
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.output import count as counted
-from lvq_kafka.cli.rows import Format, is_unread, value_row
+from lvq_kafka.cli.rows import Format, is_unread, value_line
 from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.crew import Crew
@@ -203,7 +203,7 @@ class _Printer:
                 self._table.add(delivery)
                 self._table.flush()
             else:
-                self._out.row(value_row(delivery, self._form))
+                self._out.raw(value_line(delivery, self._form))
             self._out.flush()
         self.unread += is_unread(delivery.value, self._form)
         return True

@@ -26,7 +26,7 @@ from lvq_kafka.cli.commands.read import read_timeout
 from lvq_kafka.cli.options import command, format_option, queue_argument
 from lvq_kafka.cli.outcome import complain_of_unread
 from lvq_kafka.cli.output import count
-from lvq_kafka.cli.rows import Format, is_unread, to_line, value_row
+from lvq_kafka.cli.rows import Format, is_unread, to_line, value_line
 from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.reading.snapshot import Snapshot
 
@@ -57,21 +57,19 @@ def export(session: Session, choice: QueueChoice, *, file: str, form: Format, ti
     queue = session.open(choice, form)
     with session.view(queue, timeout) as view:
         snapshot = view.snapshot()
-    entries = snapshot.entries()
-    written = 0
-    with _opened(file, session) as write, session.out.waiting(lambda: f"writing {written:,} of {len(entries):,}"):
-        write(to_line(_export_header(queue.name, queue.key_header, snapshot, form, len(entries))))
-        for entry in entries:
-            write(to_line(value_row(entry, form)))
+    written = unread = 0
+    with _opened(file, session) as write, session.out.waiting(lambda: f"writing {written:,} of {len(snapshot):,}"):
+        write(to_line(_export_header(queue.name, queue.key_header, snapshot, form)))
+        for entry in snapshot.iter_entries():
+            write(value_line(entry, form))
             written += 1
+            unread += is_unread(entry.value, form)
     if file != "-":
         session.out.note(f"{count(written, 'value')} of {queue.name} in {file}")
-    complain_of_unread(sum(is_unread(entry.value, form) for entry in entries), form)
+    complain_of_unread(unread, form)
 
 
-def _export_header(
-    name: str, key_header: str | None, snapshot: Snapshot[Any], form: Format, values: int
-) -> dict[str, Any]:
+def _export_header(name: str, key_header: str | None, snapshot: Snapshot[Any], form: Format) -> dict[str, Any]:
     return {
         "lvq_export": 1,
         "queue": name,
@@ -80,7 +78,7 @@ def _export_header(
         "key_header": key_header,
         "offsets": {str(partition): offset for partition, offset in snapshot.offsets.items()},
         "format": form,
-        "values": values,
+        "values": len(snapshot),
     }
 
 

@@ -9,7 +9,7 @@ import click
 from lvq_kafka.cli.options import command, format_option, queue_argument, timeout_option
 from lvq_kafka.cli.outcome import NOTHING, Complaint, complain_of_unread, tell
 from lvq_kafka.cli.output import Output, count, printable_value
-from lvq_kafka.cli.rows import Format, event_row, is_unread, to_json, to_line, value_row
+from lvq_kafka.cli.rows import Format, event_line, is_unread, to_json, to_line, value_line
 from lvq_kafka.cli.session import QueueChoice, Session, events_of
 from lvq_kafka.core.quoting import brief, printable
 from lvq_kafka.entries import EndOfDump, Entry
@@ -50,7 +50,7 @@ def get(
             out.raw(_raw(entry) + (b"\n" if len(keys) > 1 else b""))
     elif not out.person:
         for entry in found:
-            out.row(value_row(entry, form))
+            out.raw(value_line(entry, form))
     elif len(keys) == 1:
         for entry in found:
             out.say(_alone(entry.value))
@@ -174,7 +174,7 @@ def write_events(out: Output, browser: Browser[Any], form: Format, key_header: s
         if table is not None:
             table.add(event)
         else:
-            out.row(event_row(event, form))
+            out.raw(event_line(event, form))
         if isinstance(event, Entry):
             values += 1
             unread += is_unread(event.value, form)

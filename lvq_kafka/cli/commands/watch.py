@@ -6,7 +6,7 @@ import click
 
 from lvq_kafka.cli.commands.read import write_events
 from lvq_kafka.cli.options import command, format_option, queue_argument, timeout_option
-from lvq_kafka.cli.rows import Format, event_row
+from lvq_kafka.cli.rows import Format, event_line
 from lvq_kafka.cli.session import QueueChoice, Session, events_of
 
 __all__ = ["watch"]
@@ -48,4 +48,4 @@ def watch(
             Board(queue.name, by_recency=sort == "recent").show(out.console, browser)
             return
         for event in events_of(browser, out.flush):
-            out.row(event_row(event, form))
+            out.raw(event_line(event, form))

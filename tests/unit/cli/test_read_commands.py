@@ -200,7 +200,7 @@ def test_an_export_to_a_file_is_there_when_it_is_complete(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", str(file))
 
-    monkeypatch.setattr("lvq_kafka.cli.commands.export.value_row", full)
+    monkeypatch.setattr("lvq_kafka.cli.commands.export.value_line", full)
     ran = prices("export", "prices", str(file))
     assert ran.code == 2
     assert ran.stderr == f"lvq: {file}: No space left on device\n"
