@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from threading import Lock
+from collections.abc import Callable, Iterable
+from functools import partial
+from threading import Lock, Thread
+from weakref import WeakSet
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -22,15 +24,47 @@ COMMITS = "__consumer_offsets"
 """Where brokers keep what groups commit."""
 
 _PAUSE = 0.02  # seconds
+_IDLE = 5.0  # seconds
 _SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
 
 
+class _Kept:
+    """The consumer of a group that was asked about, opened for the first question, and for the next one after a rest.
+
+    Args:
+        opening: opens one.
+    """
+
+    def __init__(self, opening: Callable[[], tuple[Consumer, Health]]) -> None:
+        self.lock = Lock()
+        self.consumer: Consumer | None = None
+        self.used_at = time.monotonic()
+        self._open = opening
+        self._health: Health
+
+    def use(self) -> tuple[Consumer, Health]:
+        """It, for who holds the lock."""
+        if self.consumer is None:
+            self.consumer, self._health = self._open()
+        return self.consumer, self._health
+
+    def is_idle(self, seconds: float) -> bool:
+        """Whether nobody has asked for so long; if so, it is locked."""
+        return time.monotonic() - self.used_at >= seconds and self.lock.acquire(blocking=False)
+
+    def forget(self) -> None:
+        """Let go of the connections. The lock is held."""
+        consumer, self.consumer = self.consumer, None
+        if consumer is not None:
+            consumer.close()
+
+
 class Asker:
-    """Asks for a group's commits by a consumer that never joins. Thread-safe, one question at a time.
+    """Asks for groups' commits by consumers that never join. Thread-safe; of a group one question at a time.
 
     librdkafka's admin call for it (up to 2.16.0 at least) ends the process with a segmentation fault when the
-    coordinator moves or is still loading. The consumer of the group that was asked about last is kept: to open one and
-    to find the coordinator takes much longer than to ask.
+    coordinator moves or is still loading. A group's consumer is kept while it is asked about again and again: to open
+    one and to find the coordinator takes much longer than to ask. It goes when nobody has asked for some seconds.
 
     Args:
         decided: wait for transactions that hold offsets of the group; else tell what is committed by now.
@@ -40,20 +74,33 @@ class Asker:
         self._config = config
         self._decided = decided
         self._lock = Lock()
-        self._asked_last: tuple[str, Consumer, Health] | None = None
+        self._kept: dict[str, _Kept] = {}
         self._closed = False
         tell_of_forks(self)
 
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`. The consumer stays with this object, which is kept: to close it waits for ever."""
+        """See `lvq_kafka.forking`. The consumers stay with this object, which is kept: to close one waits for ever."""
         self._lock = Lock()
-        self._left, self._asked_last = self._asked_last, None
+        self._left, self._kept = self._kept, {}
 
     def close(self) -> None:
         """Let go of the connections."""
         with self._lock:
             self._closed = True
-            self._forget()
+            kept, self._kept = list(self._kept.values()), {}
+        for one in kept:
+            with one.lock:
+                one.forget()
+
+    def let_go(self, idle: float) -> bool:
+        """Let go of what has not been used for so many seconds; whether anything is left."""
+        with self._lock:
+            over = [group for group, one in self._kept.items() if one.is_idle(idle)]
+            gone = [self._kept.pop(group) for group in over]
+        for one in gone:  # without the lock: who asks about others does not wait for it
+            one.forget()
+            one.lock.release()
+        return bool(self._kept)
 
     def ask(self, group: str, topic: str, partitions: Iterable[int], deadline: float) -> list[TopicPartition]:
         """What the group has committed. Asks again while that fails in a way that passes, and there is time.
@@ -70,15 +117,9 @@ class Asker:
             raise
 
     def _ask(self, group: str, asked: list[TopicPartition], doing: str, deadline: float) -> list[TopicPartition]:
-        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise BrokerUnavailable(
-                f"Cannot {doing}: others still wait for an answer to that.",
-                code="_TIMED_OUT",
-                retriable=True,
-                hint="Check that the group's coordinator can be reached.",
-            )
+        kept = self._take(group, doing, deadline)
         try:
-            consumer, health = self._consumer_of(group)
+            consumer, health = kept.use()
             while True:
                 left = deadline - time.monotonic()
                 try:
@@ -90,7 +131,7 @@ class Asker:
                     told = consumer.poll(0)  # the call only says that nothing came; what the client has seen comes here
                     error = (told.error() if told is not None else None) or error
                     if error.code() not in TRANSIENT | UNREACHABLE or health.refused or left <= _PAUSE:
-                        self._forget()  # it tells why it is refused only once; a new one says it again
+                        kept.forget()  # it tells why it is refused only once; a new one says it again
                         needs = [Right("Describe", "Group", group), Right("Describe", "Topic", asked[0].topic)]
                         raise health.explain(error, doing, needs=needs) from exception
                     time.sleep(_PAUSE)
@@ -98,20 +139,74 @@ class Asker:
                     health.recovered()
                     return answer
         finally:
-            self._lock.release()
+            kept.used_at = time.monotonic()
+            kept.lock.release()
 
-    def _consumer_of(self, group: str) -> tuple[Consumer, Health]:
-        if self._closed:
-            raise Closed("The log is closed.")
-        if self._asked_last is None or self._asked_last[0] != group:
-            self._forget()
-            self._asked_last = (group, *_open_consumer(self._config, group, decided=self._decided))
-        return self._asked_last[1:]
+    def _take(self, group: str, doing: str, deadline: float) -> _Kept:
+        """What is kept of a group, locked."""
+        while True:
+            kept = self._of(group)
+            if not kept.lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                raise BrokerUnavailable(
+                    f"Cannot {doing}: others still wait for an answer to that.",
+                    code="_TIMED_OUT",
+                    retriable=True,
+                    hint="Check that the group's coordinator can be reached.",
+                )
+            if self._kept.get(group) is kept:
+                return kept
+            kept.lock.release()  # it was let go of meanwhile
 
-    def _forget(self) -> None:
-        if self._asked_last is not None:
-            self._asked_last[1].close()
-            self._asked_last = None
+    def _of(self, group: str) -> _Kept:
+        with self._lock:
+            if self._closed:
+                raise Closed("The log is closed.")
+            kept = self._kept.get(group)
+            if kept is None:
+                kept = self._kept[group] = _Kept(partial(_open_consumer, self._config, group, decided=self._decided))
+            kept.used_at = time.monotonic()
+        _housekeeper.look_after(self)
+        return kept
+
+
+class _Housekeeper:
+    """Lets go of what is idle, in a thread that is there while anything is kept."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._askers: WeakSet[Asker] = WeakSet()
+        self._at_work = False
+        tell_of_forks(self)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self._lock = Lock()
+        self._askers = WeakSet()
+        self._at_work = False
+
+    def look_after(self, asker: Asker) -> None:
+        """An asker keeps something."""
+        with self._lock:
+            self._askers.add(asker)
+            if not self._at_work:
+                self._at_work = True
+                Thread(target=self._work, name="lvq-kafka-idle", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            time.sleep(_IDLE / 2)
+            with self._lock:
+                askers = list(self._askers)
+            idle = [asker for asker in askers if not asker.let_go(_IDLE)]
+            with self._lock:
+                self._askers.difference_update(idle)
+                if not self._askers:
+                    self._at_work = False
+                    return
+            del askers, idle
+
+
+_housekeeper = _Housekeeper()
 
 
 def _open_consumer(config: ClientConfig, group: str, *, decided: bool) -> tuple[Consumer, Health]:

@@ -146,7 +146,7 @@ class ClientConfig:
         return self._properties == other._properties if isinstance(other, ClientConfig) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._properties.items()))
+        return hash(frozenset(self._properties))  # of the names: not every value has one
 
     def __repr__(self) -> str:
         shown = {name: "***" if is_secret(name) else value for name, value in self._properties.items()}

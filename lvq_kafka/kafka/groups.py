@@ -32,7 +32,8 @@ _SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, 
 class KafkaGroups:
     """The group part of `lvq_kafka.kafka.KafkaLog`; its methods are those of `lvq_kafka.ports.Log`.
 
-    Commits are read by `Asker`. There are two of them, since one that waits for a transaction keeps others waiting.
+    Commits are read by `Asker`. There are two of them, since who waits for a transaction keeps others of its group
+    waiting.
     """
 
     def __init__(self, config: ClientConfig, questions: Questions, admin: KafkaAdmin) -> None:
@@ -51,6 +52,7 @@ class KafkaGroups:
         self, group: str, topic: str, timeout: float, *, decided: bool = True, partitions: int | None = None
     ) -> dict[int, Commit]:
         """See `lvq_kafka.ports.Log.committed`."""
+        self._questions.check_open()
         deadline = time.monotonic() + timeout
         try:
             if partitions is None:
@@ -137,7 +139,7 @@ class KafkaGroups:
         for it. And when it has waited in vain it may abort the process (librdkafka's issues 3663 and 4605).
         """
         self._questions.check_open()
-        with closing(Questions(self._config)) as questions:
+        with closing(Questions(self._config, shared=False)) as questions:
             KafkaAdmin(questions).brokers(max(0.1, deadline - time.monotonic()))
             yield questions
 

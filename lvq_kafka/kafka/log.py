@@ -21,7 +21,8 @@ __all__ = ["KafkaLog"]
 class KafkaLog(Bound):
     """A Kafka cluster, as `lvq_kafka.ports.Log` describes it. Thread-safe.
 
-    Opens one admin client for questions; readers, members and writers have connections of their own.
+    All logs of one configuration in a process ask their questions over one connection. Readers, members and writers
+    have connections of their own, and so has each change (`lvq_kafka.kafka.questions`).
 
     Raises:
         ConfigError: the client refuses its properties. Whether a broker answers shows in the first call.

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -30,49 +31,108 @@ _LOST_ITS_WAY = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, K
 _NO_ANSWER = KafkaError(KafkaError._TIMED_OUT, "No answer in time")
 
 
+class _Connection:
+    """An admin client, and the next one when it has lost its way."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.health = Health(config.bootstrap_servers, config.properties)
+        self.client = open_admin(config, self.health)
+        self._config = config
+        self._changing = Lock()
+        tell_of_forks(self)  # whoever uses it there, it is kept
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`."""
+        self._changing = Lock()
+
+    def begin_anew(self, client: AdminClient) -> None:
+        """Let the next question go over new connections: this client (2.16.0) would go on asking the same broker.
+
+        Others may be waiting for answers of the old one, and keep it alive.
+        """
+        with self._changing:
+            if self.client is client:
+                self.client = open_admin(self._config, self.health)
+
+
+class _Shared:
+    """The connection of all who ask the same cluster in the same way; it lives as long as one of them does."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._connections: WeakValueDictionary[ClientConfig, _Connection] = WeakValueDictionary()
+        tell_of_forks(self)
+
+    def left_behind(self) -> None:
+        """See `lvq_kafka.forking`. Those who have the parent's connections keep them."""
+        self._lock = Lock()
+        self._connections = WeakValueDictionary()
+
+    def connect(self, config: ClientConfig) -> _Connection:
+        """The connection, opened if there is none."""
+        with self._lock:
+            there = self._connections.get(config)
+        if there is not None:
+            return there
+        opened = _Connection(config)  # without the lock: somebody's oauth_cb may take its time
+        with self._lock:
+            return self._connections.setdefault(config, opened)
+
+
+_shared = _Shared()
+
+
 class Questions:
-    """An admin client behind one method. Thread-safe.
+    """Admin clients behind one method. Thread-safe.
+
+    Questions go over a connection that all in this process share who ask with the same configuration: they wait at no
+    broker. Changes do, and a broker answers the requests of a connection one after the other. So each change has a
+    connection of its own, and holds up nobody.
 
     The futures of an admin client resolve only while it is alive, so it lives as long as this. It must not die before
     they have: they resolve in a thread of the client, which may collect garbage there, and a client (2.16.0) that is
     destroyed by its own thread aborts the process. So one with questions that nobody waits for any more is kept.
+
+    Args:
+        config: how to reach the cluster.
+        shared: False for a connection that nobody else has, for changes, too.
     """
 
     _WATCH = 0.05
     _PAUSES = (0.01, 0.2)
     _ATTEMPT = 3.0
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, *, shared: bool = True) -> None:
         self._config = config
-        self._health = Health(config.bootstrap_servers, config.properties)
-        self._client: AdminClient | None = open_admin(config, self._health)
-        self._changing = Lock()
-        self._left: AdminClient | None = None  # in a forked child: the parent's client, which must not be let go there
+        self._is_shared = shared
+        self._connection: _Connection | None = _shared.connect(config) if shared else _Connection(config)
+        self._left: _Connection | None = None  # in a forked child: the parent's, which must not be let go there
         tell_of_forks(self)
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""
-        self._changing = Lock()
-        self._left, self._client = self._client, None
+        self._left, self._connection = self._connection, None
 
     def close(self) -> None:
-        """Let go of the connections."""
-        with self._changing:
-            self._client = None
+        """Let go of the connection; who shares it keeps it."""
+        self._connection = None
 
-    def check_open(self) -> AdminClient:
-        """The client.
+    def check_open(self) -> None:
+        """See that this can be asked.
 
         Raises:
             Closed: after `close`.
             BoundToProcess: in a child process after a fork.
         """
-        client = self._client
+        self._open()
+
+    def _open(self) -> _Connection:
+        connection = self._connection
         if self._left is not None:
             raise left_behind("This connection")
-        if client is None:
+        if connection is None:
             raise Closed("The log is closed.")
-        return client
+        return connection
 
     def ask(
         self,
@@ -95,14 +155,19 @@ class Questions:
         came, too: the broker that was asked may have died, and others live.
         """
         pause, longest = self._PAUSES
+        connection = self._open()
+        if self._is_shared and not harmless:
+            connection = _Connection(self._config)
+        health = connection.health
         while True:
-            client, now = self.check_open(), time.monotonic()
+            self.check_open()
+            client, now = connection.client, time.monotonic()
             limit = min(deadline, now + self._ATTEMPT) if harmless else deadline
             futures: list[Future[T]] = []
             _keeper.let_go()
             try:
                 futures = list(request(client, max(0.1, limit - now)))
-                answers = [self._wait(client, future, limit) for future in futures]
+                answers = [self._wait(client, health, future, limit) for future in futures]
                 if not all(map(answered, answers)):
                     raise KafkaException(unanswered)
             except KafkaException as exception:
@@ -111,16 +176,14 @@ class Questions:
                     raise
                 client.poll(0)
                 if error.code() in _LOST_ITS_WAY:
-                    self._begin_anew(client)
-                again = error.code() in passing or (
-                    harmless and error.code() in UNREACHABLE and not self._health.refused
-                )
+                    connection.begin_anew(client)
+                again = error.code() in passing or (harmless and error.code() in UNREACHABLE and not health.refused)
                 if not again or time.monotonic() + pause > deadline:
-                    raise self._health.explain(error, doing, topic=topic, needs=needs) from exception
+                    raise health.explain(error, doing, topic=topic, needs=needs) from exception
             except (TypeError, ValueError) as exception:
                 raise ConfigError(f"Cannot {doing}: {exception}.") from exception
             else:
-                self._health.recovered()
+                health.recovered()
                 return answers
             finally:
                 if not all(future.done() for future in futures):
@@ -128,22 +191,13 @@ class Questions:
             time.sleep(pause)
             pause = min(2 * pause, longest)
 
-    def _begin_anew(self, client: AdminClient) -> None:
-        """Let the next question go over new connections: this client (2.16.0) would go on asking the same broker.
-
-        Others may be waiting for answers of the old one, and keep it alive.
-        """
-        with self._changing:
-            if self._client is client:
-                self._client = open_admin(self._config, self._health)
-
-    def _wait(self, client: AdminClient, future: Future[T], deadline: float) -> T:
+    def _wait(self, client: AdminClient, health: Health, future: Future[T], deadline: float) -> T:
         while not future.done():
             try:
                 return future.result(self._WATCH)
             except TimeoutError:
                 client.poll(0)  # lets the client tell what it sees: a refusal makes waiting pointless
-                if self._health.refused or time.monotonic() > deadline + 1:
+                if health.refused or time.monotonic() > deadline + 1:
                     raise KafkaException(_NO_ANSWER) from None
         return future.result()
 

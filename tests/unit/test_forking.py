@@ -165,6 +165,7 @@ QUESTIONS: dict[str, Callable[[KafkaLog], object]] = {
     "topic": lambda log: log.describe_topic("t"),
     "ends": lambda log: log.end_offsets("t"),
     "commits": lambda log: log.committed("g", "t"),
+    "commits of known partitions": lambda log: log.committed("g", "t", partitions=1),
     "commit": lambda log: log.commit("g", "t", {0: Commit(4)}),
     "members": lambda log: log.member_count("g"),
     "reader": lambda log: log.reader("t", {0: 0}),
@@ -177,7 +178,7 @@ QUESTIONS: dict[str, Callable[[KafkaLog], object]] = {
 def test_whatever_is_asked_over_the_parents_connection_is_refused_in_a_child(
     kafka_log: KafkaLog, ask: Callable[[KafkaLog], object]
 ) -> None:
-    with held(Condition(kafka_log._groups._decided._lock)):  # type: ignore[arg-type]
+    with held(Condition(kafka_log._groups._decided._of("g").lock)):  # type: ignore[arg-type]
         answer = in_child(lambda: ask(kafka_log))
     assert answer.startswith(f"{BoundToProcess.__name__}: This connection belongs to the process that opened it.")
 
