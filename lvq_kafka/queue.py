@@ -258,7 +258,7 @@ class LastValueQueue(Managed, Generic[V]):
         return f"<LastValueQueue {self.name} on {self.topic}, key {key}>"
 
     def close(self) -> None:
-        """Give back the connection that this queue asks questions over, if it has opened it; a log that was given is not.
+        """Close the connection for questions, which others may share, unless its log was given.
 
         Its readers and writers are closed on their own, and before: they ask questions over it, too.
         """

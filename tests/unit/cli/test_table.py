@@ -44,6 +44,13 @@ def test_offsets_may_grow_longer_than_those_of_the_first_rows() -> None:
     assert len(row) <= 60
 
 
+def test_a_moment_of_another_day_may_come_behind_moments_of_today() -> None:
+    events = [entry("IBM", b"v" * 500), EndOfDump(), entry("IBM", b"v" * 500, timestamp=0.0)]
+    row = written(*events, width=80)[2]
+    assert row.endswith(f"{clock(0.0)}  0/7")
+    assert len(row) <= 80
+
+
 def test_headers_are_shown_beside_the_value_but_for_the_key_header() -> None:
     row = written(entry("IBM", b"1", (("ticker", b"IBM"), ("exchange", b"NYSE"), ("flag", None))))[1]
     assert "exchange=NYSE" in row
@@ -71,8 +78,10 @@ def test_a_consumed_key_is_not_struck_out() -> None:
     file = io.StringIO()
     table = ValueTable(Console(file=file, width=60, force_terminal=True), key_header="ticker")
     table.add(Deleted("IBM", consumed=True))
+    table.flush()
     assert "\x1b[1;9;" not in file.getvalue()
     table.add(Deleted("IBM"))
+    table.flush()
     assert "\x1b[1;9;" in file.getvalue()
 
 
@@ -102,3 +111,19 @@ def test_on_a_narrow_terminal_the_value_has_room_before_all_else() -> None:
 def test_updates_alone_fit_a_narrow_terminal_too() -> None:
     (row,) = written(EndOfDump(), entry("IBM", b"118.50"), width=30)[1:]
     assert row.split() == ["IBM", "118.50"]
+
+
+def test_many_rows_are_written_together() -> None:
+    written: list[str] = []
+
+    class Screen(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return len(text)
+
+    table = ValueTable(Console(file=Screen(), width=60, force_terminal=True), key_header="ticker")
+    for number in range(1_000):
+        table.add(entry(f"k{number}", b"1"))
+    table.flush()
+    assert len("".join(written).splitlines()) == 1_001
+    assert len(written) < 50
