@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from lvq_kafka.cli.leaders import Leaders
 from lvq_kafka.cli.output import count, printable_key, printable_text, printable_value
 from lvq_kafka.cli.rows import how_gone
 from lvq_kafka.cli.table import plain_table
@@ -76,7 +76,14 @@ class Board:
     _gone: dict[str, float] = field(default_factory=dict)  # keys without a value, until when they are still shown
     _rate: deque[tuple[float, int]] = field(default_factory=deque)
     _widths: dict[str, int] = field(default_factory=dict)
+    _leaders: Leaders = field(init=False)
     _live: bool = False  # whether the values of the beginning have all come
+
+    def __post_init__(self) -> None:
+        self._leaders = Leaders(self._rows, self._newest_first if self.by_recency else str)
+
+    def _newest_first(self, key: str) -> tuple[float, str]:
+        return -self._rows[key].timestamp, key
 
     def show(self, console: Console, browser: Browser[Any]) -> None:
         """Show it until the changes end; most often that is Ctrl-C."""
@@ -130,6 +137,7 @@ class Board:
             cells = {name: _Cell(text) for name, text in texts.items()}
         self._rows[entry.key] = _Row(cells, entry.timestamp, now)
         self._gone.pop(entry.key, None)
+        self._leaders.changed(entry.key)
 
     def _texts(self, value: Any) -> dict[str, str]:
         if isinstance(value, Mapping):
@@ -142,19 +150,15 @@ class Board:
         """The board at a moment, for a terminal of that size."""
         for key in [key for key, until in self._gone.items() if until < now]:
             del self._rows[key], self._gone[key]
+            self._leaders.changed(key)
         room = max(1, height - 6)
-        keys = self._first(room if len(self._rows) <= room else room - 1)
+        keys = self._leaders.first(room if len(self._rows) <= room else room - 1)
         head = Text.assemble((printable(self.name), "bold"), "   ", self._summary(now), ("  ·  ", "dim"), state, "\n")
         left = len(self._rows) - len(keys)
         parts: list[Table | Text] = [head, self._table(keys, now, width)]
         if left:
             parts.append(Text(f" … and {count(left, 'more key')}", "dim"))
         return Group(*parts)
-
-    def _first(self, number: int) -> list[str]:
-        if self.by_recency:
-            return heapq.nlargest(number, self._rows, key=lambda key: (self._rows[key].timestamp, key))
-        return heapq.nsmallest(number, self._rows)
 
     def _summary(self, now: float) -> Text:
         while self._rate and now - self._rate[0][0] > _RATE_OVER:
