@@ -13,7 +13,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from tests.benchmarks import (
     produce,
     rebalance,
     report,
+    scale,
     spark,
     spark_report,
     starting,
@@ -37,8 +38,8 @@ from tests.benchmarks.peers import contest
 from tests.benchmarks.topics import Topic, load
 from tests.benchmarks.workload import Workload
 
-PARTS = ("broker", "bootstrap", "dump", "produce", "latency", "consume", "acks", "rebalance", "spark")
-BY_DEFAULT = PARTS[:-1]  # Spark takes longer than all others together
+PARTS = ("broker", "bootstrap", "dump", "produce", "latency", "consume", "acks", "rebalance", "scale", "spark")
+BY_DEFAULT = PARTS[:-2]  # Spark takes longer than all others together, and millions of keys as long
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Sizes:
     heartbeat: float = 5.0  # seconds between the heartbeats of the new one; a broker's default, which is not ours
     spark_records: int = 4_000_000
     dump_keys: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    scale: scale.Scale = field(default_factory=scale.Scale)
 
 
 QUICK = Sizes(
@@ -66,6 +68,7 @@ QUICK = Sizes(
     heartbeat=0.5,
     spark_records=10_000,
     dump_keys=(1_000, 4_000),
+    scale=scale.Scale(keys=1_000, view_keys=1_000, partitions=20, queues=2, large=2, rest=0.1),
 )
 
 
@@ -119,6 +122,11 @@ def run(
     if "rebalance" in parts:
         found["rebalance"] = list(rebalance.run(servers, rounds, session=sizes.session))
         print(report.rebalance_table(found["rebalance"]), "\n", flush=True)
+    if "scale" in parts:
+        for measured in scale.run(servers, sizes.scale):
+            found.setdefault("scale", []).append(measured)
+        print(scale.scale_table(found["scale"]), "\n", flush=True)
+        targets += scale.scale_targets(found["scale"])
     if "spark" in parts:
         with spark.loaded(servers, sizes.spark_records) as topics:
             for measured in spark.run(servers, topics, rounds):
@@ -165,7 +173,7 @@ def peers_if_possible(rounds: int) -> Iterator[dict[str, contest.Peer]]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument(
-        "parts", nargs="*", metavar="part", help=f"what to measure: {', '.join(PARTS)}; default all but spark"
+        "parts", nargs="*", metavar="part", help=f"what to measure: {', '.join(PARTS)}; default all but scale and spark"
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peer-rounds", type=int, help="rounds with other brokers; 0 for none; default as the others")

@@ -1,0 +1,197 @@
+"""What many keys, partitions, queues, and large values cost: processor time, memory, threads and descriptors.
+
+``lvq`` runs as in a shell, and is charged for all that its process did. Its output goes to a file, or to a terminal of
+our own. What is idle is measured once it has come to rest. The memory of a command is at least that of this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pty
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import psutil
+
+from lvq_kafka.core.policy import TopicSpec
+from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.queue import LastValueQueue
+from tests.benchmarks.children import memory_in_use, peak_memory, result, say, start
+from tests.benchmarks.report import Target, table
+from tests.benchmarks.starting import LVQ
+
+__all__ = ["Scale", "run", "scale_table", "scale_targets"]
+
+VALUE = 100  # bytes
+LARGE = 1_000_000  # bytes, about as large as a broker takes by default
+REST = 8.0  # seconds; what is kept for the next question has gone by then
+
+USES: dict[str, Callable[[LastValueQueue[bytes], ExitStack], object]] = {
+    "idle": lambda queue, opened: None,
+    "with a view": lambda queue, opened: opened.enter_context(queue.view()),
+    "with a browser": lambda queue, opened: opened.enter_context(queue.browser()),
+    "with a consumer": lambda queue, opened: opened.enter_context(queue.consumer()),
+    "with a producer": lambda queue, opened: opened.enter_context(queue.producer()).put("k", b"v").result(30),
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of each there is."""
+
+    keys: int = 1_000_000
+    view_keys: int = 5_000_000
+    partitions: int = 1_000
+    queues: int = 200
+    large: int = 300
+    rest: float = REST
+
+
+def run(servers: str, scale: Scale) -> Iterator[dict[str, Any]]:
+    """One result for each thing that is tried."""
+    with tempfile.TemporaryDirectory(prefix="lvq-bench-") as folder, ExitStack() as at_the_end:
+        lines = Path(folder, "lines.jsonl")
+        shell = partial(_lvq, servers)
+
+        def declared(name: str, partitions: int) -> str:
+            LastValueQueue.declare(
+                name, key_header="id", bootstrap_servers=servers, spec=TopicSpec(partitions=partitions)
+            ).close()
+            at_the_end.callback(shell, "drop", name, "--with-topic", "--yes")
+            return name
+
+        many = declared("scale-many", 4)
+        write_lines(lines, scale.keys, VALUE)
+        yield shell("put", many, "--from-jsonl", str(lines), "-q", what=f"put --from-jsonl, {scale.keys:,} keys")
+        yield shell("export", many, what=f"export, {scale.keys:,} keys")
+        yield shell("browse", many, what=f"browse, {scale.keys:,} keys")
+        yield shell("browse", many, what=f"browse on a terminal, {scale.keys:,} keys", terminal=True)
+        wide = declared("scale-wide", scale.partitions)
+        write_lines(lines, scale.keys // 10, VALUE)
+        of_them = f"{scale.keys // 10:,} keys in {scale.partitions:,} partitions"
+        yield shell("put", wide, "--from-jsonl", str(lines), "-q", what=f"put --from-jsonl, {of_them}")
+        yield shell("export", wide, what=f"export, {of_them}")
+        yield shell("browse", wide, what=f"browse, {of_them}")
+        large = declared("scale-large", 2)
+        write_lines(lines, scale.large, LARGE)
+        yield shell("put", large, "--from-jsonl", str(lines), "-q", what=f"put --from-jsonl, {scale.large} of 1 MB")
+        yield shell("export", large, what=f"export, {scale.large} of 1 MB")
+        more = declared("scale-more", 4)
+        write_lines(lines, scale.view_keys, VALUE)
+        shell("put", more, "--from-jsonl", str(lines), "-q")
+        yield _child("view", servers, more) | {"what": f"view, {scale.view_keys:,} keys"}
+        for number in range(scale.queues):
+            declared(f"scale-{number}", 1)
+        for use in USES:
+            yield _child("queues", servers, use, scale.queues, scale.rest) | {"what": f"a queue {use}"}
+
+
+def write_lines(path: Path, keys: int, size: int) -> None:
+    """Values that differ, of so many bytes."""
+    noise = os.urandom(size // 2 + 1).hex()[: size - 9]
+    with path.open("w") as file:
+        file.writelines(f'{{"key": "k{n * 7919 % keys:08d}", "value": "{n:09d}{noise}"}}\n' for n in range(keys))
+
+
+def _lvq(servers: str, *arguments: str, what: str = "", terminal: bool = False) -> dict[str, Any]:
+    """Run a command to its end; the processor time of its process, and the most memory it had."""
+    command = [str(LVQ), "-b", servers, *arguments]
+    master, screen = pty.openpty() if terminal else (None, None)
+    with tempfile.TemporaryFile() as file:
+        child = subprocess.Popen(command, stdout=file if screen is None else screen)
+        if master is not None and screen is not None:
+            os.close(screen)
+            reading = Thread(target=_drain, args=(master,))
+            reading.start()
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if master is not None:
+            reading.join()
+            os.close(master)
+    if child.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {child.returncode}")
+    return {"what": what, "cpu": used.ru_utime + used.ru_stime, "memory": used.ru_maxrss * 1024}
+
+
+def _drain(master: int) -> None:
+    with suppress(OSError):  # of a terminal that nobody has open any more
+        while os.read(master, 65_536):
+            pass
+
+
+def _child(*arguments: object) -> dict[str, Any]:
+    return result(start("scale", *arguments), 1800)
+
+
+def view(servers: str, name: str) -> dict[str, Any]:
+    with LastValueQueue.open(name, bootstrap_servers=servers) as queue:
+        began = time.process_time()
+        with queue.view(catch_up_timeout=1200) as opened:
+            return {"cpu": time.process_time() - began, "memory": peak_memory(), "keys": len(opened)}
+
+
+def queues(servers: str, use: str, count: int, rest: float) -> dict[str, Any]:
+    """What each of so many queues takes of this process, beyond what it takes by itself."""
+
+    def open_one(number: int, opened: ExitStack) -> None:
+        queue = LastValueQueue.open(f"scale-{number}", bootstrap_servers=servers)
+        USES[use](opened.enter_context(queue), opened)
+
+    me = psutil.Process()
+    with ExitStack() as opened, closing(KafkaLog(servers)) as log:
+        log.broker_count()  # what all share is not counted
+        before = me.num_threads(), me.num_fds(), memory_in_use()
+        began = time.process_time()
+        for number in range(count):
+            open_one(number, opened)
+        cpu = time.process_time() - began
+        time.sleep(rest)
+        now = me.num_threads(), me.num_fds(), memory_in_use()
+        threads, descriptors, memory = ((there - then) / count for there, then in zip(now, before))
+        return {"cpu": cpu / count, "memory": memory, "threads": threads, "descriptors": descriptors}
+
+
+def scale_table(results: Sequence[dict[str, Any]]) -> str:
+    """As Markdown."""
+    rows = []
+    for one in results:
+        cells = [one["what"], f"{one['cpu']:.2f}", f"{one['memory'] / 1e6:,.1f}"]
+        rows.append([*cells, *(f"{one[name]:.1f}" if name in one else "" for name in ("threads", "descriptors"))])
+    return table(["what", "processor time, s", "memory, MB", "threads", "descriptors"], rows)
+
+
+def scale_targets(results: Sequence[dict[str, Any]]) -> list[Target]:
+    """What was asked for."""
+    export = next(one for one in results if one["what"].startswith("export"))
+    idle = next(one for one in results if one["what"] == "a queue idle")
+    return [
+        Target.at_most(f"{export['what']}: seconds of processor time", 10, export["cpu"]),
+        Target.at_most("a queue idle: threads", 0, idle["threads"]),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["view", "queues"])
+    parser.add_argument("servers")
+    parser.add_argument("name", help="of the queue, or what is done with each")
+    parser.add_argument("count", type=int, nargs="?")
+    parser.add_argument("rest", type=float, nargs="?")
+    options = parser.parse_args()
+    if options.what == "view":
+        say(view(options.servers, options.name))
+    else:
+        say(queues(options.servers, options.name, options.count, options.rest))
+
+
+if __name__ == "__main__":
+    main()
