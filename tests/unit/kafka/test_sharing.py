@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
 from threading import Thread
 
-import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.errors import Closed
-from lvq_kafka.kafka import ClientConfig, KafkaLog, asking
+from lvq_kafka.kafka import ClientConfig, KafkaLog, asking, questions
+from lvq_kafka.kafka.connect import Health, open_admin
 from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.ports import Commit
 from tests.unit.kafka.mock_cluster import MockCluster
@@ -27,29 +29,58 @@ def servers() -> Iterator[str]:
         yield cluster.bootstrap_servers
 
 
-def threads() -> int:
-    return psutil.Process().num_threads()
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClientConfig]:
+    """The configurations of all admin clients that are opened."""
+    configs: list[ClientConfig] = []
+
+    def opening(config: ClientConfig, health: Health) -> AdminClient:
+        configs.append(config)
+        return open_admin(config, health)
+
+    monkeypatch.setattr(questions, "open_admin", opening)
+    return configs
 
 
-def test_logs_of_one_configuration_share_a_connection_for_questions(servers: str) -> None:
-    with ExitStack() as opened:
-        first = opened.enter_context(closing(KafkaLog(servers)))
-        assert first.describe_topic("t").partitions == 1
-        before = threads()
-        others = [opened.enter_context(closing(KafkaLog(ClientConfig(servers)))) for _ in range(10)]
-        assert [log.describe_topic("t").partitions for log in others] == [1] * 10
-        assert threads() == before
-        first.close()
+def test_logs_of_one_configuration_share_a_connection_for_questions(servers: str, opened: list[ClientConfig]) -> None:
+    with ExitStack() as at_the_end:
+        logs = [at_the_end.enter_context(closing(KafkaLog(ClientConfig(servers)))) for _ in range(10)]
+        assert [log.describe_topic("t").partitions for log in logs] == [1] * 10
+        assert len(opened) == 1
+        logs[0].close()
         with pytest.raises(Closed):
-            first.describe_topic("t")
-        assert others[0].describe_topic("t").partitions == 1, "closed is only who was closed"
-        with closing(KafkaLog(ClientConfig(servers, {"client.id": "another"}))) as log:
+            logs[0].describe_topic("t")
+        assert logs[1].describe_topic("t").partitions == 1, "closed is only who was closed"
+        other = ClientConfig(servers, {"client.id": "another"})
+        with closing(KafkaLog(other)) as log:
             assert log.describe_topic("t").partitions == 1
-            assert threads() > before, "who shows another face to the cluster has a connection of its own"
-    eventually(lambda: threads() < before)
+        assert opened == [ClientConfig(servers), other], "who shows another face to the cluster has another connection"
+    with closing(KafkaLog(servers)) as log:
+        assert log.describe_topic("t").partitions == 1
+    assert len(opened) == 3, "nobody had the first one any more"
 
 
-def clients_of(questions: Questions, *, harmless: bool) -> AdminClient:
+def test_ten_idle_queues_take_hardly_more_threads_and_descriptors_than_one(servers: str) -> None:
+    """In a process of its own: here threads of other tests come and go. A client's do, too, but for a few."""
+    program = f"""
+import psutil
+from lvq_kafka import LastValueQueue
+me, queues = psutil.Process(), []
+def taken():
+    return me.num_threads(), me.num_fds()
+before = taken()
+for number in range(10):
+    queues.append(LastValueQueue("t", key_header=None, bootstrap_servers={servers!r}))
+    assert queues[-1].log.describe_topic("t").partitions == 1
+    first = taken() if number == 0 else first
+for now, one, none in zip(taken(), first, before):
+    assert now - none < 2 * (one - none), (now, one, none)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+
+
+def client_of(asker: Questions, *, harmless: bool) -> AdminClient:
     asked: list[AdminClient] = []
 
     def ask(client: AdminClient, timeout: float) -> list[Future[None]]:
@@ -58,7 +89,7 @@ def clients_of(questions: Questions, *, harmless: bool) -> AdminClient:
         answer.set_result(None)
         return [answer]
 
-    questions.ask(ask, "ask", time.monotonic() + 10, harmless=harmless)
+    asker.ask(ask, "ask", time.monotonic() + 10, harmless=harmless)
     [client] = asked
     return client
 
@@ -66,11 +97,11 @@ def clients_of(questions: Questions, *, harmless: bool) -> AdminClient:
 def test_a_change_which_may_wait_at_a_broker_has_a_connection_of_its_own(servers: str) -> None:
     config = ClientConfig(servers)
     with closing(Questions(config)) as one, closing(Questions(config)) as other:
-        asking_client = clients_of(one, harmless=True)
-        assert clients_of(other, harmless=True) is asking_client
-        changing = clients_of(one, harmless=False)
+        asking_client = client_of(one, harmless=True)
+        assert client_of(other, harmless=True) is asking_client
+        changing = client_of(one, harmless=False)
         assert changing is not asking_client
-        assert clients_of(other, harmless=False) not in (asking_client, changing)
+        assert client_of(other, harmless=False) not in (asking_client, changing)
 
 
 @contextmanager
@@ -83,24 +114,24 @@ def asked_about(servers: str, *groups: str) -> Iterator[KafkaLog]:
 
 def test_a_group_that_is_asked_about_no_more_takes_no_connection(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(KafkaLog(servers)) as log:
-        log.describe_topic("t")
-        before = threads()
         monkeypatch.setattr(asking, "_IDLE", 0.05)
         for _ in range(2):  # the second time all that has ended begins again
             assert log.committed("g", "t") == {}
-            eventually(lambda: threads() <= before)
+            kept = log._groups._decided._of("g")
+            assert log.committed("g", "t") == {}
+            eventually(lambda: not log._groups._decided._kept)
+            assert kept.consumer is None
 
 
 def test_groups_that_are_asked_about_in_turn_keep_their_connections(servers: str) -> None:
     with asked_about(servers, "one", "two") as log:
         for group in ("one", "two"):
             assert log.committed(group, "t", decided=False) == {0: Commit(3)}
-        before = threads()
         kept = {group: kept.consumer for group, kept in log._groups._by_now._kept.items()}
         for group in ("one", "two"):
             assert log.committed(group, "t", decided=False) == {0: Commit(3)}
         assert {group: kept.consumer for group, kept in log._groups._by_now._kept.items()} == kept
-        assert threads() == before
+        assert len(kept) == 2
         log.close()
         with pytest.raises(Closed):
             log.committed("one", "t", decided=False)
