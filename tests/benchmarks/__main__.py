@@ -124,6 +124,7 @@ def run(
         print(report.rebalance_table(found["rebalance"]), "\n", flush=True)
     if "scale" in parts:
         for measured in scale.run(servers, sizes.scale):
+            print(scale.progress(measured), file=sys.stderr, flush=True)
             found.setdefault("scale", []).append(measured)
         print(scale.scale_table(found["scale"]), "\n", flush=True)
         targets += scale.scale_targets(found["scale"])

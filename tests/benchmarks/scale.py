@@ -29,7 +29,7 @@ from tests.benchmarks.children import memory_in_use, peak_memory, result, say, s
 from tests.benchmarks.report import Target, table
 from tests.benchmarks.starting import LVQ
 
-__all__ = ["Scale", "run", "scale_table", "scale_targets"]
+__all__ = ["Scale", "progress", "run", "scale_table", "scale_targets"]
 
 VALUE = 100  # bytes
 LARGE = 1_000_000  # bytes, about as large as a broker takes by default
@@ -59,14 +59,13 @@ class Scale:
 def run(servers: str, scale: Scale) -> Iterator[dict[str, Any]]:
     """One result for each thing that is tried."""
     with tempfile.TemporaryDirectory(prefix="lvq-bench-") as folder, ExitStack() as at_the_end:
+        log = at_the_end.enter_context(closing(KafkaLog(servers)))
         lines = Path(folder, "lines.jsonl")
         shell = partial(_lvq, servers)
 
         def declared(name: str, partitions: int) -> str:
-            LastValueQueue.declare(
-                name, key_header="id", bootstrap_servers=servers, spec=TopicSpec(partitions=partitions)
-            ).close()
-            at_the_end.callback(shell, "drop", name, "--with-topic", "--yes")
+            queue = LastValueQueue.declare(name, key_header="id", log=log, spec=TopicSpec(partitions=partitions))
+            at_the_end.callback(queue.delete, delete_topic=True)
             return name
 
         many = declared("scale-many", 4)
@@ -160,13 +159,20 @@ def queues(servers: str, use: str, count: int, rest: float) -> dict[str, Any]:
         return {"cpu": cpu / count, "memory": memory, "threads": threads, "descriptors": descriptors}
 
 
+def progress(measured: dict[str, Any]) -> str:
+    """A line for who waits."""
+    return ", ".join(f"{name} {value:,.2f}" if name != "what" else value for name, value in sorted(measured.items()))
+
+
 def scale_table(results: Sequence[dict[str, Any]]) -> str:
     """As Markdown."""
-    rows = []
-    for one in results:
-        cells = [one["what"], f"{one['cpu']:.2f}", f"{one['memory'] / 1e6:,.1f}"]
-        rows.append([*cells, *(f"{one[name]:.1f}" if name in one else "" for name in ("threads", "descriptors"))])
-    return table(["what", "processor time, s", "memory, MB", "threads", "descriptors"], rows)
+    head = ["what", "processor time, s", "memory, MB", "threads", "descriptors"]
+    return table(head, [_cells(one) for one in results])
+
+
+def _cells(one: dict[str, Any]) -> list[str]:
+    counted = [f"{one[name]:.1f}" if name in one else "" for name in ("threads", "descriptors")]
+    return [one["what"], f"{one['cpu']:.2f}", f"{one['memory'] / 1e6:,.1f}", *counted]
 
 
 def scale_targets(results: Sequence[dict[str, Any]]) -> list[Target]:
