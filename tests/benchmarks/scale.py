@@ -12,7 +12,7 @@ import pty
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +29,7 @@ from tests.benchmarks.children import memory_in_use, peak_memory, result, say, s
 from tests.benchmarks.report import Target, table
 from tests.benchmarks.starting import LVQ
 
-__all__ = ["Scale", "progress", "run", "scale_table", "scale_targets"]
+__all__ = ["Scale", "progress", "queues_used", "run", "scale_table", "scale_targets"]
 
 VALUE = 100  # bytes
 LARGE = 1_000_000  # bytes, about as large as a broker takes by default
@@ -58,40 +58,47 @@ class Scale:
 
 def run(servers: str, scale: Scale) -> Iterator[dict[str, Any]]:
     """One result for each thing that is tried."""
-    with tempfile.TemporaryDirectory(prefix="lvq-bench-") as folder, ExitStack() as at_the_end:
-        log = at_the_end.enter_context(closing(KafkaLog(servers)))
-        lines = Path(folder, "lines.jsonl")
+    with (
+        closing(KafkaLog(servers)) as log,
+        tempfile.TemporaryDirectory(prefix="lvq-bench-") as folder,
+        ExitStack() as at_the_end,
+    ):
+        declared = partial(_declared, log, at_the_end)
         shell = partial(_lvq, servers)
-
-        def declared(name: str, partitions: int) -> str:
-            queue = LastValueQueue.declare(name, key_header="id", log=log, spec=TopicSpec(partitions=partitions))
-            at_the_end.callback(queue.delete, delete_topic=True)
-            return name
-
-        many = declared("scale-many", 4)
+        lines = Path(folder, "lines.jsonl")
         write_lines(lines, scale.keys, VALUE)
-        yield shell("put", many, "--from-jsonl", str(lines), "-q", what=f"put --from-jsonl, {scale.keys:,} keys")
-        yield shell("export", many, what=f"export, {scale.keys:,} keys")
-        yield shell("browse", many, what=f"browse, {scale.keys:,} keys")
-        yield shell("browse", many, what=f"browse on a terminal, {scale.keys:,} keys", terminal=True)
-        wide = declared("scale-wide", scale.partitions)
+        yield from _commands(shell, declared("scale-many", 4), lines, f"{scale.keys:,} keys")
         write_lines(lines, scale.keys // 10, VALUE)
         of_them = f"{scale.keys // 10:,} keys in {scale.partitions:,} partitions"
-        yield shell("put", wide, "--from-jsonl", str(lines), "-q", what=f"put --from-jsonl, {of_them}")
-        yield shell("export", wide, what=f"export, {of_them}")
-        yield shell("browse", wide, what=f"browse, {of_them}")
-        large = declared("scale-large", 2)
+        yield from _commands(shell, declared("scale-wide", scale.partitions), lines, of_them)
         write_lines(lines, scale.large, LARGE)
-        yield shell("put", large, "--from-jsonl", str(lines), "-q", what=f"put --from-jsonl, {scale.large} of 1 MB")
-        yield shell("export", large, what=f"export, {scale.large} of 1 MB")
-        more = declared("scale-more", 4)
+        yield from _commands(shell, declared("scale-large", 2), lines, f"{scale.large} values of 1 MB")
         write_lines(lines, scale.view_keys, VALUE)
-        shell("put", more, "--from-jsonl", str(lines), "-q")
+        shell("put", more := declared("scale-more", 4), "--from-jsonl", str(lines), "-q")
         yield _child("view", servers, more) | {"what": f"view, {scale.view_keys:,} keys"}
-        for number in range(scale.queues):
-            declared(f"scale-{number}", 1)
-        for use in USES:
-            yield _child("queues", servers, use, scale.queues, scale.rest) | {"what": f"a queue {use}"}
+        yield from queues_used(servers, scale.queues, scale.rest)
+
+
+def queues_used(servers: str, count: int, rest: float, uses: Collection[str] = USES.keys()) -> Iterator[dict[str, Any]]:
+    """What each of so many queues in a process takes, for each way of using them."""
+    with closing(KafkaLog(servers)) as log, ExitStack() as at_the_end:
+        for number in range(count):
+            _declared(log, at_the_end, f"scale-{number}", 1)
+        for use in uses:
+            yield _child("queues", servers, use, count, rest) | {"what": f"a queue {use}"}
+
+
+def _declared(log: KafkaLog, at_the_end: ExitStack, name: str, partitions: int) -> str:
+    queue = LastValueQueue.declare(name, key_header="id", log=log, spec=TopicSpec(partitions=partitions))
+    at_the_end.callback(queue.delete, delete_topic=True)
+    return name
+
+
+def _commands(shell: Callable[..., dict[str, Any]], name: str, lines: Path, of_what: str) -> Iterator[dict[str, Any]]:
+    yield shell("put", name, "--from-jsonl", str(lines), "-q", what=f"put --from-jsonl, {of_what}")
+    yield shell("export", name, what=f"export, {of_what}")
+    yield shell("browse", name, what=f"browse, {of_what}")
+    yield shell("browse", name, what=f"browse on a terminal, {of_what}", terminal=True)
 
 
 def write_lines(path: Path, keys: int, size: int) -> None:

@@ -18,7 +18,7 @@ from tests.benchmarks.consume import COMPACTED, KAFKA, MODES
 from tests.benchmarks.dump import CONTESTANTS as DUMPS
 from tests.benchmarks.rebalance import CHANGES, PROTOCOLS
 from tests.benchmarks.report import consume_targets
-from tests.benchmarks.scale import Scale, run, scale_table, scale_targets
+from tests.benchmarks.scale import queues_used, scale_table
 from tests.benchmarks.topics import TAIL, Content, load
 from tests.benchmarks.workload import Judge, Workload
 from tests.running import run_while_it_speaks
@@ -56,15 +56,12 @@ def test_a_small_benchmark_runs_to_the_end(tmp_path: Path) -> None:
     assert all(target["what"] in ran.stdout for target in results["targets"])
 
 
-def test_large_numbers_are_measured_with_small_ones(broker: ProvidedBroker) -> None:
-    tiny = Scale(keys=100, view_keys=100, partitions=3, queues=1, large=1, rest=0.0)
-    results = {one["what"]: one for one in run(broker.bootstrap_servers, tiny)}
-    assert results["view, 100 keys"]["keys"] == 100
-    assert all(one["cpu"] > 0 for one in results.values())
-    assert (results["a queue idle"]["threads"], results["a queue idle"]["descriptors"]) == (0, 0)
-    assert results["a queue with a view"]["threads"] > 0
-    assert {target.what for target in scale_targets(list(results.values())) if target.met} >= {"a queue idle: threads"}
-    assert "a queue with a consumer" in scale_table(list(results.values()))
+def test_an_idle_queue_takes_less_of_its_process_than_one_with_a_view(broker: ProvidedBroker) -> None:
+    idle, viewed = queues_used(broker.bootstrap_servers, 3, 0.0, ("idle", "with a view"))
+    assert (idle["what"], viewed["what"]) == ("a queue idle", "a queue with a view")
+    assert idle["threads"] < 2 < viewed["threads"]
+    assert idle["descriptors"] < viewed["descriptors"]
+    assert "a queue with a view" in scale_table([idle, viewed])
 
 
 def test_a_contestant_that_does_not_hold_the_right_values_is_found_out(
