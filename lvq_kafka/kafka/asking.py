@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from threading import Lock, Thread
 from weakref import WeakSet
@@ -92,6 +93,11 @@ class Asker:
             with one.lock:
                 one.forget()
 
+    @property
+    def keeps(self) -> bool:
+        """Whether there is anything to let go of."""
+        return bool(self._kept)
+
     def let_go(self, idle: float) -> bool:
         """Let go of what has not been used for so many seconds; whether anything is left."""
         with self._lock:
@@ -100,7 +106,7 @@ class Asker:
         for one in gone:  # without the lock: who asks about others does not wait for it
             one.forget()
             one.lock.release()
-        return bool(self._kept)
+        return self.keeps
 
     def ask(self, group: str, topic: str, partitions: Iterable[int], deadline: float) -> list[TopicPartition]:
         """What the group has committed. Asks again while that fails in a way that passes, and there is time.
@@ -199,7 +205,8 @@ class _Housekeeper:
                 askers = list(self._askers)
             idle = [asker for asker in askers if not asker.let_go(_IDLE)]
             with self._lock:
-                self._askers.difference_update(idle)
+                # One that was asked meanwhile has come here again, or waits to.
+                self._askers.difference_update(asker for asker in idle if not asker.keeps)
                 if not self._askers:
                     self._at_work = False
                     return
@@ -251,11 +258,12 @@ def _is_decided(config: ClientConfig, group: str, asked: list[TopicPartition]) -
 
 
 def _replicas(consumer: Consumer, group: str) -> tuple[int, list[int], list[int]]:
-    """The partition that holds a group, its replicas, and those that are in sync."""
-    partitions = consumer.list_topics(COMMITS, _SLICE).topics[COMMITS].partitions
-    home = home_of(group, max(1, len(partitions)))
-    found = partitions.get(home)
-    return (home, sorted(found.replicas), sorted(found.isrs)) if found else (home, [], [])
+    """The partition that holds a group, its replicas, and those that are in sync; nothing of one that is not shown."""
+    with suppress(KafkaException, KeyError):
+        partitions = consumer.list_topics(COMMITS, _SLICE).topics[COMMITS].partitions
+        home = partitions[home_of(group, max(1, len(partitions)))]
+        return home.id, sorted(home.replicas), sorted(home.isrs)
+    return 0, [], []
 
 
 def home_of(group: str, partitions: int) -> int:
