@@ -187,11 +187,20 @@ class KafkaLog(Bound):
         return self._groups.member_count(group, timeout)
 
     def reader(
-        self, topic: str, positions: Mapping[int, int], *, headers: bool = True, late: bool = False
+        self,
+        topic: str,
+        positions: Mapping[int, int],
+        *,
+        headers: bool = True,
+        late: bool = False,
+        decided: bool = True,
     ) -> LogReader:
-        """See `lvq_kafka.ports.Log.reader`."""
+        """See `lvq_kafka.ports.Log.reader`.
+
+        ``decided=False`` goes beyond that: records of open and aborted transactions come, too.
+        """
         self._questions.check_open()
-        return KafkaReader(self.config, topic, positions, headers=headers, late=late)
+        return KafkaReader(self.config, topic, positions, headers=headers, late=late, decided=decided)
 
     def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
         """See `lvq_kafka.ports.Log.member`."""

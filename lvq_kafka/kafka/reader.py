@@ -174,7 +174,10 @@ class MessagePump:
 
 
 class KafkaReader:
-    """Reads partitions of one topic by assignment. See `lvq_kafka.ports.LogReader`."""
+    """Reads partitions of one topic by assignment. See `lvq_kafka.ports.LogReader`.
+
+    With ``decided=False`` records come up to the end of the log, those of open and aborted transactions among them.
+    """
 
     def __init__(
         self,
@@ -184,9 +187,12 @@ class KafkaReader:
         *,
         headers: bool = True,
         late: bool = False,
+        decided: bool = True,
     ) -> None:
         health = Health(config.bootstrap_servers, config.properties)
         rules = {**READ_RULES, "group.id": _GROUP}
+        if not decided:
+            rules["isolation.level"] = "read_uncommitted"
         self._topic = topic
         self._consumer: Consumer | None = open_consumer(config, health, rules, FETCH_DEFAULTS)
         self._pump = MessagePump(self._consumer, topic, health, groupless=True, headers=headers, late=late)

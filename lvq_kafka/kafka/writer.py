@@ -21,6 +21,7 @@ from lvq_kafka.kafka.connect import Health, open_producer
 from lvq_kafka.kafka.deliveries import Deliveries
 from lvq_kafka.kafka.errors import kafka_error
 from lvq_kafka.kafka.failures import Failures
+from lvq_kafka.kafka.limits import MESSAGE, message_limit
 from lvq_kafka.kafka.receipt import KafkaReceipt
 from lvq_kafka.kafka.transactions import Transactions
 from lvq_kafka.ports import Commit, GroupMember
@@ -40,9 +41,7 @@ DEFAULTS = {
     # Measured on loopback: an acknowledgement takes 0.4 ms with 0 and 1.5 ms with anything up to 1, since the client
     # counts in milliseconds. Under load records gather in batches by themselves; 5 saves a fifth of the CPU then.
     "linger.ms": 0,
-    # As much as a broker takes by default, so that what lies in one topic can be put into another; the client's own
-    # default is 5 % less. A batch is no larger than batch.size, unless one message is.
-    "message.max.bytes": 1_048_588,
+    "message.max.bytes": MESSAGE,
     # How long a topic that nobody knows may still turn up. A new one is known everywhere within seconds.
     "topic.metadata.propagation.max.ms": 10_000,
     # How long a writer may go on with an old partition count: what it writes to a key's old home loses (R14).
@@ -79,7 +78,7 @@ class KafkaWriter:
         self._health = Health(config.bootstrap_servers, config.properties)
         self._transactional_id = transactional_id
         self._max_block = max_block
-        self._limit = int(str({**DEFAULTS, **config.properties}["message.max.bytes"]))
+        self._limit = message_limit(config.properties)
         self._config = config
         self._gate = threading.Lock()
         self._produce: Callable[..., object]

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lvq_kafka.core import quoting
-from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, reserved_header
 from lvq_kafka.core.options import choice, delays
-from lvq_kafka.errors import ConfigError, MissingKey
-from lvq_kafka.kafka import ClientConfig, KafkaLog
-from lvq_kafka.producer import Producer
+from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import pin
-from lvq_spark.schema import quoted
 from lvq_spark.session import require_frame, require_spark
 from lvq_spark.shipping import map_in_arrow
 from lvq_spark.snapshots import client_config, snapshot
+from lvq_spark.writing.checks import check_deletes, check_rows
+from lvq_spark.writing.deleting import Delete
+from lvq_spark.writing.rows import missing, newest_rows
+from lvq_spark.writing.sending import Write
+from lvq_spark.writing.sizes import Limits, oversize
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame, Row
 
-__all__ = ["Published", "Vanished", "Write", "publish"]
+__all__ = ["Published", "Vanished", "publish"]
 
 Vanished = Literal["keep", "delete"]
 """What becomes of keys that the queue holds and the frame lacks: they stay as they are, or are deleted."""
 
-_COUNTS = "partition int, last bigint, written bigint, deleted bigint, vanished bigint"
-_HEADERS = "array<struct<key: string, value: binary>>"
-_KEY_TYPES = ("binary", "string", "tinyint", "smallint", "int", "bigint", "boolean")
-_VALUE_TYPES = ("binary", "string")
-_HEADER_TYPES = tuple(f"array<struct<key:string,value:{kind}>>" for kind in _VALUE_TYPES)
-_HEADERS_WANTED = "Headers are an array of structs of key (text) and value (text or bytes)."
+_logger = logging.getLogger("lvq_spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +40,9 @@ class Published:
         written: keys that have a new value.
         deleted: keys that the frame deletes, by a null value.
         vanished: keys that were deleted because the frame lacks them.
+        spared: keys that the frame lacks, and that were not deleted, because others have written them since the cut.
+        overwritten: of those that vanished, keys whose delete came to lie behind a value that others wrote in the
+            moment before. A warning names some.
         ends: for each partition written to, the offset behind the last record written. A snapshot whose cut reaches
             these offsets shows all that was published.
     """
@@ -54,6 +50,8 @@ class Published:
     written: int = 0
     deleted: int = 0
     vanished: int = 0
+    spared: int = 0
+    overwritten: int = 0
     ends: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -76,6 +74,11 @@ def publish(
     as one. Nothing is written before the whole frame has been checked. For that it is kept, in memory and on
     disk, while it is published, so what was checked is what is written.
 
+    Sizes are checked, too: the client takes no message larger than its ``message.max.bytes``, and a broker no batch
+    larger than the topic's ``max.message.bytes``. Batches are made no larger than that. Where the client compresses
+    (``compression.type``), nobody knows what a broker will see of a row, and only the client's limit is checked; nor is
+    the topic's where this user may not see it (DescribeConfigs).
+
     **When it fails, part of the frame may be written**: run it again. A task that is tried again writes its rows once
     more, so a record is there at least once. In a queue that changes nothing, since the second is the same value; but
     it goes over what another producer has written to the key in between. Let one job at a time publish a set of keys.
@@ -89,7 +92,8 @@ def publish(
         newest: a column that says which of several rows with the same key is written: the one with the largest value
             in it. By default several rows with the same key are an error, as are several that are the newest.
         vanished: ``"delete"`` also deletes the keys that the queue holds and the frame lacks, as of a cut taken when
-            publishing starts. Messages without a key (R1) stay. An empty frame is refused then: it would delete all.
+            publishing starts, before it writes the frame. A key that others have written since that cut is spared
+            (R25). Messages without a key (R1) stay. An empty frame is refused: it would delete all.
         timeout: seconds for each question to the cluster.
 
     Raises:
@@ -97,6 +101,8 @@ def publish(
             or it has a header without a name or with a reserved one (R22), or the frame is empty and ``vanished`` is
             ``"delete"``.
         MissingKey: a row has no key.
+        MessageTooLarge: a row, or the delete of a key, is larger than the client, or the topic, takes; nothing has been
+            written. It names the key of the largest.
         TopicNotFound, TransportError: as for `pin`. A task that fails shows as Spark's ``PythonException``, with this
             library's error in its text.
     """
@@ -104,14 +110,17 @@ def publish(
     delays(timeout=timeout)
     require_frame(df)
     require_spark(df.sparkSession)
-    config = client_config(queue)
-    rows = _rows(df, key, value, headers, newest)
+    config, log, topic = client_config(queue), queue.log, queue.topic
+    rows = newest_rows(df, key, value, headers, newest)
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
     # A missing right is told before anything runs, and so is a missing topic.
-    queue.log.check_may("Write", queue.topic, timeout=timeout)
-    checked = rows.persist()
+    log.check_may("Write", topic, timeout=timeout)
+    limits, config = Limits.ask(log, topic, config, timeout)
+    too_large = oversize(limits, queue.key_header)
+    checked = rows.withColumn("oversize", too_large).persist()
+    deletes: list[Row] = []
     try:
-        count = _check(checked, queue.definition, key, newest)
+        count = check_rows(checked, queue.definition, limits, key=key, newest=newest)
         if cut is not None:
             if not count:
                 raise ConfigError(
@@ -119,193 +128,41 @@ def publish(
                     options=["vanished"],
                     hint="If that is meant, delete the keys of a snapshot: publish them with null values.",
                 )
-            held = snapshot(df.sparkSession, queue, spec=cut, timeout=timeout)
-            rows = checked.unionByName(_vanished(held, checked))
-        written = map_in_arrow(rows, Write(queue.topic, queue.key_header, config), _COUNTS).collect()
+            held = snapshot(df.sparkSession, queue, spec=cut, columns=["key", "headers"], timeout=timeout)
+            gone = missing(held, checked).withColumn("oversize", too_large).persist()
+            try:
+                if check_deletes(gone, limits):
+                    # First, since all that is written to the log since the cut is read before.
+                    delete = Delete(cut, queue.key_header, config)
+                    deletes = map_in_arrow(gone.select("key"), delete, Delete.REPORT).collect()
+            finally:
+                gone.unpersist()
+        write = Write(topic, queue.key_header, config)
+        writes = map_in_arrow(checked.drop("oversize"), write, Write.REPORT).collect()
     finally:
         checked.unpersist()
+    return _published(topic, writes, deletes)
+
+
+def _published(topic: str, writes: Sequence[Row], deletes: Sequence[Row]) -> Published:
     ends: dict[int, int] = {}
-    for row in written:
+    for row in (*writes, *deletes):
         if row.partition is not None:
-            ends[row.partition] = max(row.last + 1, ends.get(row.partition, 0))
+            ends[row.partition] = max(row.end, ends.get(row.partition, 0))
+    overwritten = [bytes(row.overwritten) for row in deletes if row.overwritten is not None]
+    if overwritten:
+        _logger.warning(
+            "%d keys of %s were deleted in the same moment in which others wrote them, and these values are gone, "
+            "among them those of %s. Write them again, or let nobody else write while keys that vanished are deleted.",
+            len(overwritten),
+            topic,
+            ", ".join(map(quoting.quoted, overwritten[:5])),
+        )
     return Published(
-        sum(row.written for row in written),
-        sum(row.deleted for row in written),
-        sum(row.vanished for row in written),
-        dict(sorted(ends.items())),
+        written=sum(row.written for row in writes),
+        deleted=sum(row.deleted for row in writes),
+        vanished=sum(row.vanished or 0 for row in deletes),
+        spared=sum(row.spared or 0 for row in deletes),
+        overwritten=len(overwritten),
+        ends=dict(sorted(ends.items())),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Writes rows of key, value, headers and vanished to a topic. ``config`` holds the secrets; its repr hides them."""
-
-    topic: str
-    key_header: str | None
-    config: ClientConfig
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row of counts for each partition written to, when all is acknowledged."""
-        import pyarrow as pa
-
-        from lvq_spark.scan.arrays import integers
-
-        lasts: dict[int, int] = {}
-        written = deleted = vanished = 0
-        with (
-            closing(KafkaLog(self.config)) as log,
-            Producer(log, self.topic, key_header=self.key_header) as producer,
-        ):
-            for batch in batches:
-                columns = (batch.column(name).to_pylist() for name in ("key", "value", "headers", "vanished"))
-                receipts = []
-                for key, value, headers, is_gone in zip(*columns):
-                    pairs = [(header["key"], header["value"]) for header in headers or ()]
-                    if value is None:
-                        receipts.append(producer.delete(key, pairs))
-                        vanished += is_gone
-                        deleted += not is_gone
-                    else:
-                        receipts.append(producer.put(key, value, pairs))
-                        written += 1
-                producer.flush()
-                for position in (receipt.result() for receipt in receipts):
-                    lasts[position.partition] = max(position.offset, lasts.get(position.partition, 0))
-        if lasts:
-            nothing = [0] * (len(lasts) - 1)
-            yield pa.RecordBatch.from_arrays(
-                [
-                    integers(pa.int32(), list(lasts)),
-                    integers(pa.int64(), list(lasts.values())),
-                    *(integers(pa.int64(), [count, *nothing]) for count in (written, deleted, vanished)),
-                ],
-                ["partition", "last", "written", "deleted", "vanished"],
-            )
-
-
-# ---------------------------------------------------------------- the frame
-
-
-def _rows(df: DataFrame, key: str, value: str, headers: str | None, newest: str | None) -> DataFrame:
-    """The frame as `Write` takes it: keys and values in bytes, of several rows with one key the newest."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
-
-    keys = _column(df, "key", key, _KEY_TYPES, "Keys are text, bytes, integers or booleans: cast it to string.")
-    if df.schema[key].dataType.simpleString() != "binary":
-        keys = keys.cast("string").cast("binary")  # the bytes that `encode_key` makes of it
-    values = _column(df, "value", value, _VALUE_TYPES, "Make it text or bytes first, with to_json or to_avro.")
-    pairs = F.lit(None) if headers is None else _column(df, "headers", headers, _HEADER_TYPES, _HEADERS_WANTED)
-    columns = [
-        keys.alias("key"),
-        values.cast("binary").alias("value"),
-        pairs.cast(_HEADERS).alias("headers"),
-        F.lit(False).alias("vanished"),
-    ]
-    if newest is None:
-        return df.select(columns)
-    # A rank, not a row number: of two that are both the newest neither is, and the check tells of them.
-    rank = F.rank().over(Window.partitionBy("key").orderBy(F.desc_nulls_last("newest")))
-    ranked = df.select(*columns, _column(df, "newest", newest).alias("newest")).withColumn("rank", rank)
-    return ranked.where("rank = 1").drop("newest", "rank")
-
-
-def _column(df: DataFrame, option: str, name: str, types: tuple[str, ...] = (), hint: str = "") -> Column:
-    if name not in df.columns:
-        near = difflib.get_close_matches(name, df.columns, 1)
-        raise ConfigError(
-            f"{option}={name!r} names no column of the frame, which has {', '.join(df.columns)}.",
-            options=[option],
-            hint=f"Did you mean {near[0]}?" if near else f"Name one of them with {option}=... .",
-        )
-    found = df.schema[name].dataType.simpleString()
-    if types and found not in types:
-        raise ConfigError(f"The column {name} is {found}.", options=[option], hint=hint)
-    return df[quoted(name)]
-
-
-def _check(rows: DataFrame, definition: QueueDefinition, key: str, newest: str | None) -> int:
-    """The number of keys, when each row can be written as it is."""
-    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
-
-    key_header = definition.key_header
-
-    def disagrees(header: Column) -> Column:
-        return (header["key"] == F.lit(key_header)) & (header["value"] != F.col("key"))
-
-    clash = F.lit(False) if key_header is None else F.coalesce(F.exists("headers", disagrees), F.lit(False))
-    nameless = F.coalesce(F.exists("headers", lambda header: header["key"].isNull()), F.lit(False))
-    reserved = F.array_min(F.filter(F.col("headers")["key"], lambda name: name.isin(*sorted(RESERVED))))
-    refused = _unkeyed() if definition.keyless == "refuse" else F.lit(False)
-    keys = rows.groupBy("key", (F.col("key").isNull() | refused).alias("keyless")).agg(
-        F.count(F.lit(1)).alias("n"),
-        F.max(clash).alias("clash"),
-        F.max(nameless).alias("nameless"),
-        F.min(reserved).alias("reserved"),
-    )
-    several = F.col("key").isNotNull() & (F.col("n") > 1)
-    found = keys.agg(
-        F.count("key").alias("keys"),
-        F.sum(F.when(F.col("keyless"), F.col("n"))).alias("keyless"),
-        F.count(F.when(several, 1)).alias("several"),
-        F.min(F.when(several, F.struct("key", "n"))).alias("example"),
-        F.count(F.when(F.col("clash"), 1)).alias("clashes"),
-        F.min(F.when(F.col("clash"), F.col("key"))).alias("clashing"),
-        F.count(F.when(F.col("nameless"), 1)).alias("nameless"),
-        F.min(F.when(F.col("nameless"), F.col("key"))).alias("unnamed"),
-        F.min("reserved").alias("reserved"),
-    ).collect()[0]
-    if found.keyless:
-        raise MissingKey(
-            f"{_many(found.keyless, 'row has', 'rows have')} no key (the column {key} is null, or the headers say so).",
-            hint="A row names the value that it replaces. Leave such rows out.",
-        )
-    if found.several:
-        which = "rows" if newest is None else f"rows that are the newest by {newest}"
-        raise ConfigError(
-            f"{_many(found.several, 'key has', 'keys have')} several {which}, "
-            f"among them {quoting.quoted(bytes(found.example.key))} with {found.example.n}.",
-            options=["key"] if newest is None else ["newest"],
-            hint="newest=... names a column that says which of them counts." if newest is None else "",
-        )
-    if found.clashes:
-        raise ConfigError(
-            f"{_many(found.clashes, 'row has', 'rows have')} a header {key_header!r} that disagrees with the key, "
-            f"among them the one of {quoting.quoted(bytes(found.clashing))}.",
-            options=["key", "headers"],
-            hint="The header is set from the key: leave it out.",
-        )
-    if found.nameless:
-        raise ConfigError(
-            f"{_many(found.nameless, 'row has', 'rows have')} a header without a name, among them the one of "
-            f"{quoting.quoted(bytes(found.unnamed))}.",
-            options=["headers"],
-            hint=_HEADERS_WANTED,
-        )
-    if found.reserved is not None:
-        raise reserved_header(found.reserved, definition.topic)
-    return int(found.keys)
-
-
-def _vanished(held: DataFrame, rows: DataFrame) -> DataFrame:
-    """The deletes of what the queue holds and the frame lacks; messages that never had a key are no part of it (R1)."""
-    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
-
-    gone = held.where(~_unkeyed()).join(rows.select("key"), "key", "left_anti")
-    return gone.select(
-        "key",
-        F.lit(None).cast("binary").alias("value"),
-        F.lit(None).cast(_HEADERS).alias("headers"),
-        F.lit(True).alias("vanished"),
-    )
-
-
-def _unkeyed() -> Column:
-    """Whether a row is a message that never had a key."""
-    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
-
-    return F.coalesce(F.exists("headers", lambda header: header["key"] == F.lit(UNKEYED_HEADER)), F.lit(False))
-
-
-def _many(count: int, one: str, more: str) -> str:
-    return f"{count} {one if count == 1 else more}"

@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.functions import col
 
 from lvq_kafka import LastValueQueue, Message
+from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.core.keys import home_partition
-from lvq_kafka.errors import ConfigError, MissingKey, TopicNotFound
+from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey, TopicNotFound
 from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.producer import Producer
 from lvq_spark import snapshot
 from lvq_spark.publishing import Published, publish
+from lvq_spark.writing.sizes import Limits, oversize
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -218,6 +222,88 @@ def test_r22_a_reserved_header_is_an_error_and_nothing_is_written(frame: Frame, 
         publish(frame(*rows, schema=schema), queue, headers="headers")
     assert error.value.options == ("lvq-ttl",)
     assert written(queue) == 0
+
+
+HEADED = "key string, value binary, headers array<struct<key: string, value: string>>"
+
+
+def test_a_row_that_is_too_large_is_an_error_that_names_it_and_nothing_is_written(
+    frame: Frame, make_queue: MakeQueue
+) -> None:
+    """Of 2,000 keys 924 were written before the client refused one."""
+    queue = make_queue(config={"max.message.bytes": "2000000"})
+    rows = [*((f"k{n}", b"v") for n in range(200)), ("large", bytes(1_100_000)), ("larger", bytes(3_000_000))]
+    schema = "key string, value binary"
+    with pytest.raises(MessageTooLarge) as error:
+        publish(frame(*rows, schema=schema), queue)
+    assert str(error.value).startswith(
+        "2 rows are too large, among them the one of b'larger': it has 3000042 bytes, and the client takes 1048588 "
+        "(message.max.bytes)."
+    )
+    assert error.value.key == b"larger"
+    with pytest.raises(MessageTooLarge, match=r"1 row is too large, the one of b'large': it has 1100041 bytes"):
+        publish(frame(*rows[:-1], schema=schema), queue)
+    queue.log.alter_topic_config(queue.topic, {"max.message.bytes": "1000000"})
+    with pytest.raises(
+        MessageTooLarge,
+        match=r"b'large': it has 1048565 bytes, and the topic \S+ takes 1000000 \(max\.message\.bytes\)",
+    ):
+        publish(frame(("large", bytes(1_048_488)), schema=schema), queue)
+    assert written(queue) == 0
+
+
+def test_a_row_is_too_large_when_client_or_broker_would_refuse_it_and_only_then(
+    frame: Frame, make_queue: MakeQueue, lvq_log: KafkaLog
+) -> None:
+    queue = make_queue(key_header="ticker", config={"max.message.bytes": "20000"})
+    small = ClientConfig(lvq_log.config.bootstrap_servers, {"message.max.bytes": 10_000})
+    shapes: list[tuple[str, list[tuple[str, str | None]] | None]] = [
+        ("k", None),
+        ("k" * 70, [("a", None), ("b" * 65, "c" * 9000)]),
+        ("k", [("ticker", "k")]),
+        ("k", [("ticker", None)]),
+        ("k", [(UNKEYED_HEADER, "1")]),
+    ]
+    limits = [Limits(10_000, None, "t"), Limits(1_048_588, 20_000, "t")]
+    for log, limit in zip((KafkaLog(small), lvq_log), limits):
+        rows, refused = [], []
+        with Producer(log, queue.topic, key_header="ticker") as producer:
+            for key, headers in shapes:
+                about = (limit.topic or limit.client) - len(key) - sum(len(n + (v or "")) for n, v in headers or ())
+                for size in range(about - 110, about - 30):
+                    rows.append((key, bytes(size), headers))
+                    refused.append(refuses(producer, *rows[-1]))
+        found = frame(*rows, schema=HEADED).withColumn("key", col("key").cast("binary"))
+        judged = found.select(oversize(limit, "ticker").isNotNull()).collect()
+        assert [row[0] for row in judged] == refused
+        assert 0 < sum(refused) < len(refused)
+        if log is not lvq_log:
+            log.close()
+
+
+def refuses(producer: Producer, key: str, value: bytes, headers: list[tuple[str, str | None]] | None) -> bool:
+    try:
+        producer.put(key, value, headers).result(20)
+    except MessageTooLarge:
+        return True
+    return False
+
+
+def test_batches_are_no_larger_than_the_topic_takes_and_what_is_compressed_may_be(
+    frame: Frame, make_queue: MakeQueue, lvq_log: KafkaLog
+) -> None:
+    """A client makes batches of up to 1 MB, and a broker refuses all rows of one that is too large.
+
+    What becomes of a row when it is compressed is not known beforehand.
+    """
+    queue = make_queue(config={"max.message.bytes": "20000"})
+    rows = [(f"k{n}", bytes(1000)) for n in range(400)]
+    assert publish(frame(*rows, schema="key string, value binary").coalesce(1), queue).written == 400
+    log = KafkaLog(ClientConfig(lvq_log.config.bootstrap_servers, {"compression.type": "zstd"}))  # type: ignore[attr-defined]
+    packing = LastValueQueue(queue.topic, key_header=None, log=log)
+    rows = [("a", bytes(500_000)), ("b", bytes(500_000))]
+    assert publish(frame(*rows, schema="key string, value binary"), packing).written == 2
+    log.close()
 
 
 def test_wrong_columns_and_options_are_named(frame: Frame, make_queue: MakeQueue, lvq_log: KafkaLog) -> None:

@@ -1,0 +1,133 @@
+"""Checking all that is to be written, before any of it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lvq_kafka.core import quoting
+from lvq_kafka.core.definition import QueueDefinition
+from lvq_kafka.core.headers import RESERVED, reserved_header
+from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
+from lvq_spark.writing.rows import HEADERS_WANTED, unkeyed
+from lvq_spark.writing.sizes import Limits
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row
+
+__all__ = ["check_deletes", "check_rows"]
+
+
+def check_rows(rows: DataFrame, definition: QueueDefinition, limits: Limits, *, key: str, newest: str | None) -> int:
+    """The number of keys, when each row can be written as it is.
+
+    Args:
+        rows: of key, headers and `oversize`.
+
+    Raises:
+        MissingKey, ConfigError, MessageTooLarge: as `lvq_spark.publish` says.
+    """
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    key_header = definition.key_header
+
+    def disagrees(header: Column) -> Column:
+        return (header["key"] == F.lit(key_header)) & (header["value"] != F.col("key"))
+
+    clash = F.lit(False) if key_header is None else F.coalesce(F.exists("headers", disagrees), F.lit(False))
+    nameless = F.coalesce(F.exists("headers", lambda header: header["key"].isNull()), F.lit(False))
+    reserved = F.array_min(F.filter(F.col("headers")["key"], lambda name: name.isin(*sorted(RESERVED))))
+    refused = unkeyed() if definition.keyless == "refuse" else F.lit(False)
+    keys = rows.groupBy("key", (F.col("key").isNull() | refused).alias("keyless")).agg(
+        F.count(F.lit(1)).alias("n"),
+        F.max(clash).alias("clash"),
+        F.max(nameless).alias("nameless"),
+        F.min(reserved).alias("reserved"),
+        F.max("oversize").alias("oversize"),
+    )
+    several = F.col("key").isNotNull() & (F.col("n") > 1)
+    found = keys.agg(
+        F.count("key").alias("keys"),
+        F.sum(F.when(F.col("keyless"), F.col("n"))).alias("keyless"),
+        F.count(F.when(several, 1)).alias("several"),
+        F.min(F.when(several, F.struct("key", "n"))).alias("example"),
+        F.count(F.when(F.col("clash"), 1)).alias("clashes"),
+        F.min(F.when(F.col("clash"), F.col("key"))).alias("clashing"),
+        F.count(F.when(F.col("nameless"), 1)).alias("nameless"),
+        F.min(F.when(F.col("nameless"), F.col("key"))).alias("unnamed"),
+        F.min("reserved").alias("reserved"),
+        *_sizes(),
+    ).collect()[0]
+    if found.keyless:
+        raise MissingKey(
+            f"{_many(found.keyless, 'row has', 'rows have')} no key (the column {key} is null, or the headers say so).",
+            hint="A row names the value that it replaces. Leave such rows out.",
+        )
+    if found.several:
+        which = "rows" if newest is None else f"rows that are the newest by {newest}"
+        raise ConfigError(
+            f"{_many(found.several, 'key has', 'keys have')} several {which}, "
+            f"among them {quoting.quoted(bytes(found.example.key))} with {found.example.n}.",
+            options=["key"] if newest is None else ["newest"],
+            hint="newest=... names a column that says which of them counts." if newest is None else "",
+        )
+    if found.clashes:
+        raise ConfigError(
+            f"{_many(found.clashes, 'row has', 'rows have')} a header {key_header!r} that disagrees with the key, "
+            f"among them the one of {quoting.quoted(bytes(found.clashing))}.",
+            options=["key", "headers"],
+            hint="The header is set from the key: leave it out.",
+        )
+    if found.nameless:
+        raise ConfigError(
+            f"{_many(found.nameless, 'row has', 'rows have')} a header without a name, among them the one of "
+            f"{quoting.quoted(bytes(found.unnamed))}.",
+            options=["headers"],
+            hint=HEADERS_WANTED,
+        )
+    if found.reserved is not None:
+        raise reserved_header(found.reserved, definition.topic)
+    _check_sizes(found, limits, "row is", "rows are")
+    return int(found.keys)
+
+
+def check_deletes(rows: DataFrame, limits: Limits) -> int:
+    """The number of keys, when all can be deleted.
+
+    Raises:
+        MessageTooLarge: with its key header, a key is larger than client or topic take.
+    """
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    found = rows.agg(F.count("key").alias("keys"), *_sizes()).collect()[0]
+    _check_sizes(found, limits, "delete is", "deletes are")
+    return int(found.keys)
+
+
+def _sizes() -> list[Column]:
+    """How many are too large, and the largest of them."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    worst = F.struct("oversize.size", "oversize.by_client", "key")
+    return [F.count("oversize").alias("oversizes"), F.max(F.when(F.col("oversize").isNotNull(), worst)).alias("worst")]
+
+
+def _check_sizes(found: Row, limits: Limits, one: str, more: str) -> None:
+    if not found.oversizes:
+        return
+    key, size = bytes(found.worst.key), found.worst.size
+    if found.worst.by_client:
+        takes = f"the client takes {limits.client} (message.max.bytes)"
+    else:
+        takes = f"the topic {limits.name} takes {limits.topic} (max.message.bytes)"
+    raise MessageTooLarge(
+        f"{_many(found.oversizes, one, more)} too large, {'' if found.oversizes == 1 else 'among them '}the one of "
+        f"{quoting.quoted(key)}: it has {size} bytes, and {takes}. Nothing has been written.",
+        key=key,
+        code="MSG_SIZE_TOO_LARGE",
+        hint="Raise message.max.bytes here and max.message.bytes on the topic, or store the value elsewhere.",
+    )
+
+
+def _many(count: int, one: str, more: str) -> str:
+    """So many of something."""
+    return f"{count} {one if count == 1 else more}"

@@ -1,0 +1,102 @@
+"""Deleting, in tasks, what a queue held at a cut, unless others have written it since (R25)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from lvq_kafka.core.records import Position
+from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.producer import Producer
+from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.writing.sending import Ends
+from lvq_spark.writing.tail import Tail
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["AT_ONCE", "Delete"]
+
+AT_ONCE = 1000
+"""Keys that are deleted between two looks at the log. So many are acknowledged within some 10 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Deletes keys of a cut. ``config`` holds the secrets; its repr hides them."""
+
+    cut: SnapshotSpec
+    key_header: str | None
+    config: ClientConfig
+
+    REPORT = "partition int, end bigint, vanished bigint, spared bigint, overwritten binary"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What was deleted, when all of it is acknowledged, and what was not; a row for each key overwritten."""
+        portions = _portions(batches)
+        first = next(portions, None)
+        if first is None:
+            return
+        with (
+            closing(KafkaLog(self.config)) as log,
+            Tail(log, self.cut) as tail,
+            Producer(log, self.cut.topic, key_header=self.key_header) as producer,
+        ):
+            deletes = _Deletes(tail, producer)
+            for keys in chain([first], portions):
+                deletes.send(keys)
+            deletes.look()
+        yield from deletes.report()
+
+
+class _Deletes:
+    """Portions of keys, and a look at what others have written before each of them."""
+
+    def __init__(self, tail: Tail, producer: Producer[bytes]) -> None:
+        self._tail, self._producer = tail, producer
+        self._newer: set[bytes] = set()
+        self._last: dict[bytes, Position] = {}  # where the deletes of the last portion lie
+        self._ends = Ends()
+        self._vanished = self._spared = 0
+        self._overwritten: list[bytes] = []
+
+    def look(self) -> None:
+        """See what has come, and what of it our deletes came to lie behind."""
+        for key, partition, offset in self._tail.look():
+            self._newer.add(key)
+            lies = self._last.get(key)
+            if lies is not None and lies.partition == partition and offset < lies.offset:
+                self._overwritten.append(key)
+                del self._last[key]  # several values count once
+
+    def send(self, keys: list[bytes]) -> None:
+        """Delete those that nobody has written until now."""
+        self.look()
+        receipts = {key: self._producer.delete(key) for key in keys if key not in self._newer}
+        self._producer.flush()
+        self._last = {key: receipt.result() for key, receipt in receipts.items()}
+        for position in self._last.values():
+            self._ends.take(position)
+        self._vanished += len(receipts)
+        self._spared += len(keys) - len(receipts)
+
+    def report(self) -> Iterator[pa.RecordBatch]:
+        """As `Delete.REPORT` has it."""
+        import pyarrow as pa
+
+        from lvq_spark.scan.arrays import binary
+
+        batch = self._ends.report({"vanished": self._vanished, "spared": self._spared})
+        yield batch.append_column("overwritten", pa.nulls(len(batch), pa.binary()))
+        if keys := self._overwritten:
+            nothing = (pa.nulls(len(keys), field.type) for field in batch.schema)
+            yield pa.RecordBatch.from_arrays([*nothing, binary(keys)], [*batch.schema.names, "overwritten"])
+
+
+def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[list[bytes]]:
+    for batch in batches:
+        keys = batch.column("key").to_pylist()
+        yield from (keys[at : at + AT_ONCE] for at in range(0, len(keys), AT_ONCE))

@@ -1,0 +1,74 @@
+"""The rows of a frame as they are written, and of what it lacks."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from lvq_kafka.core.headers import UNKEYED_HEADER
+from lvq_kafka.errors import ConfigError
+from lvq_spark.schema import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["HEADERS_WANTED", "missing", "newest_rows", "unkeyed"]
+
+HEADERS_WANTED = "Headers are an array of structs of key (text) and value (text or bytes)."
+
+_HEADERS = "array<struct<key: string, value: binary>>"
+_KEY_TYPES = ("binary", "string", "tinyint", "smallint", "int", "bigint", "boolean")
+_VALUE_TYPES = ("binary", "string")
+_HEADER_TYPES = tuple(f"array<struct<key:string,value:{kind}>>" for kind in _VALUE_TYPES)
+
+
+def newest_rows(df: DataFrame, key: str, value: str, headers: str | None, newest: str | None) -> DataFrame:
+    """A frame as key, value and headers, in bytes; of several rows with one key the newest.
+
+    Raises:
+        ConfigError: a column is missing, or of a type that cannot be written.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    keys = _column(df, "key", key, _KEY_TYPES, "Keys are text, bytes, integers or booleans: cast it to string.")
+    if df.schema[key].dataType.simpleString() != "binary":
+        keys = keys.cast("string").cast("binary")  # the bytes that `encode_key` makes of it
+    values = _column(df, "value", value, _VALUE_TYPES, "Make it text or bytes first, with to_json or to_avro.")
+    pairs = F.lit(None) if headers is None else _column(df, "headers", headers, _HEADER_TYPES, HEADERS_WANTED)
+    columns = [keys.alias("key"), values.cast("binary").alias("value"), pairs.cast(_HEADERS).alias("headers")]
+    if newest is None:
+        return df.select(columns)
+    # A rank, not a row number: of two that are both the newest neither is, and the check tells of them.
+    rank = F.rank().over(Window.partitionBy("key").orderBy(F.desc_nulls_last("newest")))
+    ranked = df.select(*columns, _column(df, "newest", newest).alias("newest")).withColumn("rank", rank)
+    return ranked.where("rank = 1").drop("newest", "rank")
+
+
+def missing(held: DataFrame, rows: DataFrame) -> DataFrame:
+    """Deletes of what the queue holds and the frame lacks; messages that never had a key are no part of it (R1)."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    gone = held.where(~unkeyed()).join(rows.select("key"), "key", "left_anti")
+    return gone.select("key", F.lit(None).cast("binary").alias("value"), F.lit(None).cast(_HEADERS).alias("headers"))
+
+
+def unkeyed() -> Column:
+    """Whether a row is a message that never had a key."""
+    from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
+
+    return F.coalesce(F.exists("headers", lambda header: header["key"] == F.lit(UNKEYED_HEADER)), F.lit(False))
+
+
+def _column(df: DataFrame, option: str, name: str, types: tuple[str, ...] = (), hint: str = "") -> Column:
+    if name not in df.columns:
+        near = difflib.get_close_matches(name, df.columns, 1)
+        raise ConfigError(
+            f"{option}={name!r} names no column of the frame, which has {', '.join(df.columns)}.",
+            options=[option],
+            hint=f"Did you mean {near[0]}?" if near else f"Name one of them with {option}=... .",
+        )
+    found = df.schema[name].dataType.simpleString()
+    if types and found not in types:
+        raise ConfigError(f"The column {name} is {found}.", options=[option], hint=hint)
+    return df[quoted(name)]

@@ -1,0 +1,97 @@
+"""What others write to a queue behind a cut, seen as late as may be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from lvq_kafka.core.mismatch import choose_keys
+from lvq_kafka.core.progress import Progress, describe
+from lvq_kafka.core.records import Fetch, RecordBatch
+from lvq_kafka.errors import CatchUpTimeout, TransportError
+from lvq_kafka.kafka import KafkaLog
+from lvq_spark.pinning import SnapshotSpec
+from lvq_spark.scan.reading import PATIENCE, check_topic
+
+__all__ = ["NewValue", "Tail"]
+
+
+class NewValue(NamedTuple):
+    """A value that was written behind a cut, and where it lies."""
+
+    key: bytes
+    partition: int
+    offset: int
+
+
+class Tail:
+    """The log behind a cut, over a connection of its own. Use it as a context manager.
+
+    Transactions count before they are decided: what is open now may be committed later, below whatever is written in
+    between.
+
+    Raises:
+        TopicRecreated: the topic is not the one that was pinned.
+        TransportError: the cluster cannot be reached or refuses.
+    """
+
+    def __init__(self, log: KafkaLog, cut: SnapshotSpec) -> None:
+        check_topic(log, cut)
+        self._log, self._cut = log, cut
+        self._progress = Progress(cut.end)
+        looks_at_headers = cut.decisive_header is not None
+        self._reader = log.reader(cut.topic, cut.end, headers=looks_at_headers, decided=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._reader.close()
+
+    def look(self) -> Iterator[NewValue]:
+        """The values that have come since the last look, in all partitions, up to where the log ends now.
+
+        Raises:
+            DataLoss: some of the log is gone.
+            KeyMismatch: a record's header and key disagree, and the queue's policy is ``"fail"``.
+            CatchUpTimeout: nothing moved for `PATIENCE` seconds.
+            TransportError: the cluster cannot be reached or refuses.
+        """
+        ends, progress = self._log.end_offsets(self._cut.topic), self._progress
+        if added := dict.fromkeys(ends.keys() - progress.positions.keys(), 0):
+            self._reader.assign(added)
+            progress.advance(added)
+        left, heard = progress.lag(ends), time.monotonic()
+        while left:
+            fetch = self._poll(heard)
+            progress.advance(fetch.positions)
+            before, left = left, progress.lag(ends)
+            if left < before:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > PATIENCE:
+                stuck = progress.shortfalls(ends)
+                raise CatchUpTimeout(
+                    f"Reading {self._cut.topic} has come to a halt: {describe(stuck)}.",
+                    shortfalls=stuck,
+                    hint="Check that the partition's leader is there.",
+                )
+            yield from self._values(fetch.batch)
+
+    def _poll(self, heard: float) -> Fetch:
+        try:
+            return self._reader.poll(1.0)
+        except TransportError as error:
+            if not error.retriable or time.monotonic() - heard > PATIENCE:
+                raise
+            return Fetch(RecordBatch(), {})
+
+    def _values(self, batch: RecordBatch) -> Iterator[NewValue]:
+        cut = self._cut
+        keys, _ = choose_keys(batch, cut.topic, cut.decisive_header, cut.key_mismatch)
+        for key, value, partition, offset in zip(keys, batch.values, batch.partitions, batch.offsets):
+            if key is not None and value is not None:
+                yield NewValue(key, partition, offset)
