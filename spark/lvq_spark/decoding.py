@@ -66,7 +66,7 @@ class ProtobufMessage:
 
 
 _END = secrets.token_hex(16)
-"""Where the reading of a JSON value ends. One for all, so that equal frames have equal plans."""
+"""Where the reading of a value ends, in a word that no writer can know. One for all: equal frames have equal plans."""
 
 _PLACE = ("topic", "partition", "offset")
 _FRAME = 5  # bytes before a value that a registry's serializer wrote: a zero, and the schema's id in four
@@ -142,8 +142,8 @@ class _Read(NamedTuple):
 def _json(raw: Column, schema: str | DataType | None, options: Mapping[str, str]) -> _Read:
     """Values between a beginning and an end of our own: Spark's reader stops behind the first good value otherwise.
 
-    A value could bring an end of its own, and what follows be the beginning of another. So the end has a word that no
-    writer can know, and has to come right behind the one value, in the same array or among no other names.
+    A value could bring an end of its own, and what follows be the beginning of another. So the end has to come right
+    behind the one value, in the same array or among no other names.
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
     from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
@@ -206,17 +206,26 @@ def _type(schema: str | DataType) -> DataType:
 
 
 def _avro(raw: Column, writer: str, reader: str, options: Mapping[str, str], df: DataFrame) -> _Read:
-    """A value and, behind it, a field of no bytes: where that was read the value is good, be it null."""
+    """A value and, behind it, an end of our own: where that was read as it is, the value is good, be it null.
+
+    Spark's reader stops behind the first good value otherwise. One that is too short takes some of the end for its own.
+    """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
     from pyspark.sql.avro.functions import from_avro
 
+    end = F.lit(bytes.fromhex(_END))
     settings = {**options, "avroSchema": _followed(reader), "mode": "PERMISSIVE"}
-    parsed = _understood(df, lambda: from_avro(raw, _followed(writer), settings), "Avro")
-    return _Read(parsed["value"], F.when(parsed["read"].isNull(), F.lit("is not Avro of its schema")))
+    parsed = _understood(df, lambda: from_avro(F.concat(raw, end), _followed(writer), settings), "Avro")
+    whole = F.coalesce(parsed["end"] == end, F.lit(False))
+    return _Read(parsed["value"], F.when(~whole, F.lit("is not Avro of its schema")))
 
 
 def _protobuf(raw: Column, message: ProtobufMessage, options: Mapping[str, str], df: DataFrame) -> _Read:
-    """A message is never null, be it empty: where there is none it could not be read."""
+    """A message is never null, be it empty: where there is none it could not be read.
+
+    What follows a message is a part of it to Protobuf: fields that it does not know, or that replace others. So a value
+    has no end that could be missed.
+    """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
     from pyspark.sql.protobuf.functions import from_protobuf
 
@@ -254,8 +263,8 @@ def _followed(schema: str) -> str:
         inner = read_json(schema)
     except ValueError as error:
         raise ConfigError(f"The Avro schema is no JSON: {error}.", options=["schema"]) from None
-    end = {"type": "fixed", "name": "LvqRead", "size": 0}
-    fields = [{"name": "value", "type": inner}, {"name": "read", "type": end}]
+    end = {"type": "fixed", "name": "LvqEnd", "size": len(_END) // 2}
+    fields = [{"name": "value", "type": inner}, {"name": "end", "type": end}]
     return json.dumps({"type": "record", "name": "LvqValue", "fields": fields})
 
 

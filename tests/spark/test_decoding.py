@@ -35,6 +35,10 @@ CURRENCY = {"name": "currency", "type": "string", "default": "EUR"}
 PRICE_2 = json.dumps({"type": "record", "name": "Price", "fields": [{"name": "price", "type": "double"}, CURRENCY]})
 
 
+PRICES_OF_7 = SubjectSchemas("prices-value", {7: PRICE}, PRICE)
+NUMBERS = '{"type": "array", "items": "int"}'
+
+
 def price(amount: float, currency: str = "") -> bytes:
     """A price as Avro writes it."""
     data = struct.pack("<d", amount)
@@ -209,8 +213,32 @@ def test_avro_becomes_what_its_schema_says_and_what_is_too_short_is_kept(frame: 
 
 
 def test_a_null_that_avro_wrote_is_not_a_bad_value(frame: Frame) -> None:
-    rows = kept(frame(b"\x00", b"\x02\x04hi", b"\x04hi"), "avro", '["null", "string"]')
-    assert [(value, error is None) for value, error, _ in rows] == [(None, True), ("hi", True), (None, False)]
+    rows = kept(frame(b"\x00", b"\x02\x04hi", b"\x04hi", b"\x00\x00"), "avro", '["null", "string"]')
+    assert [(value, error is None) for value, error, _ in rows] == [
+        (None, True),
+        ("hi", True),
+        (None, False),
+        (None, False),
+    ]
+
+
+def test_what_is_not_wholly_avro_of_its_schema_is_kept_however_long_it_is(frame: Frame) -> None:
+    """Spark's function stops behind the first good value, and takes what follows for nothing."""
+    whole = price(1.5, "EUR")
+    longer = [whole + more for more in (b"\0", b"\1", bytes(16), whole, b"\xff" * 40)]
+    shorter = [whole[:length] for length in range(len(whole))]
+    rows = kept(frame(*longer, *shorter, whole), "avro", PRICE_2)
+    assert rows[:-1] == [(None, "is not Avro of its schema", raw) for raw in (*longer, *shorter)]
+    assert rows[-1] == ({"price": 1.5, "currency": "EUR"}, None, None)
+    framed_rows = kept(frame(framed(7, price(1.5) + b"\0"), framed(7, price(1.5))), "avro", PRICES_OF_7)
+    assert [error is None for _, error, _ in framed_rows] == [False, True]
+    lists = kept(frame(b"\x02\x02\x00", b"\x00", b"\x02\x02\x00\x00", b"\x02\x02"), "avro", NUMBERS)
+    assert [(value, error is None) for value, error, _ in lists] == [
+        ([1], True),
+        ([], True),
+        (None, False),
+        (None, False),
+    ]
 
 
 def test_values_of_all_versions_of_a_subject_become_the_newest(spark: SparkSession, make_queue: MakeQueue) -> None:
