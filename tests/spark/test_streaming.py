@@ -240,6 +240,48 @@ def test_what_is_not_committed_is_not_read(
         assert offsets(end, lvq_topic) == {0: 1}
 
 
+def test_g5_a_stream_behind_an_open_transaction_is_behind_and_says_so_once(
+    make_queue: MakeQueue,
+    open_reader: Callable[..., LvqStreamReader],
+    lvq_topic: str,
+    uncommitted: Uncommitted,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("lvq_spark.source.hidden.LASTS", 0.0)
+    queue = make_queue()
+    append(queue.log, lvq_topic, ("a", "1"))
+    reader = open_reader()
+    start = reader.initialOffset()
+    assert reader.reportLatestOffset() == {lvq_topic: {"0": 1}}
+    with uncommitted(queue):
+        end = reader.latestOffset(start, everything())
+        assert reader.latestOffset(end, everything()) == end, "there is nothing to read"
+        assert offsets(end, lvq_topic) == {0: 1}
+        assert reader.reportLatestOffset() == {lvq_topic: {"0": 2}}
+        [told] = [message for message in caplog.messages if "ends early" in message]
+        assert "partition 0 stands at offset 1 of 2: a transaction that is open since offset 1 hides" in told
+        assert "kafka-transactions.sh finds it" in told
+        caplog.clear()
+        once = open_reader()
+        once.prepareForTriggerAvailableNow()
+        assert once.latestOffset(end, everything()) == end
+        assert caplog.messages == [told], "it does not come back to see"
+
+
+def test_g5_transactions_that_end_in_time_are_not_told_of_and_a_new_one_is() -> None:
+    from lvq_kafka.core.progress import Shortfall
+    from lvq_spark.source.hidden import LASTS, Hidden
+
+    hidden = Hidden()
+    for second in range(60):  # one after the other, and never none
+        assert hidden.look({0: second, 1: 7}, {0: second + 3, 1: 7}, second * LASTS / 2) == []
+    looks = [hidden.look({0: 99, 1: 7}, {0: 103 + n, 1: 7}, 1000.0 + n) for n in range(20)]
+    assert [look for look in looks if look] == [[Shortfall(0, 99, 108, 99)]], "once"
+    assert hidden.look({0: 130, 1: 7}, {0: 130, 1: 9}, 2000.0) == []
+    assert hidden.look({0: 130, 1: 7}, {0: 130, 1: 9}, 2010.0) == [Shortfall(1, 7, 9, 7)]
+
+
 def test_compaction_of_a_batch_to_be_read_is_no_loss(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.errors import DataLoss
 from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import Settings
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.points import EARLIEST, Offsets, resolve
+from lvq_spark.scan.tally import logger
 from lvq_spark.shipping import carried
 from lvq_spark.source.batch import rows
+from lvq_spark.source.hidden import Hidden
 from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.planning import assigned, open_queue, ranges
 from lvq_spark.source.stream_offsets import StreamOffset, limited
@@ -48,6 +51,9 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     that are added are read from their beginning. A stream that finds nothing for long has a batch without a record now
     and then: its checkpoint then says that it has missed nothing up to there.
 
+    A stream ends before what open transactions hide. The ``latestOffset`` of its progress is the end of the log all the
+    same, so that this shows as behind; and the log has a warning once it lasts, or where ``availableNow`` ends so.
+
     Args:
         options: what is read, and how.
         columns: which columns to build.
@@ -62,6 +68,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._initial: dict[str, Any] | None = None
         self._target: tuple[int, dict[int, int]] | None = None
+        self._hidden = Hidden()
         self._log: KafkaLog | None = None
         self._queue: LastValueQueue[bytes] | None = None
 
@@ -89,7 +96,10 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is committed now is what a query with this trigger reads, and no more."""
-        self._target = _now(), self._ends()
+        highest = self._highest()
+        self._target = _, ends = _now(), self._ends()
+        # Asked in this order, nothing but an open transaction parts them.
+        self._tell([Shortfall(p, end, highest[p], end) for p, end in ends.items() if end < highest.get(p, 0)])
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where a batch that starts there ends; the same offset where there is nothing to read, or to note.
@@ -102,7 +112,10 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log, topic = self._opened(), self._topic
         begun.check_topic(topic, log.describe_topic(topic).id)
         asked, ends = self._target or (_now(), self._ends())
-        starts = self._starts(begun, ends)
+        highest = self._highest()
+        if self._target is None:
+            self._tell(self._hidden.look(ends, highest, time.monotonic()))
+        starts = self._starts(begun, ends, highest)
         end = {partition: max(starts[partition], offset) for partition, offset in ends.items()}
         caught_up = True
         if isinstance(limit, ReadMaxRows):
@@ -114,8 +127,9 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(begun, offsets=reached, caught_up=asked if caught_up else begun.caught_up).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Where the log ends, for the progress of the query."""
-        return {self._topic: {str(partition): offset for partition, offset in self._ends().items()}}
+        """Where the log ends, for the progress of the query; that of a batch is before what is not committed."""
+        highest = self._highest()
+        return {self._topic: {str(p): highest[p] for p in assigned(self._options, self._topic, len(highest))}}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One task for each partition with anything to read, or several where every record is read.
@@ -127,7 +141,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log, topic = self._opened(), self._topic
         described = log.describe_topic(topic)
         reached.check_topic(topic, described.id)
-        starts = self._starts(begun, reached.offsets)
+        starts = self._starts(begun, reached.offsets, self._highest())
         definition, settings = self._definition_queue.definition, Settings.ask(log, topic)
         everything = range(max(described.partitions, *(partition + 1 for partition in reached.offsets)))
         ends = {partition: reached.offsets.get(partition, 0) for partition in everything}
@@ -170,10 +184,23 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stable = self._opened().end_offsets(self._topic, stable=True)
         return {partition: stable[partition] for partition in assigned(self._options, self._topic, len(stable))}
 
-    def _starts(self, begun: StreamOffset, ends: Mapping[int, int]) -> dict[int, int]:
+    def _highest(self) -> dict[int, int]:
+        """Where the log of each partition ends, with what is not committed."""
+        return self._opened().end_offsets(self._topic)
+
+    def _tell(self, hidden: Sequence[Shortfall]) -> None:
+        if hidden:
+            logger.warning(
+                "The stream of %s ends early: %s. Commit or abort it, or wait for its time-out; kafka-transactions.sh "
+                "finds it.",
+                self._topic,
+                describe(hidden),
+            )
+
+    def _starts(self, begun: StreamOffset, ends: Mapping[int, int], highest: Mapping[int, int]) -> dict[int, int]:
         """Where to go on: at the offset, or at the beginning of what was added since."""
-        log, topic = self._opened(), self._topic
-        lowest, highest = log.start_offsets(topic), log.end_offsets(topic)
+        topic = self._topic
+        lowest = self._opened().start_offsets(topic)
         starts = {partition: begun.offsets.get(partition, lowest.get(partition, 0)) for partition in ends}
         if not self._options.fail_on_data_loss:
             return {p: min(max(offset, lowest[p]), highest[p]) for p, offset in starts.items()}
