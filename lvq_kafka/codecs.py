@@ -110,6 +110,7 @@ def serializers(
     """A codec of confluent-kafka's serializer and deserializer objects, Schema Registry's included.
 
     They are called as confluent-kafka calls them, ``serializer(value, SerializationContext(topic, VALUE, headers))``.
+    What a deserializer takes is its own matter: that of Avro (confluent-kafka 2.16) ignores bytes behind a value.
     One of the two may be missing in a program that only reads or only writes.
 
     Raises:

@@ -14,6 +14,7 @@ from typing import Any
 
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.errors import AuthenticationFailed, ConfigError, TransportError
+from lvq_spark.avro_names import whole
 
 __all__ = ["SchemaRegistry", "SubjectSchemas"]
 
@@ -24,7 +25,8 @@ class SubjectSchemas:
 
     Args:
         subject: its name, usually ``<topic>-value``.
-        writers: each of its schemas, by the registry's id, which every value starts with.
+        writers: each of its schemas, by the registry's id, which every value starts with; with all types in it that
+            lie in other subjects.
         reader: the schema that values are decoded to; each of the others is resolved to it by Avro's rules.
     """
 
@@ -87,31 +89,54 @@ class SchemaRegistry:
     def subject(self, subject: str, *, reader: str | None = None) -> SubjectSchemas:
         """All Avro schemas of a subject, those of versions that were deleted since included.
 
+        A version that is registered later is not among them: ask again. Of a stream, the function for ``foreachBatch``
+        can do that for each batch.
+
         Args:
             subject: its name, usually ``<topic>-value``.
             reader: the Avro schema to decode to; by default that of the subject's newest version.
 
         Raises:
-            ConfigError: there is no such subject, or its schemas are not Avro, or refer to other subjects.
+            ConfigError: there is no such subject, or none that its schemas refer to, or they are not Avro.
             TransportError: the registry cannot be reached or refuses.
         """
+        try:
+            return self._schemas(subject, reader)
+        except (KeyError, TypeError):  # JSON, but of another kind
+            raise self._no_registry() from None
+
+    def _schemas(self, subject: str, reader: str | None) -> SubjectSchemas:
         name = urllib.parse.quote(subject, safe="")
         versions = self._get(f"/subjects/{name}/versions?deleted=true", subject)
-        found = [self._get(f"/subjects/{name}/versions/{version}?deleted=true", subject) for version in versions]
+        found = [self._version(subject, version) for version in versions]
         for schema in found:
             kind = schema.get("schemaType", "AVRO")
             if kind != "AVRO":
-                raise ConfigError(f"Version {schema['version']} of {subject} is {kind}, not Avro.", options=["subject"])
-            if schema.get("references"):
                 raise ConfigError(
-                    f"Version {schema['version']} of {subject} refers to other subjects, which is not supported.",
+                    f"Version {schema['version']} of {subject} is {kind}, not Avro.",
                     options=["subject"],
-                    hint="Give its whole schema as text.",
+                    hint="Values of JSON Schema and Protobuf need none of the registry's: decode(..., framed=True).",
                 )
+        writers = {schema["id"]: self._whole(schema) for schema in found}
         if reader is None:
-            alive = self._get(f"/subjects/{name}/versions/latest", subject)
-            reader = alive["schema"]
-        return SubjectSchemas(subject, {schema["id"]: schema["schema"] for schema in found}, str(reader))
+            reader = self._whole(self._get(f"/subjects/{name}/versions/latest", subject))
+        return SubjectSchemas(subject, writers, reader)
+
+    def _version(self, subject: str, version: int) -> Any:
+        name = urllib.parse.quote(subject, safe="")
+        return self._get(f"/subjects/{name}/versions/{version}?deleted=true", subject)
+
+    def _whole(self, schema: Mapping[str, Any]) -> str:
+        """A schema with the types of other subjects in it that it refers to."""
+        referred: dict[tuple[str, int], Any] = {}
+        left = [schema]
+        while left:
+            for reference in left.pop().get("references") or ():
+                subject, version = reference["subject"], reference["version"]
+                if (subject, version) not in referred:
+                    left.append(referred.setdefault((subject, version), self._version(subject, version)))
+        text = str(schema["schema"])
+        return whole(text, (one["schema"] for one in referred.values())) if referred else text
 
     def _get(self, path: str, subject: str) -> Any:
         request = urllib.request.Request(self.url.rstrip("/") + path, headers=self._headers())
@@ -132,12 +157,16 @@ class SchemaRegistry:
                 retriable=error.code >= 500,
             ) from None
         except ValueError:
-            raise TransportError(f"What answers at {host} is no schema registry.", code="_BAD_MSG") from None
+            raise self._no_registry() from None
         except OSError as error:  # URLError among them
             reason = getattr(error, "reason", error)
             raise TransportError(
                 f"The schema registry {host} cannot be reached: {reason}.", code="_TRANSPORT", retriable=True
             ) from None
+
+    def _no_registry(self) -> TransportError:
+        host = urllib.parse.urlsplit(self.url).hostname
+        return TransportError(f"What answers at {host} is no schema registry.", code="_BAD_MSG")
 
     def _headers(self) -> dict[str, str]:
         headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
