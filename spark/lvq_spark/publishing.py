@@ -19,7 +19,7 @@ from lvq_spark.writing.checks import check_deletes, check_rows
 from lvq_spark.writing.deleting import Delete
 from lvq_spark.writing.rows import missing, newest_rows
 from lvq_spark.writing.sending import Write
-from lvq_spark.writing.sizes import Limits, oversize
+from lvq_spark.writing.sizes import Limits, suspect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -116,11 +116,13 @@ def publish(
     # A missing right is told before anything runs, and so is a missing topic.
     log.check_may("Write", topic, timeout=timeout)
     limits, config = Limits.ask(log, topic, config, timeout)
-    too_large = oversize(limits, queue.key_header)
-    checked = rows.withColumn("oversize", too_large).persist()
+    may_be_too_large = suspect(limits, queue.key_header)
+    checked = rows.persist()
     deletes: list[Row] = []
     try:
-        count = check_rows(checked, queue.definition, limits, key=key, newest=newest)
+        count = check_rows(
+            checked.withColumn("suspect", may_be_too_large), queue.definition, limits, key=key, newest=newest
+        )
         if cut is not None:
             if not count:
                 raise ConfigError(
@@ -129,16 +131,16 @@ def publish(
                     hint="If that is meant, delete the keys of a snapshot: publish them with null values.",
                 )
             held = snapshot(df.sparkSession, queue, spec=cut, columns=["key", "headers"], timeout=timeout)
-            gone = missing(held, checked).withColumn("oversize", too_large).persist()
+            gone = missing(held, checked).persist()
             try:
-                if check_deletes(gone, limits):
+                if check_deletes(gone.withColumn("suspect", may_be_too_large), limits, queue.key_header):
                     # First, since all that is written to the log since the cut is read before.
                     delete = Delete(cut, queue.key_header, config)
                     deletes = map_in_arrow(gone.select("key"), delete, Delete.REPORT).collect()
             finally:
                 gone.unpersist()
         write = Write(topic, queue.key_header, config)
-        writes = map_in_arrow(checked.drop("oversize"), write, Write.REPORT).collect()
+        writes = map_in_arrow(checked, write, Write.REPORT).collect()
     finally:
         checked.unpersist()
     return _published(topic, writes, deletes)

@@ -18,7 +18,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaLog
 from lvq_kafka.producer import Producer
 from lvq_spark import snapshot
 from lvq_spark.publishing import Published, publish
-from lvq_spark.writing.sizes import Limits, oversize
+from lvq_spark.writing.sizes import Limits, oversize, suspect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -274,8 +274,9 @@ def test_a_row_is_too_large_when_client_or_broker_would_refuse_it_and_only_then(
                     rows.append((key, bytes(size), headers))
                     refused.append(refuses(producer, *rows[-1]))
         found = frame(*rows, schema=HEADED).withColumn("key", col("key").cast("binary"))
-        judged = found.select(oversize(limit, "ticker").isNotNull()).collect()
+        judged = found.select(oversize(limit, "ticker").isNotNull(), suspect(limit, "ticker")).collect()
         assert [row[0] for row in judged] == refused
+        assert all(row[1] for row in judged if row[0])
         assert 0 < sum(refused) < len(refused)
         if log is not lvq_log:
             log.close()

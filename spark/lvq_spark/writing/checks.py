@@ -9,10 +9,10 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.headers import RESERVED, reserved_header
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
 from lvq_spark.writing.rows import HEADERS_WANTED, unkeyed
-from lvq_spark.writing.sizes import Limits
+from lvq_spark.writing.sizes import Limits, oversize
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import Column, DataFrame
 
 __all__ = ["check_deletes", "check_rows"]
 
@@ -21,7 +21,7 @@ def check_rows(rows: DataFrame, definition: QueueDefinition, limits: Limits, *, 
     """The number of keys, when each row can be written as it is.
 
     Args:
-        rows: of key, headers and `oversize`.
+        rows: of key, value, headers and `suspect`.
 
     Raises:
         MissingKey, ConfigError, MessageTooLarge: as `lvq_spark.publish` says.
@@ -42,7 +42,7 @@ def check_rows(rows: DataFrame, definition: QueueDefinition, limits: Limits, *, 
         F.max(clash).alias("clash"),
         F.max(nameless).alias("nameless"),
         F.min(reserved).alias("reserved"),
-        F.max("oversize").alias("oversize"),
+        F.max("suspect").alias("suspect"),
     )
     several = F.col("key").isNotNull() & (F.col("n") > 1)
     found = keys.agg(
@@ -55,7 +55,7 @@ def check_rows(rows: DataFrame, definition: QueueDefinition, limits: Limits, *, 
         F.count(F.when(F.col("nameless"), 1)).alias("nameless"),
         F.min(F.when(F.col("nameless"), F.col("key"))).alias("unnamed"),
         F.min("reserved").alias("reserved"),
-        *_sizes(),
+        F.max("suspect").alias("suspect"),
     ).collect()[0]
     if found.keyless:
         raise MissingKey(
@@ -86,11 +86,12 @@ def check_rows(rows: DataFrame, definition: QueueDefinition, limits: Limits, *, 
         )
     if found.reserved is not None:
         raise reserved_header(found.reserved, definition.topic)
-    _check_sizes(found, limits, "row is", "rows are")
+    if found.suspect:
+        _check_sizes(rows, limits, key_header, "row is", "rows are")
     return int(found.keys)
 
 
-def check_deletes(rows: DataFrame, limits: Limits) -> int:
+def check_deletes(rows: DataFrame, limits: Limits, key_header: str | None) -> int:
     """The number of keys, when all can be deleted.
 
     Raises:
@@ -98,24 +99,22 @@ def check_deletes(rows: DataFrame, limits: Limits) -> int:
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    found = rows.agg(F.count("key").alias("keys"), *_sizes()).collect()[0]
-    _check_sizes(found, limits, "delete is", "deletes are")
+    found = rows.agg(F.count("key").alias("keys"), F.max("suspect").alias("suspect")).collect()[0]
+    if found.suspect:
+        _check_sizes(rows, limits, key_header, "delete is", "deletes are")
     return int(found.keys)
 
 
-def _sizes() -> list[Column]:
-    """How many are too large, and the largest of them."""
+def _check_sizes(rows: DataFrame, limits: Limits, key_header: str | None, one: str, more: str) -> None:
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    worst = F.struct("oversize.size", "oversize.by_client", "key")
-    return [F.count("oversize").alias("oversizes"), F.max(F.when(F.col("oversize").isNotNull(), worst)).alias("worst")]
-
-
-def _check_sizes(found: Row, limits: Limits, one: str, more: str) -> None:
+    over = rows.where("suspect").withColumn("oversize", oversize(limits, key_header)).where("oversize is not null")
+    worst = F.max(F.struct(F.abs("oversize").alias("size"), "oversize", "key"))
+    found = over.agg(F.count("oversize").alias("oversizes"), worst.alias("worst")).collect()[0]
     if not found.oversizes:
         return
     key, size = bytes(found.worst.key), found.worst.size
-    if found.worst.by_client:
+    if found.worst.oversize > 0:
         takes = f"the client takes {limits.client} (message.max.bytes)"
     else:
         takes = f"the topic {limits.name} takes {limits.topic} (max.message.bytes)"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["AT_ONCE", "Delete"]
 
 AT_ONCE = 1000
-"""Keys that are deleted between two looks at the log. So many are acknowledged within some 10 ms."""
+"""Keys that are deleted between two looks at the log. So many are acknowledged within tens of milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from lvq_kafka.ports import Log
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["Limits", "oversize"]
+__all__ = ["Limits", "oversize", "suspect"]
 
 _CLIENT = 36
 """Bytes that the client reckons for a message beside key, value and headers, whatever it takes in the end."""
@@ -58,10 +58,9 @@ class Limits:
 
 
 def oversize(limits: Limits, key_header: str | None) -> Column:
-    """Of a row of key, value and headers that is too large: its ``size``, and whether that is ``by_client``. Null for
-    others.
+    """The size of a row of key, value and headers that is too large, below 0 if that is for the topic. Null for others.
 
-    Sizes are those of the message, whose key header the producer adds where it is missing.
+    It is that of the message, whose key header the producer adds where it is missing.
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
@@ -79,18 +78,27 @@ def oversize(limits: Limits, key_header: str | None) -> Column:
         given = given + F.when(added, _field(F.lit(key_header)) + _field(F.col("key"))).otherwise(0)
         count = count + added.cast("int")
     held = F.octet_length("key") + F.coalesce(F.octet_length("value"), F.lit(0)).cast("bigint") + given
-    found = F.when(held + _CLIENT > limits.client, _over(held + _CLIENT, by_client=True))
+    found = F.when(held + _CLIENT > limits.client, held + _CLIENT)
     if limits.topic is not None:
         record = reduce(add, (_field(F.col("key")), _field(F.col("value")), _number(count), given, F.lit(_RECORD)))
         batch = record + _number(record) + _BATCH
-        found = found.when(batch > limits.topic, _over(batch, by_client=False))
+        found = found.when(batch > limits.topic, -batch)
     return found
 
 
-def _over(size: Column, *, by_client: bool) -> Column:
+def suspect(limits: Limits, key_header: str | None) -> Column:
+    """Whether a row may be too large: a cheap comparison that settles it for nearly all rows."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    return F.struct(size.alias("size"), F.lit(by_client).alias("by_client"))
+    def with_header(total: Column, header: Column) -> Column:
+        text, value = F.octet_length(header["key"]), F.octet_length(header["value"])
+        return total + F.coalesce(text, F.lit(0)) + F.coalesce(value, F.lit(0)) + 10
+
+    headers = F.when(F.col("headers").isNotNull(), F.aggregate("headers", F.lit(0).cast("bigint"), with_header))
+    named = F.lit(len((key_header or "").encode()) + 128)
+    value = F.coalesce(F.octet_length("value"), F.lit(0))
+    most = 2 * F.octet_length("key").cast("bigint") + value + F.coalesce(headers, F.lit(0)) + named
+    return most > min(limits.client, limits.topic or limits.client)
 
 
 def _field(cell: Column) -> Column:
