@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from threading import Lock, Thread
 from weakref import WeakSet
@@ -80,7 +80,7 @@ class Asker:
         tell_of_forks(self)
 
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`. The consumers stay with this object, which is kept: to close one waits for ever."""
+        """See `lvq_kafka.forking`. This object keeps the consumers: closing one here never returns."""
         self._lock = Lock()
         self._left, self._kept = self._kept, {}
 
@@ -226,34 +226,31 @@ def _open_consumer(config: ClientConfig, group: str, *, decided: bool) -> tuple[
 def why_pending(
     config: ClientConfig, group: str, asked: list[TopicPartition], *, known: bool = False
 ) -> OffsetsPending | None:
-    """The error for whoever asked for what is decided and got no answer, if that is why; else None.
+    """The error that says why a coordinator kept back what is decided; None if it only answers late.
 
-    The client keeps the reason to itself: it asks again until the time is up, and says only that it is. But a
-    coordinator answers at once who asks for what is committed by now. If it answers both, it was only late.
+    The client keeps the reason to itself: it asks again until the time is up, and says only that it is. A coordinator
+    that keeps back what is decided answers at once for what is committed by now. One that was late answers both.
 
     Args:
         known: that was the reason just before, too, so that nothing is asked twice.
     """
-    consumer, _ = _open_consumer(config, group, decided=False)
-    try:
-        consumer.committed(asked, _SLICE)
-        if not known and _is_decided(config, group, asked):
+    by_now, _ = _open_consumer(config, group, decided=False)
+    with closing(by_now):
+        if not _answers(by_now, asked):
             return None
-        return _pending(group, asked[0].topic, *_replicas(consumer, group))
-    except KafkaException:
-        return None
-    finally:
-        consumer.close()
+        if not known:
+            decided, _ = _open_consumer(config, group, decided=True)
+            with closing(decided):
+                if _answers(decided, asked):
+                    return None
+        return _pending(group, asked[0].topic, *_replicas(by_now, group))
 
 
-def _is_decided(config: ClientConfig, group: str, asked: list[TopicPartition]) -> bool:
-    consumer, _ = _open_consumer(config, group, decided=True)
+def _answers(consumer: Consumer, asked: list[TopicPartition]) -> bool:
     try:
         consumer.committed(asked, _SLICE)
     except KafkaException:
         return False
-    finally:
-        consumer.close()
     return True
 
 

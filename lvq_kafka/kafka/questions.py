@@ -39,7 +39,7 @@ class _Connection:
         self.client = open_admin(config, self.health)
         self._config = config
         self._changing = Lock()
-        tell_of_forks(self)  # whoever uses it there, it is kept
+        tell_of_forks(self)  # a child keeps it, and does not use it
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""

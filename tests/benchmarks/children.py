@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.running import ROOT
 
 
 def start(

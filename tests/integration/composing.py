@@ -10,17 +10,16 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from lvq_kafka.embedded.ports import free_ports
 from lvq_kafka.testing.docker_engine import kafka_image
+from tests.running import ROOT
 from tests.waiting import eventually
 
-__all__ = ["ROOT", "Compose", "answers", "composed", "docker", "require_compose", "run", "stopped"]
+__all__ = ["Compose", "answers", "composed", "docker", "require_compose", "run", "stopped"]
 
-ROOT = Path(__file__).parents[2]
 
 _PORTS = ("KAFKA_PORT", "KAFKA_1_PORT", "KAFKA_2_PORT", "KAFKA_3_PORT", "SPARK_UI_PORT")
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,9 +23,8 @@ from lvq_kafka.producer import Producer
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.cable import Cable
 from tests.contract.harness import pairs, read_all, settled
+from tests.running import ROOT
 from tests.waiting import eventually
-
-ROOT = Path(__file__).parents[2]
 
 
 class World:

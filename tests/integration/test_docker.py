@@ -31,7 +31,8 @@ from lvq_kafka.testing import containers
 from lvq_kafka.testing.containers import KafkaContainer, docker_unavailable_reason
 from lvq_kafka.testing.docker_cluster import KafkaCluster
 from lvq_kafka.testing.docker_engine import STAND_IN_IMAGE, kafka_image, owner_labels, prepare
-from tests.integration.composing import ROOT, Compose, answers, composed, docker, run, stopped
+from tests.integration.composing import Compose, answers, composed, docker, run, stopped
+from tests.running import ROOT
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(240)]

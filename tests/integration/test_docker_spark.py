@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec
-from tests.integration.composing import ROOT, Compose, answers, composed, docker, require_compose, run, stopped
+from tests.integration.composing import Compose, answers, composed, docker, require_compose, run, stopped
 from tests.integration.kubernetes import kubernetes
+from tests.running import ROOT
 from tests.spark.cluster import QUICK
 from tests.waiting import eventually
 

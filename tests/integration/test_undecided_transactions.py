@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +18,7 @@ from lvq_kafka.kafka import KafkaLog
 from lvq_kafka.producer import Producer
 from tests.cable import END_TXN, Cable
 from tests.contract.harness import read_all
-
-ROOT = Path(__file__).parents[2]
+from tests.running import ROOT
 
 Queue = LastValueQueue[str]
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from lvq_spark.session import _choose_java
+from tests.running import ROOT
 from tests.spark import starting
 from tests.waiting import eventually
 
 __all__ = ["JOBS", "QUICK", "Cluster", "Done", "standalone_cluster"]
 
-ROOT = Path(__file__).resolve().parents[2]
 JOBS = ROOT / "spark" / "jobs"
 
 QUICK = {

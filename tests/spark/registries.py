@@ -1,4 +1,4 @@
-"""A schema registry for tests: what confluent-kafka's own mock client holds, over HTTP."""
+"""Schema registries for tests, over HTTP: one that answers as it likes, one with what confluent's mock client holds."""
 
 from __future__ import annotations
 
@@ -14,33 +14,52 @@ from typing import Any
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+__all__ = ["Answers", "served", "serving"]
+
 _VERSION = re.compile(r"/subjects/([^/]+)/versions(?:/(\d+|latest))?")
 
 
+class Answers(BaseHTTPRequestHandler):
+    """One that answers, and says nothing on stderr."""
+
+    def answer(self, status: int, body: bytes, **headers: str) -> None:
+        """Answer the request."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
 @contextmanager
-def served(client: SchemaRegistryClient) -> Iterator[str]:
-    """The address where the subjects of a client are found, in the words of Confluent's protocol."""
-
-    class Registry(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            try:
-                status, answer = 200, _answer(client, urllib.parse.urlsplit(self.path).path)
-            except SchemaRegistryError as error:
-                status, answer = 404, {"error_code": error.error_code, "message": error.error_message}
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
-
-        def log_message(self, *_: Any) -> None:
-            """Say nothing on stderr."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+def serving(handler: type[Answers]) -> Iterator[str]:
+    """The address where that answers."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def served(client: SchemaRegistryClient) -> Iterator[str]:
+    """The address where the subjects of a client are found, in the words of Confluent's protocol."""
+
+    class Registry(Answers):
+        def do_GET(self) -> None:
+            try:
+                status, answer = 200, _answer(client, urllib.parse.urlsplit(self.path).path)
+            except SchemaRegistryError as error:
+                status, answer = 404, {"error_code": error.error_code, "message": error.error_message}
+            self.answer(status, json.dumps(answer).encode())
+
+    with serving(Registry) as url:
+        yield url
 
 
 def _answer(client: SchemaRegistryClient, path: str) -> Any:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -21,6 +19,7 @@ from lvq_kafka.errors import AuthenticationFailed, ConfigError, TransportError
 from lvq_spark import snapshot
 from lvq_spark.decoding import Form, ProtobufMessage, decode
 from lvq_spark.registry import SchemaRegistry, SubjectSchemas
+from tests.spark.registries import Answers, serving
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -409,7 +408,7 @@ def test_a_session_without_sparks_functions_for_a_form_is_told_what_to_bring(
 # -- the registry ------------------------------------------------------------------------------------------------------
 
 
-class FakeRegistry(BaseHTTPRequestHandler):
+class FakeRegistry(Answers):
     """A schema registry with two versions of one subject, the first of them deleted. It wants a password."""
 
     answers: ClassVar = {
@@ -424,29 +423,20 @@ class FakeRegistry(BaseHTTPRequestHandler):
     }
     allowed = ("Basic " + base64.b64encode(b"me:s3cret").decode(), "Bearer t0ken")
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # as http.server has it
         if self.path.startswith("/elsewhere"):
-            self.send_response(302)
-            self.send_header("Location", "/subjects/prices-value/versions?deleted=true")
-            self.end_headers()
+            self.answer(302, b"", Location="/subjects/prices-value/versions?deleted=true")
             return
         answer = self.answers.get(self.path)
         known = self.headers["Authorization"] in self.allowed
-        self.send_response(401 if not known else 404 if answer is None else 200)
-        self.end_headers()
-        self.wfile.write(json.dumps(answer).encode() if "strange" not in self.path else b"<html>")
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing on stderr."""
+        body = json.dumps(answer).encode() if "strange" not in self.path else b"<html>"
+        self.answer(401 if not known else 404 if answer is None else 200, body)
 
 
 @pytest.fixture
 def registry_url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeRegistry)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serving(FakeRegistry) as url:
+        yield url
 
 
 @pytest.mark.parametrize("login", [{"username": "me", "password": "s3cret"}, {"token": "t0ken"}])

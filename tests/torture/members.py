@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.running import ROOT
 from tests.torture.worker import Orders
 
 __all__ = ["Member", "Members"]
-
-ROOT = Path(__file__).parents[2]
 
 
 @dataclass(eq=False)

@@ -10,8 +10,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from lvq_kafka import __version__
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.running import ROOT
 
 
 def sources(*packages: str) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Literal
 
@@ -22,6 +22,7 @@ __all__ = [
     "check_deletes",
     "check_topic",
     "check_uncut",
+    "halted",
     "read_on",
     "read_range",
 ]
@@ -139,16 +140,20 @@ def _polled(
             if not stands:
                 position, heard = fetch.positions[partition], time.monotonic()
             elif time.monotonic() - heard > patience:
-                stuck = [Shortfall(partition, position, end)]
-                raise CatchUpTimeout(
-                    f"Reading {topic} has come to a halt: {describe(stuck)}.",
-                    shortfalls=stuck,
-                    hint="Check that the partition's leader is there.",
-                )
+                raise halted(topic, [Shortfall(partition, position, end)])
             if len(fetch.batch):
                 yield fetch.batch
             if position >= end:
                 end = further(position)
+
+
+def halted(topic: str, stuck: Sequence[Shortfall]) -> CatchUpTimeout:
+    """The error for partitions of which nothing comes any more."""
+    return CatchUpTimeout(
+        f"Reading {topic} has come to a halt: {describe(stuck)}.",
+        shortfalls=stuck,
+        hint="Check that the partition's leader is there.",
+    )
 
 
 def check_deletes(spec: SnapshotSpec, partition: int, began: float | None, ended: float) -> None:

@@ -24,7 +24,7 @@ class Spill:
     """A temporary file that batches are written to, one behind the other, and read from in the same order.
 
     A block holds as much as an Arrow batch, so that is what reading takes of memory. Nothing is found by its place:
-    whoever reads goes through the whole file, and knows which records still count.
+    the reader goes through the whole file, and knows which records still count.
 
     The file has no name in its directory, and is gone with the process at the latest.
     """

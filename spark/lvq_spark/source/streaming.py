@@ -128,8 +128,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Where the log ends, for the progress of the query; that of a batch is before what is not committed."""
-        highest = self._highest()
-        return {self._topic: {str(p): highest[p] for p in assigned(self._options, self._topic, len(highest))}}
+        return {self._topic: {str(p): end for p, end in self._assigned(self._highest()).items()}}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One task for each partition with anything to read, or several where every record is read.
@@ -181,8 +180,11 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self) -> dict[int, int]:
         """Where what is committed ends, in each partition that is read."""
-        stable = self._opened().end_offsets(self._topic, stable=True)
-        return {partition: stable[partition] for partition in assigned(self._options, self._topic, len(stable))}
+        return self._assigned(self._opened().end_offsets(self._topic, stable=True))
+
+    def _assigned(self, ends: Mapping[int, int]) -> dict[int, int]:
+        """Of all partitions those that are read."""
+        return {partition: ends[partition] for partition in assigned(self._options, self._topic, len(ends))}
 
     def _highest(self) -> dict[int, int]:
         """Where the log of each partition ends, with what is not committed."""

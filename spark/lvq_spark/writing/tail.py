@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from lvq_kafka.core.mismatch import choose_keys
-from lvq_kafka.core.progress import Progress, describe
+from lvq_kafka.core.progress import Progress
 from lvq_kafka.core.records import Fetch, RecordBatch
-from lvq_kafka.errors import CatchUpTimeout, TransportError
+from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka import KafkaLog
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.reading import PATIENCE, check_topic
+from lvq_spark.scan.reading import PATIENCE, check_topic, halted
 
 __all__ = ["NewValue", "Tail"]
 
@@ -73,12 +73,7 @@ class Tail:
             if left < before:
                 heard = time.monotonic()
             elif time.monotonic() - heard > PATIENCE:
-                stuck = progress.shortfalls(ends)
-                raise CatchUpTimeout(
-                    f"Reading {self._cut.topic} has come to a halt: {describe(stuck)}.",
-                    shortfalls=stuck,
-                    hint="Check that the partition's leader is there.",
-                )
+                raise halted(self._cut.topic, progress.shortfalls(ends))
             yield from self._values(fetch.batch)
 
     def _poll(self, heard: float) -> Fetch:

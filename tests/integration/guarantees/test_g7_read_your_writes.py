@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,7 @@ from tests.contract.harness import COMPACTED
 from tests.integration.guarantees.cluster import Held, read_raw
 from tests.integration.guarantees.conftest import Declare, QueueOf
 from tests.integration.guarantees.writing import put, ticking
-
-ROOT = Path(__file__).parents[3]
+from tests.running import ROOT
 
 
 def test_g7_behind_a_barrier_a_view_shows_what_was_acknowledged_before(queue_of: QueueOf) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.spark.lakehouse.environment import ROOT, lakehouse_environment, lakehouse_python
+from tests.running import ROOT
+from tests.spark.lakehouse.environment import lakehouse_environment, lakehouse_python
 
 if __name__ == "__main__":
     command = [str(lakehouse_python()), "-m", "tests.spark.lakehouse.proof", *sys.argv[1:]]

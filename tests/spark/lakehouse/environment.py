@@ -16,7 +16,7 @@ from tests.running import ROOT
 from tests.spark.children import own_environment
 from tests.spark.starting import SMALL, quick_start
 
-__all__ = ["ROOT", "lakehouse_environment", "lakehouse_python"]
+__all__ = ["lakehouse_environment", "lakehouse_python"]
 
 _LOCK = Path(__file__).with_name("requirements.lock")
 
