@@ -93,7 +93,7 @@ class KafkaGroups:
         """See `lvq_kafka.ports.Log.check_may_commit`. A broker looks at rights before it looks for the partition."""
         deadline = time.monotonic() + timeout
         with self._new_connections(deadline) as questions, suppress(TopicNotFound):
-            _store(questions, group, topic, {_NO_PARTITION: Commit(0)}, deadline)
+            _store(questions, group, topic, {_NO_PARTITION: Commit(0)}, deadline, harmless=True)
 
     def delete_group(self, group: str, timeout: float) -> bool:
         """See `lvq_kafka.ports.Log.delete_group`."""
@@ -144,7 +144,15 @@ class KafkaGroups:
             yield questions
 
 
-def _store(questions: Questions, group: str, topic: str, commits: Mapping[int, Commit], deadline: float) -> None:
+def _store(
+    questions: Questions,
+    group: str,
+    topic: str,
+    commits: Mapping[int, Commit],
+    deadline: float,
+    *,
+    harmless: bool = False,
+) -> None:
     request = [ConsumerGroupTopicPartitions(group, offsets_of(topic, commits))]
     questions.ask(
         lambda client, left: map(
@@ -154,6 +162,7 @@ def _store(questions: Questions, group: str, topic: str, commits: Mapping[int, C
         deadline,
         topic=topic,
         needs=consuming(group, topic),
+        harmless=harmless,
     )
 
 

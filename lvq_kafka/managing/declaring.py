@@ -17,7 +17,7 @@ from lvq_kafka.topics import OnMismatch, check_may_create, check_topic, ensure_t
 
 __all__ = ["Declaration", "declare", "delete"]
 
-_PATIENCE = 10.0  # seconds in which a coordinator is found
+_PATIENCE = 30.0  # seconds until a coordinator answers; a new cluster creates the topic of commits first
 
 messages = logging.getLogger("lvq_kafka.topics")
 

@@ -9,8 +9,9 @@ from confluent_kafka import TopicPartition
 
 from lvq_kafka.errors import BrokerUnavailable, TransportError
 from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.ports import Commit, TopicDescription
-from tests.unit.kafka.mock_cluster import OFFSET_FETCH, MockCluster
+from tests.unit.kafka.mock_cluster import OFFSET_COMMIT, OFFSET_FETCH, MockCluster
 
 
 def test_who_asks_behind_others_that_get_no_answer_waits_no_longer_than_asked_to() -> None:
@@ -31,6 +32,16 @@ def test_a_coordinator_that_was_late_is_not_taken_for_one_that_waits_for_a_trans
             log.committed("g", "t", timeout=0.5)
         assert caught.value.retriable
         assert log.committed("g", "t") == {0: Commit(7)}
+
+
+def test_whether_one_may_commit_is_asked_again_where_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first group of a cluster finds its coordinator only when the topic of commits has been created."""
+    monkeypatch.setattr(Questions, "_ATTEMPT", 0.2)
+    with closing(MockCluster()) as cluster, closing(KafkaLog(cluster.bootstrap_servers)) as log:
+        cluster.create_topic("t")
+        cluster.delay_next(OFFSET_COMMIT, 5)
+        log.check_may_commit("g", "t", timeout=4)
+        assert log.committed("g", "t") == {}
 
 
 def test_a_commit_that_is_not_there_when_it_is_read_back_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
