@@ -28,7 +28,7 @@ _DEFAULTS = {
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "4",
     # After a kill the node is admitted again once its old session has run out: seconds earlier than by default.
-    "broker.heartbeat.interval.ms": "500",
+    "broker.heartbeat.interval.ms": "1000",
     "broker.session.timeout.ms": "3000",
     # Groups: no waiting for more members, and a dead member is noticed in seconds.
     "group.initial.rebalance.delay.ms": "0",
@@ -37,6 +37,8 @@ _DEFAULTS = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": "10000",
+    # Nothing is written where nothing happens: these records only show that a quorum of several nodes goes on.
+    "metadata.max.idle.interval.ms": "0",
     # Compaction soon after it becomes possible, with little memory.
     "log.cleaner.backoff.ms": "100",
     "log.cleaner.dedupe.buffer.size": "33554432",
