@@ -53,7 +53,7 @@ test-protocol: $(READY) ## Run the simulator and the tests on the client's mock 
 	@$(BIN)/pytest tests/simulator tests/property tests/unit/kafka -m protocol -q -n 4 --max-worker-restart 0
 
 test-embedded: $(READY) java $(CLASSES) ## Run the integration and Spark tests on the embedded broker
-	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark tests/integration -q -n 3 --max-worker-restart 0 --dist loadgroup
+	@LVQ_TEST_BROKER=embedded $(BIN)/pytest tests/spark tests/integration -q -n 5 --max-worker-restart 0 --dist loadgroup
 
 test-docker: $(READY) java ## Run the integration tests on Kafka in Docker
 	@docker/run-tests.sh $(BIN)/pytest
