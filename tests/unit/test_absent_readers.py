@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -150,6 +152,16 @@ def test_r18_a_view_that_has_just_woken_up_does_not_call_itself_caught_up(log: P
         view._follower._observing.look_now()
         eventually(lambda: view.state == "caught-up")
         assert log.readers == 1, "nothing was written meanwhile"
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the machine's clock has to count it")
+@pytest.mark.parametrize("kind", ["view", "browser"])
+def test_r18_the_time_in_which_a_machine_sleeps_counts(log: Prices, kind: str) -> None:
+    """Linux has a clock of its own for that."""
+    with getattr(log.queue, kind)() as reader:
+        clock = reader._follower._standing.clock
+        assert isinstance(clock, partial)
+        assert (clock.func, clock.args) == (time.clock_gettime, (time.CLOCK_BOOTTIME,))
 
 
 def test_r18_how_long_deletes_are_kept_is_what_the_topic_says_now(log: Prices, monkeypatch: pytest.MonkeyPatch) -> None:
