@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Position
@@ -537,6 +537,31 @@ def test_a_transaction_whose_end_was_not_answered_is_ended_before_the_next_one_b
     assert writer._transactions._client is not client, "what was on its way could arrive late"
     writer.append("t", b"a", b"2").result(10)
     writer.commit_transaction(10)
+
+
+class Refusing:
+    """A client that refuses at once, as one does after an abort that was not answered, and says that it may pass."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def begin_transaction(self) -> None:
+        self.calls += 1
+        raise KafkaException(KafkaError(KafkaError._CONFLICT, "an abort is on its way", retriable=True))
+
+
+def test_what_is_refused_at_once_is_tried_again_after_pauses_and_no_longer_than_it_may_take(
+    open_writer: OpenWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = open_writer(transactional_id="feed")
+    assert writer._transactions is not None
+    client = Refusing()
+    with monkeypatch.context() as patch:
+        patch.setattr(writer._transactions, "_client", client)
+        with pytest.raises(TransportError, match="Cannot begin a transaction") as caught:
+            writer.begin_transaction(0.3)
+    assert caught.value.retriable
+    assert 2 < client.calls < 20, "the client keeps memory for each refusal"
 
 
 def test_after_the_time_out_of_a_transaction_whose_end_was_not_answered_a_new_client_goes_on(
