@@ -37,7 +37,7 @@ _BUSY_POLL = 0.005  # seconds; how long an ack can lie before it is seen that so
 _STAYS_BUSY = 0.1  # seconds after the last of what was held is settled: now is when most consumers are closed
 _URGENT_POLL = 0.001  # seconds; how long somebody who waits for an answer does so when it is there
 # Seconds; a commit without an answer for so long is given up, and the next one leaves. Well behind the client's limit,
-# socket.timeout.ms (a minute): what it has not answered for it may send again, behind a commit that is newer.
+# socket.timeout.ms (10 s here): what it has not answered for it may send again, behind a commit that is newer.
 _ANSWER = 180.0
 _SHORTER = 8  # tries with a text that the broker finds too large; each is half as long as the one before
 _AGAIN = 0.1  # seconds until the next commit after one that failed, whoever waits for it

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka.client import PropertyValue
 
-__all__ = ["Ages", "Moment", "limit_of", "without_deadline"]
+__all__ = ["Ages", "Moment", "limit_of", "milliseconds", "without_deadline"]
 
 _FINEST = 0.02  # seconds
 _COARSEST = 1.0
@@ -74,7 +74,7 @@ def limit_of(properties: Mapping[str, PropertyValue]) -> float | None:
     """How long an append may be undecided, in seconds, by the client's two names for it; 0 is without limit."""
     names = ("delivery.timeout.ms", "message.timeout.ms")
     name = next((name for name in names if name in properties), names[0])
-    return _milliseconds(properties, name, _DELIVERY_TIMEOUT) / 1000 or None
+    return milliseconds(properties, name, _DELIVERY_TIMEOUT) / 1000 or None
 
 
 def without_deadline(limit: float | None, properties: Mapping[str, PropertyValue]) -> dict[str, int]:
@@ -84,13 +84,18 @@ def without_deadline(limit: float | None, properties: Mapping[str, PropertyValue
     older messages then land behind newer ones, and some twice. What it does besides is to give up the connection of a
     request that takes as long. It still does, and soon enough to try another one.
     """
-    socket = _milliseconds(properties, "socket.timeout.ms", _SOCKET_TIMEOUT)
+    socket = milliseconds(properties, "socket.timeout.ms", _SOCKET_TIMEOUT)
     if limit is not None:
         socket = min(socket, max(10, int(limit * 500)))
     return {"delivery.timeout.ms": 0, "message.timeout.ms": 0, "socket.timeout.ms": socket}
 
 
-def _milliseconds(properties: Mapping[str, PropertyValue], name: str, default: int) -> int:
+def milliseconds(properties: Mapping[str, PropertyValue], name: str, default: int) -> int:
+    """A property that is a time.
+
+    Raises:
+        ConfigError: it is no whole number.
+    """
     given = properties.get(name, default)
     if not str(given).strip().isdecimal():
         raise ConfigError(f"{name} is not a number of milliseconds: {given!r}.", options=[name])

@@ -14,6 +14,7 @@ from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.rights import consuming
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, OffsetsPending, TopicNotFound, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
+from lvq_kafka.kafka.ages import milliseconds
 from lvq_kafka.kafka.asking import why_pending
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
@@ -37,6 +38,7 @@ _CLASSIC_DEFAULTS: Mapping[str, PropertyValue] = {
     "session.timeout.ms": 6_000,
     "heartbeat.interval.ms": 500,  # also the time after which a member learns that another one has come
 }
+_BEYOND = 4_000  # milliseconds by which a request may take longer than a session
 _COMMITTED_TIMEOUT = 5.0  # seconds for one question
 _PENDING_TIMEOUT = 0.3  # seconds for one that waits for a transaction: meanwhile nothing else is done
 _ASK_AGAIN = 1.0  # seconds until the next such question
@@ -83,6 +85,7 @@ class KafkaMember:
         if config.for_consumer().get("group.protocol", "classic") == "classic":
             owned["partition.assignment.strategy"] = "cooperative-sticky"
             defaults |= _CLASSIC_DEFAULTS
+            defaults["socket.timeout.ms"] = _longer_than_a_session(config)
         self._consumer: Consumer | None = open_consumer(config, self._health, owned, defaults)
         self._left: Consumer | None = None  # in a forked child: the parent's
         tell_of_forks(self)
@@ -372,6 +375,12 @@ class KafkaMember:
 
     def _closed(self) -> Closed:
         return Closed(f"This member of group {self._group!r} is closed.")
+
+
+def _longer_than_a_session(config: ClientConfig) -> int:
+    """Milliseconds that a request may take: what is behind a JoinGroup waits for the session of a member that died."""
+    session = milliseconds({**_CLASSIC_DEFAULTS, **config.for_consumer()}, "session.timeout.ms", 0)
+    return max(int(str(FETCH_DEFAULTS["socket.timeout.ms"])), session + _BEYOND)
 
 
 def _identity(consumer: Consumer) -> tuple[object, str]:

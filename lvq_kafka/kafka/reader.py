@@ -36,6 +36,9 @@ FETCH_DEFAULTS: Mapping[str, PropertyValue] = {
     # from an empty answer only, and reads a partition that was just added with the next request only.
     "fetch.wait.max.ms": 100,
     "reconnect.backoff.max.ms": 1000,  # by default a broker that is back may be noticed ten seconds later
+    # A leader that stands still answers no fetch, and its successor is looked for when that has been given up. By
+    # default that takes a minute.
+    "socket.timeout.ms": 10_000,
     "topic.metadata.propagation.max.ms": 2000,  # by default a missing topic is reported after half a minute
 }
 """Settings for speed; a user's own go before them."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
+from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.core.records import Record
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.kafka.connect import open_consumer
 from lvq_kafka.kafka.member import KafkaMember
+from lvq_kafka.kafka.reader import KafkaReader
 from lvq_kafka.kafka.writer import KafkaWriter
 from lvq_kafka.ports import Commit
 from tests.unit.kafka.mock_cluster import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, LIST_OFFSETS, MockCluster
@@ -185,3 +189,49 @@ def test_one_that_is_closed_in_a_rebalance_hears_of_it_before_the_client_closes(
     member.close()
     assert told == ["in time"] * 2
     assert listener.assignments == []
+
+
+def test_a_session_is_as_short_as_brokers_allow_by_default_and_the_lease_ends_before_it(
+    join: Callable[[Listener], KafkaMember], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the classic protocol the others stand still for as long as the session of a dead one outlasts their lease."""
+    told: dict[str, Any] = {}
+
+    def open_and_tell(config: Any, health: Any, owned: Any, defaults: Any) -> Any:
+        told.update(defaults)
+        return open_consumer(config, health, owned, defaults)
+
+    monkeypatch.setattr("lvq_kafka.kafka.member.open_consumer", open_and_tell)
+    join(Listener(0))
+    assert told["session.timeout.ms"] == 6000 == 1000 * (LEASE + 1)
+
+
+@pytest.mark.parametrize(
+    ("properties", "seconds"),
+    [
+        ({}, 10),
+        ({"session.timeout.ms": 45_000}, 49),
+        ({"session.timeout.ms": 45_000, "socket.timeout.ms": 5000}, 5),
+        ({"group.protocol": "consumer"}, 10),
+    ],
+)
+def test_a_broker_that_stands_still_is_given_up_within_seconds_and_not_before_a_session_is_over(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, properties: dict[str, Any], seconds: int
+) -> None:
+    """A leader that does not answer has a successor, which the client looks for when its fetch has timed out.
+
+    Commits time out, too, and they wait behind a JoinGroup for as long as the session of a member that died.
+    """
+    told: dict[str, Any] = {}
+
+    def open_and_tell(config: ClientConfig, health: Any, owned: Any, defaults: Any) -> Any:
+        told.update({**defaults, **config.for_consumer(), **owned})
+        return open_consumer(config, health, owned, defaults)
+
+    for module in ("member", "reader"):
+        monkeypatch.setattr(f"lvq_kafka.kafka.{module}.open_consumer", open_and_tell)
+    config = ClientConfig(cluster.bootstrap_servers, properties)
+    KafkaMember(config, "g", "t", Listener(0)).close()
+    assert told["socket.timeout.ms"] == 1000 * seconds
+    KafkaReader(config, "t", {0: 0}).close()
+    assert told["socket.timeout.ms"] == min(1000 * seconds, 10_000)
