@@ -6,14 +6,16 @@ import resource
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from lvq_kafka import TEXT, Consumer, LastValueQueue, TopicSpec
+from lvq_kafka import TEXT, Consumer, LastValueQueue, TopicSpec, View
 from lvq_kafka.core.policy import topic_settings
 from lvq_kafka.errors import DataLoss, DeliveryFailed, LockLost, OutcomeUnknown, TransportError
 from lvq_kafka.kafka import ClientConfig
@@ -34,26 +36,31 @@ def nodes() -> Iterator[ThreeNodes]:
         yield nodes
 
 
+Queue = LastValueQueue[str]
+Declare = Callable[..., Queue]
+
+
 @pytest.fixture
-def declare(nodes: ThreeNodes) -> Iterator[Callable[..., LastValueQueue[str]]]:
+def declare(nodes: ThreeNodes) -> Iterator[Declare]:
     config = ClientConfig(nodes.bootstrap_servers, dict(TIMEOUTS))
     with ExitStack() as queues:
 
-        def declare(name: str, topic: str | None = None) -> LastValueQueue[str]:
-            queue = LastValueQueue.declare(name, key_header="k", topic=topic, value=TEXT, config=config)
+        def declare(name: str, topic: str | None = None) -> Queue:
+            spec = TopicSpec(partitions=2)
+            queue = LastValueQueue.declare(name, key_header="k", topic=topic, spec=spec, value=TEXT, config=config)
             queues.callback(queue.close)
             return queue
 
         yield declare
 
 
-# -- what goes on in the outage ---------------------------------------------------------------------
+# -- what goes on in outages ---------------------------------------------------------------------
 
 
 class Putting:
     """Puts ascending numbers to a few keys, whatever becomes of them."""
 
-    def __init__(self, queue: LastValueQueue[str]) -> None:
+    def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._stop = threading.Event()
         self.receipts: list[tuple[str, int, Receipt]] = []
@@ -85,16 +92,57 @@ class Putting:
         assert not self._thread.is_alive()
 
 
+class Witness:
+    """Hears of all that the workers of a queue are given and settle, and finds what may not be (G9, G11 to G13)."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, list[int]] = defaultdict(list)
+        """By key, the values that came, in that order."""
+        self.newest = -1
+        self.findings: list[str] = []
+        self._lock = threading.Lock()
+        self._held: dict[str, int] = {}
+        self._durable: dict[str, int] = {}
+
+    def took(self, key: str, number: int) -> None:
+        with self._lock:
+            if key in self._held:
+                self.findings.append(f"G9, G13: {key}={number} came while {self._held[key]} was held")
+            if number <= self._durable.get(key, -1):
+                self.findings.append(f"G11, G12: {key}={number} came after {self._durable[key]} was durably acked")
+            self._held[key] = number
+            self.taken[key].append(number)
+            self.newest = max(self.newest, number)
+
+    def lets_go(self, key: str) -> None:
+        with self._lock:
+            self._held.pop(key, None)
+
+    def decided(self, key: str, number: int, settlement: Future[None]) -> None:
+        if settlement.exception() is None:
+            with self._lock:
+                self._durable[key] = max(number, self._durable.get(key, -1))
+
+    def has_come_to(self, key: str, number: int) -> bool:
+        """Whether this value of a key came, or a newer one."""
+        return number <= max(self.taken[key], default=-1)
+
+    def judge(self, newest: Mapping[str, int]) -> None:
+        """All is over, and these are the newest values."""
+        assert not self.findings
+        assert {key: values[-1] for key, values in self.taken.items()} == newest, "G10"
+        assert self.taken == {key: sorted(values) for key, values in self.taken.items()}, "G12"
+        assert self._durable.keys() == newest.keys(), "of each key something was durably acked"
+
+
 class Taking:
     """Takes one message after the other, acks it, and opens another consumer where only that helps."""
 
-    def __init__(self, queue: LastValueQueue[str], *, durable_counts: bool = False) -> None:
+    def __init__(self, queue: Queue, witness: Witness, *, durable_counts: bool = False) -> None:
         self.queue = queue
-        self.taken: dict[str, list[int]] = defaultdict(list)
-        """By key, the values it has got, in that order."""
+        self.witness = witness
         self.trouble = ""
         """What its consumer says of itself."""
-        self.problems: list[str] = []
         self._durable_counts = durable_counts
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -109,15 +157,17 @@ class Taking:
                         self.trouble = consumer.stats.trouble
             except (TransportError, OutcomeUnknown) as error:
                 self.trouble = str(error)
-                self.problems.append(repr(error))
                 self._stop.wait(0.2)
 
     def _step(self, consumer: Consumer[str]) -> None:
         delivery = consumer.acquire(0.2)
         if delivery is not None:
-            self.taken[delivery.key].append(int(delivery.value))
+            key, number = delivery.key, int(delivery.value)
+            self.witness.took(key, number)
+            self._stop.wait(0.001)
+            self.witness.lets_go(key)  # from the ack on others may have the next one
             with suppress(LockLost):
-                delivery.ack()
+                delivery.ack().add_done_callback(partial(self.witness.decided, key, number))
 
     def stop(self) -> None:
         self._stop.set()
@@ -128,23 +178,107 @@ class Taking:
 class Transforming(Taking):
     """Does so in transactions, and puts what it takes into another queue."""
 
-    def __init__(self, queue: LastValueQueue[str], output: LastValueQueue[str]) -> None:
+    def __init__(self, queue: Queue, output: Queue) -> None:
         self._output = output
-        self.aborted = 0
-        super().__init__(queue)
+        super().__init__(queue, Witness())
 
     def _run(self) -> None:
         with self._output.producer(transactional_id=self._output.name) as self._producer:
             super()._run()
 
     def _step(self, consumer: Consumer[str]) -> None:
-        try:
+        with suppress(LockLost, DeliveryFailed, TransportError):
             with consumer.transaction(self._producer, timeout=5) as transaction:
-                for delivery in transaction.acquire_many(20, timeout=0.2):
+                deliveries = transaction.acquire_many(20, timeout=0.2)
+                for delivery in deliveries:
                     self._producer.put(delivery.key, delivery.value)
                     delivery.ack()
-        except (LockLost, DeliveryFailed, TransportError):
-            self.aborted += 1
+            self.witness.newest = max([self.witness.newest, *(int(delivery.value) for delivery in deliveries)])
+
+
+class Work:
+    """A producer and a view; and who consumes what is put: two from one queue, one with durable counts, and one in
+    transactions, each from a queue of its own on the same topic.
+    """
+
+    def __init__(self, nodes: ThreeNodes, declare: Declare, name: str) -> None:
+        self._nodes = nodes
+        self.topic, self._output = declare(f"prices-{name}"), declare(f"output-{name}")
+        counted, transformed = (declare(f"{kind}-{name}", self.topic.topic) for kind in ("counted", "transformed"))
+        self._witnesses = [Witness(), Witness()]
+        self._takers = [
+            Taking(self.topic, self._witnesses[0]),
+            Taking(self.topic, self._witnesses[0]),
+            Taking(counted, self._witnesses[1], durable_counts=True),
+            Transforming(transformed, self._output),
+        ]
+        self.putting = Putting(self.topic)
+        self.coordinator = partial(nodes.coordinator, counted.definition.group)
+        self.transaction_coordinator = partial(nodes.transaction_coordinator, self._output.name)
+
+    def leader(self) -> int:
+        return self._nodes.leader(self.topic.topic)
+
+    @property
+    def troubles(self) -> list[str]:
+        """What those who consume say of themselves."""
+        return [taker.trouble for taker in self._takers]
+
+    def goes_on(self) -> None:
+        """Wait until what is put from now on gets through to all."""
+        since = len(self.putting.receipts)
+        for taker in self._takers:
+            eventually(lambda taker=taker: taker.witness.newest >= since, SOON)  # type: ignore[misc]
+
+    def finish(self, view: View[str]) -> None:
+        """Wait until all is consumed, and all is well."""
+        eventually(self.putting.goes_on, SOON)
+        self.putting.stop()
+        last = {key: number for key, number, receipt in self.putting.receipts if receipt.exception(0) is None}
+        eventually(lambda: all(last[key] <= int(view[key]) for key in last), SOON)
+        for witness in self._witnesses:
+            eventually(lambda witness=witness: all(map(witness.has_come_to, last, last.values())), SOON)  # type: ignore[misc]
+        eventually(lambda: all(taker.queue.stats().depth == 0 for taker in self._takers), SOON, every=0.5)
+        eventually(lambda: view.state == "caught-up" and not any(self.troubles), SOON)
+
+    def stop(self) -> None:
+        self.putting.stop()
+        for taker in self._takers:
+            taker.stop()
+
+    def judge(self, viewed: Mapping[str, int]) -> None:
+        """Hold what has come of it against what plain clients read."""
+        raw = read_raw(self._nodes.bootstrap_servers, self.topic.topic)
+        stored = values_by_key(raw)
+        assert stored == {key: sorted(values) for key, values in stored.items()}, "G14: older behind newer"
+        there = {number for values in stored.values() for number in values}
+        for _, number, receipt in self.putting.receipts:
+            error = receipt.exception(0)
+            assert error is not None or number in there, f"G14: {number} was stored"
+            assert not isinstance(error, DeliveryFailed) or number not in there, f"{number}: {error!r}, and it is there"
+        newest = {key: int(record.value or "") for key, record in fold(raw, 2).items()}
+        assert viewed == newest
+        for witness in self._witnesses:
+            witness.judge(newest)
+        made = values_by_key(read_raw(self._nodes.bootstrap_servers, self._output.topic))
+        assert made == {key: sorted(set(values)) for key, values in made.items()}, "exactly once, in order"
+        assert {key: values[-1] for key, values in made.items()} == newest
+
+
+@contextmanager
+def at_work(nodes: ThreeNodes, declare: Declare, name: str) -> Iterator[tuple[Work, View[str]]]:
+    """All are at work; afterwards they come to an end, and are judged."""
+    work = Work(nodes, declare, name)
+    with ExitStack() as stops:
+        stops.callback(work.stop)
+        with work.topic.view(metadata_interval=0.5) as view:
+            work.goes_on()
+            memory = resident()
+            yield work, view
+            work.finish(view)
+            assert resident() - memory < GROWTH
+            viewed = {key: int(value) for key, value in view.items()}
+    work.judge(viewed)
 
 
 def resident() -> int:
@@ -161,58 +295,38 @@ def values_by_key(records: Iterable[Raw]) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("how", ["kill", "pause"])
 def test_g5_and_g9_to_g14_when_two_of_three_nodes_are_gone_for_longer_than_every_time_out(
-    how: str, nodes: ThreeNodes, declare: Callable[..., LastValueQueue[str]]
+    how: str, nodes: ThreeNodes, declare: Declare
 ) -> None:
-    topic, output = declare(f"prices-{how}"), declare(f"output-{how}")
-    with topic.view(metadata_interval=0.5) as view, ExitStack() as stops:
-        putting = Putting(topic)
-        stops.callback(putting.stop)
-        takers = [
-            Taking(topic),
-            Taking(declare(f"counted-{how}", topic.topic), durable_counts=True),
-            Transforming(declare(f"transformed-{how}", topic.topic), output),
-        ]
-        for taker in takers:
-            stops.callback(taker.stop)
-        eventually(lambda: all(len(taker.taken) == 20 for taker in takers[:2]), SOON)
-        eventually(lambda: output.log.end_offsets(output.topic)[0] > 40, SOON)
-
-        memory, begun = resident(), time.monotonic()
-        down = [node for node in NODES if node != nodes.leader(topic.topic)]
-        getattr(nodes, how)(*down)
+    """The leader is left when they are killed; it is one of them when they stand still, with requests on their way."""
+    with at_work(nodes, declare, how) as (work, view):
+        begun, leader = time.monotonic(), work.leader()
+        leader_first = sorted(NODES, key=lambda node: node != leader)
+        getattr(nodes, how)(*(leader_first[1:] if how == "kill" else leader_first[:2]))
         eventually(lambda: view.state == "disconnected", SOON)
-        for taker in takers:
-            eventually(lambda taker=taker: taker.trouble, SOON)
-        eventually(lambda: putting.failed() and time.monotonic() - begun > OUTAGE, SOON)
+        for number in range(len(work.troubles)):
+            eventually(lambda number=number: work.troubles[number], SOON)  # type: ignore[misc]
+        eventually(lambda: work.putting.failed() and time.monotonic() - begun > OUTAGE, SOON)
         nodes.bring_back()
-        eventually(putting.goes_on, SOON)
-        putting.stop()
+        work.goes_on()
 
-        last = {key: number for key, number, receipt in putting.receipts if receipt.exception(0) is None}
-        eventually(lambda: all(last[key] <= int(view[key]) for key in last), SOON)
-        for taker in takers[:2]:
-            eventually(lambda taker=taker: all(last[key] <= taker.taken[key][-1] for key in last), SOON)
-        eventually(lambda: all(taker.queue.stats().depth == 0 for taker in takers), SOON, every=0.5)
-        eventually(lambda: view.state == "caught-up" and not any(taker.trouble for taker in takers), SOON)
-        assert resident() - memory < GROWTH
-        viewed = {key: int(value) for key, value in view.items()}
 
-    raw = read_raw(nodes.bootstrap_servers, topic.topic)
-    stored = values_by_key(raw)
-    assert stored == {key: sorted(values) for key, values in stored.items()}, "G14: an older value behind a newer one"
-    there = {number for values in stored.values() for number in values}
-    for _, number, receipt in putting.receipts:
-        error = receipt.exception(0)
-        assert error is not None or number in there, f"G14: {number} was stored"
-        assert not isinstance(error, DeliveryFailed) or number not in there, f"{number}: {error!r}, and it is there"
-    newest = {key: int(record.value or "") for key, record in fold(raw).items()}
-    assert viewed == newest
-    for taker in takers[:2]:
-        assert {key: values[-1] for key, values in taker.taken.items()} == newest
-        assert taker.taken == {key: sorted(values) for key, values in taker.taken.items()}, "G12"
-    made = values_by_key(read_raw(nodes.bootstrap_servers, output.topic))
-    assert made == {key: sorted(set(values)) for key, values in made.items()}, "exactly once, in order"
-    assert {key: values[-1] for key, values in made.items()} == newest
+def test_g9_to_g14_when_leader_and_coordinators_are_killed_or_stand_still_and_all_are_restarted_in_turn(
+    nodes: ThreeNodes, declare: Declare
+) -> None:
+    """Work goes on while one node of three is away, whatever it was in charge of."""
+    with at_work(nodes, declare, "one") as (work, _):
+        for remove, in_charge in (
+            (nodes.kill, work.leader),
+            (nodes.pause, work.coordinator),
+            (nodes.kill, work.transaction_coordinator),
+        ):
+            remove(in_charge())
+            work.goes_on()
+            nodes.bring_back()
+        for node in NODES:
+            nodes.restart(node)
+            nodes.bring_back()
+        work.goes_on()
 
 
 def test_r17_and_g5_an_unclean_election_that_loses_what_was_consumed_is_an_error_that_repair_mends(
