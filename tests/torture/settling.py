@@ -12,7 +12,7 @@ from lvq_kafka.errors import LockLost
 from tests.torture.journal import Kind
 from tests.torture.worker import Worker
 
-__all__ = ["RejectedError", "Settling", "is_poison", "is_sick"]
+__all__ = ["RejectedError", "Settling", "is_poison", "is_sick", "reason"]
 
 _POISON = 40  # of so many messages one cannot be processed
 _SICK = 4  # of so many messages one fails at first
@@ -31,6 +31,11 @@ def is_poison(delivery: Delivery[str]) -> bool:
 def is_sick(delivery: Delivery[str]) -> bool:
     """Whether work on the message fails always, for as long as it is young: it is the same ones for all."""
     return int(delivery.value) % _SICK == 1 and time.time() - delivery.timestamp < _YOUTH
+
+
+def reason(worker: Worker, text: str) -> str | RejectedError:
+    """Why a message is rejected: text, or an error that says it."""
+    return text if worker.random.random() < 0.5 else RejectedError(text)
 
 
 class Settling:
@@ -70,7 +75,7 @@ class Settling:
         self._worker.journal.write(Kind.REJECTING, n=[number])
         # Asked at once: where its letter is not stored the message comes again, and that has to be written down before.
         signature = self._worker.signature(number)
-        self.ask(number, delivery.reject(signature if self._worker.random.random() < 0.5 else RejectedError(signature)))
+        self.ask(number, delivery.reject(reason(self._worker, signature)))
         return None
 
     def ask(self, number: int, settlement: Settlement) -> None:

@@ -13,7 +13,7 @@ from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.errors import DeliveryFailed, LockLost, LVQError, OutcomeUnknown, TransportError
 from lvq_kafka.producer import Producer
 from tests.torture.journal import Kind
-from tests.torture.settling import is_poison, is_sick
+from tests.torture.settling import is_poison, is_sick, reason
 from tests.torture.worker import Worker, run
 
 __all__ = ["Transforming"]
@@ -77,10 +77,10 @@ class Transforming:
             chance = random.random()
             if chance < 0.03 or is_sick(delivery) or (is_poison(delivery) and worker.gives_up):
                 if chance < 0.5:
-                    delivery.release()
+                    delivery.release(delay=random.choice((0.0, 0.5, 3.0)))
                 continue  # else it is neither acked nor released, and comes again
             if worker.buries and (chance < 0.05 or is_poison(delivery)):
-                delivery.reject(worker.signature(number))
+                delivery.reject(reason(worker, worker.signature(number)))
                 rejected.append(number)
                 continue
             made = [self._worker.orders.name, number, delivery.position.partition, delivery.position.offset]
