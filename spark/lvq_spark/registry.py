@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import os
 import ssl
 import urllib.error
@@ -10,13 +11,21 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any
 
 from lvq_kafka.core.json_text import read_json
-from lvq_kafka.errors import AuthenticationFailed, ConfigError, TransportError
+from lvq_kafka.errors import AuthenticationFailed, ConfigError, LVQError, TransportError
+from lvq_kafka.kafka.threads import in_thread
 from lvq_spark.avro_names import whole
 
 __all__ = ["SchemaRegistry", "SubjectSchemas"]
+
+_LONGEST = 64 << 20
+"""Bytes that are read of an answer. No schema is nearly as large."""
+
+_BUSY = (408, 429)
+"""Statuses below 500 that pass: it took too long, or was asked too often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,9 @@ class SchemaRegistry:
         """
         try:
             return self._schemas(subject, reader)
-        except (KeyError, TypeError):  # JSON, but of another kind
+        except LVQError:
+            raise
+        except (KeyError, TypeError, ValueError, RecursionError):  # JSON, but of another kind
             raise self._no_registry() from None
 
     def _schemas(self, subject: str, reader: str | None) -> SubjectSchemas:
@@ -110,21 +121,27 @@ class SchemaRegistry:
         versions = self._get(f"/subjects/{name}/versions?deleted=true", subject)
         found = [self._version(subject, version) for version in versions]
         for schema in found:
-            kind = schema.get("schemaType", "AVRO")
+            kind = schema.get("schemaType") or "AVRO"
             if kind != "AVRO":
                 raise ConfigError(
                     f"Version {schema['version']} of {subject} is {kind}, not Avro.",
                     options=["subject"],
                     hint="Values of JSON Schema and Protobuf need none of the registry's: decode(..., framed=True).",
                 )
-        writers = {schema["id"]: self._whole(schema) for schema in found}
+        writers = {index(schema["id"]): self._whole(schema) for schema in found}
         if reader is None:
-            reader = self._whole(self._get(f"/subjects/{name}/versions/latest", subject))
+            reader = self._whole(self._schema(f"/subjects/{name}/versions/latest", subject))
         return SubjectSchemas(subject, writers, reader)
 
-    def _version(self, subject: str, version: int) -> Any:
+    def _version(self, subject: str, version: int) -> dict[str, Any]:
         name = urllib.parse.quote(subject, safe="")
-        return self._get(f"/subjects/{name}/versions/{version}?deleted=true", subject)
+        return self._schema(f"/subjects/{name}/versions/{version}?deleted=true", subject)
+
+    def _schema(self, path: str, subject: str) -> dict[str, Any]:
+        answer = self._get(path, subject)
+        if not isinstance(answer, dict):
+            raise TypeError(answer)
+        return answer
 
     def _whole(self, schema: Mapping[str, Any]) -> str:
         """A schema with the types of other subjects in it that it refers to."""
@@ -142,10 +159,9 @@ class SchemaRegistry:
         request = urllib.request.Request(self.url.rstrip("/") + path, headers=self._headers())
         host = urllib.parse.urlsplit(self.url).hostname
         try:
-            context = ssl.create_default_context(cafile=self.ca_location)
-            opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
-            with opener.open(request, timeout=self.timeout) as answer:
-                return read_json(answer.read().decode("utf-8"))
+            # In a thread, since the time-out of a socket begins again with each byte that comes.
+            answer = in_thread(lambda: self._ask(request), "lvq-registry").result(self.timeout)
+            return read_json(answer.decode("utf-8"))
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == 404:
@@ -154,15 +170,24 @@ class SchemaRegistry:
             raise kind(
                 f"The schema registry {host} refuses with {error.code} {error.reason}.",
                 code=f"HTTP_{error.code}",
-                retriable=error.code >= 500,
+                retriable=error.code >= 500 or error.code in _BUSY,
             ) from None
-        except ValueError:
-            raise self._no_registry() from None
-        except OSError as error:  # URLError among them
-            reason = getattr(error, "reason", error)
+        except (OSError, http.client.IncompleteRead) as error:  # URLError among them
+            reason = str(getattr(error, "reason", error)) or f"no answer within {self.timeout:g} s"
             raise TransportError(
                 f"The schema registry {host} cannot be reached: {reason}.", code="_TRANSPORT", retriable=True
             ) from None
+        except (ValueError, http.client.HTTPException):
+            raise self._no_registry() from None
+
+    def _ask(self, request: urllib.request.Request) -> bytes:
+        context = ssl.create_default_context(cafile=self.ca_location)
+        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
+        with opener.open(request, timeout=self.timeout) as answer:
+            body = bytes(answer.read(_LONGEST))
+            if answer.length:
+                raise http.client.IncompleteRead(body, answer.length)
+            return body
 
     def _no_registry(self) -> TransportError:
         host = urllib.parse.urlsplit(self.url).hostname

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -464,6 +466,65 @@ def test_a_registry_that_does_not_help_says_why(registry_url: str) -> None:
     with pytest.raises(TransportError, match=r"cannot be reached: .*refused") as error:
         SchemaRegistry("http://127.0.0.1:1").subject("prices-value")
     assert error.value.retriable
+
+
+def saying(answer: bytes, pause: float = 0) -> type[Answers]:
+    """What says this to whoever asks, a byte at a time where there is a pause; and what breaks off then."""
+
+    class Saying(Answers):
+        def do_GET(self) -> None:  # noqa: N802  # as http.server has it
+            with suppress(OSError):
+                for at in range(0, len(answer), 1 if pause else len(answer)):
+                    self.wfile.write(answer[at : at + 1] if pause else answer)
+                    time.sleep(pause)
+
+    return Saying
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+REFERRING = b'{"id": 1, "schema": "junk", "references": [{"subject": "s", "version": 1}]}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"SSH-2.0-OpenSSH\r\n", "is no schema registry"),
+        (OK + b"X: %s\r\n\r\n" % bytes(70_000), "is no schema registry"),
+        (OK + b"Content-Length: 9\r\n\r\n[1", r"cannot be reached: IncompleteRead\(2 bytes read, 7 more"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "cannot be reached: IncompleteRead"),
+        (OK + b'\r\n"ab"', "is no schema registry"),
+        (OK + b"\r\n[[1]]", "is no schema registry"),
+        (OK + b"\r\n" + REFERRING, "is no schema registry"),
+        (OK + b"\r\n" + REFERRING.replace(b"1,", b'"one",').replace(b"junk", b"{}"), "is no schema registry"),
+        (b"HTTP/1.1 429 Too often\r\n\r\n", "refuses with 429 Too often"),
+    ],
+)
+def test_whatever_answers_in_place_of_a_registry_makes_an_error_with_a_type(answer: bytes, said: str) -> None:
+    with serving(saying(answer)) as url, pytest.raises(TransportError, match=said) as error:
+        SchemaRegistry(url).subject("s")
+    assert error.value.retriable == ("no schema registry" not in said)
+
+
+def test_a_registry_that_says_a_byte_now_and_then_is_not_waited_for() -> None:
+    """A socket's time-out begins again with each byte."""
+    with serving(saying(OK + b"X: " + bytes(50), 0.1)) as url, pytest.raises(TransportError, match=r"within 0\.2 s"):
+        SchemaRegistry(url, timeout=0.2).subject("s")
+
+
+def test_a_chain_of_types_that_is_too_long_for_a_schema_is_an_error_with_a_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def version(registry: SchemaRegistry, path: str, subject: str) -> dict[str, Any]:
+        number = int(subject[1:])
+        inner = f"c{number + 1}"
+        fields = [{"name": "inner", "type": inner}] if number < 1000 else []
+        schema = json.dumps({"type": "record", "name": subject, "fields": fields})
+        return {"id": 1, "schema": schema, "references": [{"subject": inner, "version": 1}] if fields else []}
+
+    monkeypatch.setattr(SchemaRegistry, "_get", lambda *_: [1])
+    monkeypatch.setattr(SchemaRegistry, "_schema", version)
+    with pytest.raises(TransportError, match="is no schema registry"):
+        SchemaRegistry("http://there").subject("c0")
 
 
 def test_a_registry_hides_its_secrets_and_refuses_what_would_show_them() -> None:
