@@ -279,3 +279,14 @@ def test_a_directory_that_takes_no_files_is_such_an_error_too(full_disk: Path, m
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     with pytest.raises(SpillFailed, match=f"{full_disk} could not be made: Permission denied"), fold() as latest:
         latest.apply(SOME)
+
+
+def test_where_there_is_no_directory_for_temporary_files_at_all_it_is_such_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a container whose file system is read-only."""
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/no/such", "/proc"])
+    with pytest.raises(SpillFailed, match=r"No usable temporary directory .*spark\.local\.dir"), fold() as latest:
+        latest.apply(SOME)

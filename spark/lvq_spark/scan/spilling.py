@@ -79,7 +79,8 @@ class Spill:
         try:
             yield
         except OSError as error:
-            directory = Path(self._directory or tempfile.gettempdir())
+            # Not `gettempdir`, which fails where the system has none.
+            directory = Path(self._directory or tempfile.tempdir or os.environ.get("TMPDIR", os.curdir))
             raise SpillFailed(
                 f"A temporary file in {directory} could not be {done}: {error.strerror}. It is for the records that a "
                 f"task has no memory for, and holds {sum(self._blocks):,} bytes of them.",
