@@ -32,12 +32,11 @@ _NO_ANSWER = KafkaError(KafkaError._TIMED_OUT, "No answer in time")
 
 
 class _Connection:
-    """An admin client, and the next one when it has lost its way."""
+    """An admin client, and the next one when it has lost its way, or was refused."""
 
     def __init__(self, config: ClientConfig) -> None:
-        self.health = Health(config.bootstrap_servers, config.properties)
-        self.client = open_admin(config, self.health)
         self._config = config
+        self._current = self._open()
         self._changing = Lock()
         tell_of_forks(self)  # a child keeps it, and does not use it
 
@@ -45,14 +44,30 @@ class _Connection:
         """See `lvq_kafka.forking`."""
         self._changing = Lock()
 
+    def _open(self) -> tuple[AdminClient, Health]:
+        health = Health(self._config.bootstrap_servers, self._config.properties)
+        return open_admin(self._config, health), health
+
+    def use(self) -> tuple[AdminClient, Health]:
+        """The client for the next question, and what it tells of its connections.
+
+        What a client was refused for may be over, which it finds out late. A question that waits for its answer would
+        be taken for one that is refused again. So that one is not asked any more.
+        """
+        client, health = self._current
+        client.poll(0)  # what it has had to tell since the last question
+        if health.refused:
+            self.begin_anew(client)
+        return self._current
+
     def begin_anew(self, client: AdminClient) -> None:
         """Let the next question go over new connections: this client (2.16.0) would go on asking the same broker.
 
         Others may be waiting for answers of the old one, and keep it alive.
         """
         with self._changing:
-            if self.client is client:
-                self.client = open_admin(self._config, self.health)
+            if self._current[0] is client:
+                self._current = self._open()
 
 
 class _Shared:
@@ -158,10 +173,10 @@ class Questions:
         connection = self._open()
         if self._is_shared and not harmless:
             connection = _Connection(self._config)
-        health = connection.health
         while True:
             self.check_open()
-            client, now = connection.client, time.monotonic()
+            client, health = connection.use()
+            now = time.monotonic()
             limit = min(deadline, now + self._ATTEMPT) if harmless else deadline
             futures: list[Future[T]] = []
             _keeper.let_go()

@@ -6,13 +6,15 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing
+from threading import Timer
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from lvq_kafka.errors import BrokerUnavailable, Closed, ConfigError, TransportError
+from lvq_kafka.errors import AuthenticationFailed, BrokerUnavailable, Closed, ConfigError, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka.connect import Health
 from lvq_kafka.kafka.groups import commit_of
 from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.ports import Commit
@@ -105,6 +107,44 @@ def test_an_answer_that_never_comes_ends_in_a_timeout_all_the_same(questions: Qu
 def test_what_the_client_makes_up_when_no_answer_comes_is_none(questions: Questions) -> None:
     with pytest.raises(BrokerUnavailable):
         questions.ask(Answers("yes", "never asked"), "ask", soon(), answered=lambda answer: answer != "yes")
+
+
+class Refused:
+    """In place of an admin client: one that tells, when it is polled, that it was refused, if it was."""
+
+    was = False
+
+    def __init__(self, config: ClientConfig, health: Health) -> None:
+        self._health = health
+
+    def poll(self, timeout: float) -> None:
+        if Refused.was:
+            Refused.was = False
+            for code in (KafkaError._AUTHENTICATION, KafkaError._ALL_BROKERS_DOWN):
+                self._health.report(KafkaError(code, "Invalid username or password"))
+
+
+def late(client: AdminClient, timeout: float) -> list[Future[str]]:
+    answer: Future[str] = Future()
+    Timer(3 * Questions._WATCH, answer.set_result, ["yes"]).start()
+    return [answer]
+
+
+def refused(client: AdminClient, timeout: float) -> list[Future[str]]:
+    Refused.was = True
+    return [Future()]
+
+
+def test_a_refusal_that_is_over_fails_no_question_whose_answer_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a login takes its time, who was refused once was refused for ever, and so were all who share."""
+    monkeypatch.setattr("lvq_kafka.kafka.questions.open_admin", Refused)
+    config = ClientConfig("127.0.0.1:1")
+    with closing(Questions(config)) as one, closing(Questions(config)) as other:
+        with pytest.raises(AuthenticationFailed):
+            one.ask(refused, "ask", soon(), harmless=True)
+        assert other.ask(late, "ask", soon(), harmless=True) == ["yes"]
+        Refused.was = True  # between two questions, when nobody heard of it
+        assert one.ask(late, "ask", soon(), harmless=True) == ["yes"]
 
 
 def test_a_question_that_changes_nothing_is_asked_anew_when_no_answer_came(
