@@ -57,7 +57,8 @@ class _Kept:
         """Let go of the connections. The lock is held."""
         consumer, self.consumer = self.consumer, None
         if consumer is not None:
-            consumer.close()
+            with suppress(KafkaException):  # it is of no more use either way
+                consumer.close()
 
 
 class Asker:
@@ -195,8 +196,10 @@ class _Housekeeper:
         with self._lock:
             self._askers.add(asker)
             if not self._at_work:
-                self._at_work = True
-                Thread(target=self._work, name="lvq-kafka-idle", daemon=True).start()
+                # The system may have no more threads, and Python has none at its end. Then it is for the next question.
+                with suppress(RuntimeError):
+                    Thread(target=self._work, name="lvq-kafka-idle", daemon=True).start()
+                    self._at_work = True
 
     def _work(self) -> None:
         while True:

@@ -123,6 +123,23 @@ def test_a_group_that_is_asked_about_no_more_takes_no_connection(servers: str, m
             assert kept.consumer is None
 
 
+def test_where_the_system_has_no_more_threads_groups_are_asked_about_all_the_same_and_let_go_of_later(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoMore(Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(asking, "_housekeeper", asking._Housekeeper())
+    with closing(KafkaLog(servers)) as log:
+        monkeypatch.setattr(asking, "_IDLE", 0.05)
+        with monkeypatch.context() as patched:
+            patched.setattr(asking, "Thread", NoMore)
+            assert log.committed("g", "t") == {}
+        assert log.committed("g", "t") == {}
+        eventually(lambda: not log._groups._decided._kept)
+
+
 def test_groups_that_are_asked_about_in_turn_keep_their_connections(servers: str) -> None:
     with asked_about(servers, "one", "two") as log:
         for group in ("one", "two"):
