@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import confluent_kafka
 import pytest
 from pyspark.sql.functions import col
 
@@ -109,12 +110,16 @@ def test_a_snapshot_published_again_is_the_same_queue_headers_included(
 def test_keys_that_the_frame_lacks_are_deleted_when_asked_for_and_messages_without_a_key_stay(
     frame: Frame, make_queue: MakeQueue
 ) -> None:
-    queue = make_queue(partitions=2, key_header="ticker")
+    """Nor has a record a key that another program wrote before the topic was compacted."""
+    queue = make_queue(partitions=2, key_header="ticker", config={"cleanup.policy": "delete"})
     with queue.producer() as producer:
         for key in ("stays", "goes", "goes too", "was gone"):
             producer.put(key, b"old")
         producer.delete("was gone")
         producer.send(Message(b"an ordinary message"))
+    foreign = confluent_kafka.Producer({"bootstrap.servers": queue.log.config.bootstrap_servers})  # type: ignore[attr-defined]
+    foreign.produce(queue.topic, b"without any key", partition=0)
+    assert foreign.flush(20) == 0
     before = written(queue)
 
     done = publish(frame(("stays", "new"), ("comes", "new")), queue, vanished="delete")

@@ -49,7 +49,8 @@ def missing(held: DataFrame, rows: DataFrame) -> DataFrame:
     """Deletes of what the queue holds and the frame lacks; messages that never had a key are no part of it (R1)."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    gone = held.where(~unkeyed()).join(rows.select("key"), "key", "left_anti")
+    keyed = F.col("key").isNotNull() & ~unkeyed()
+    gone = held.where(keyed).join(rows.select("key"), "key", "left_anti")
     return gone.select("key", F.lit(None).cast("binary").alias("value"), F.lit(None).cast(_HEADERS).alias("headers"))
 
 
