@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isinf
 from typing import Any, NoReturn
 
 __all__ = ["MOST_NESTED", "check_nesting", "read_json"]
@@ -16,7 +17,7 @@ def read_json(text: str, most_nested: int = MOST_NESTED) -> Any:
     """Read JSON. NaN and infinities, which Python takes for it, are none.
 
     Raises:
-        ValueError: it is no JSON, or nested more than ``most_nested`` deep.
+        ValueError: it is no JSON, nested more than ``most_nested`` deep, or has a number that no float can hold.
     """
     try:
         value = _decode(text)
@@ -60,4 +61,11 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_decode = json.JSONDecoder(parse_constant=_no_number).decode
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if isinf(number):
+        raise ValueError("it has too large a number")
+    return number
+
+
+_decode = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number).decode

@@ -34,6 +34,14 @@ def test_what_is_nested_too_deeply_is_refused(depth: int, opened: str, closed: s
         read_json(f"{opened * depth}1{closed * depth}")
 
 
+@pytest.mark.parametrize("text", ["1e400", '{"a": [-1e999]}', "9" * 400 + ".5"])
+def test_a_number_that_would_be_infinite_is_refused(text: str) -> None:
+    """Nobody could write it again: it was exported as Infinity."""
+    with pytest.raises(ValueError, match="too large a number"):
+        read_json(text)
+    assert read_json(f"[1e308, {'9' * 400}]") == [1e308, int("9" * 400)]
+
+
 @pytest.mark.parametrize("text", ["", "[", "NaN", "[Infinity]", "{]"])
 def test_what_is_no_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"JSON|Expecting"):
