@@ -25,7 +25,8 @@ Everything that is no value has an ``event``:
   is the next offset of each partition; ``blocked`` says which partitions an open transaction holds up.
 
 ``put --from-jsonl`` and ``send --from-jsonl`` read the same lines. They need ``value``, and ``key`` or ``headers``;
-``deleted`` deletes the key; the rest, and other events, are passed over. So what one queue gave, another one takes.
+``deleted`` deletes the key; the rest, and other events, are passed over. So what one queue gave, another one takes. The
+first line of an export says whether its values are JSON: where ``--format`` says otherwise, nothing is read.
 """
 
 from __future__ import annotations
@@ -187,7 +188,10 @@ def parse_line(text: str, form: Format) -> Line | None:
         if key is None:
             raise _unreadable("deletes, and has no key", text)
         return Line(key, None, [], delete=True)
-    if "event" in row or "lvq_export" in row:
+    if "lvq_export" in row:
+        _check_export(row, form, text)
+        return None
+    if "event" in row:
         return None
     headers = _headers(row, text)
     if "undecodable" in row:
@@ -199,6 +203,19 @@ def parse_line(text: str, form: Format) -> Line | None:
     if form == "json":
         return Line(key, row["value"], headers)
     return Line(key, parse_value(_stored("value", row["value"], text), form), headers)
+
+
+def _check_export(row: Mapping[str, Any], form: Format, text: str) -> None:
+    """See that what follows the first line of an export is read as it was written."""
+    if row["lvq_export"] != 1:
+        raise _unreadable(f"is of an export of version {row['lvq_export']}, which only a newer lvq can read", text)
+    written = row.get("format", form)
+    if (written == "json") != (form == "json"):
+        raise _unreadable(
+            f"is of an export with --format {written}, and its values would be read as {form}",
+            text,
+            hint=f"Give --format {written} here, too.",
+        )
 
 
 def parse_value(data: bytes, form: Format) -> Any:

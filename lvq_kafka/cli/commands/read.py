@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from lvq_kafka.cli.options import command, format_option, queue_argument, timeout_option
-from lvq_kafka.cli.outcome import NOTHING, Complaint, complain_of_unread, tell
+from lvq_kafka.cli.outcome import BAD_DATA, NOTHING, Complaint, complain_of_unread, tell
 from lvq_kafka.cli.output import Output, count, printable_value
 from lvq_kafka.cli.rows import Format, event_line, is_unread, to_json, to_line, value_line
 from lvq_kafka.cli.session import QueueChoice, Session, events_of
@@ -69,7 +69,15 @@ def _raw(entry: Entry[Any]) -> bytes:
     value = entry.value
     if isinstance(value, bytes):
         return value
-    return value.encode() if isinstance(value, str) else to_line(value).rstrip(b"\n")
+    if not isinstance(value, str):
+        return to_line(value).rstrip(b"\n")
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise Complaint(
+            f"The value of {brief(entry.key)} has half a surrogate pair, which UTF-8 cannot write. Leave out --raw.",
+            BAD_DATA,
+        ) from None
 
 
 def _alone(value: Any) -> Any:

@@ -73,10 +73,10 @@ def send(
     if source is None:
         assert value is not None
         given: Iterable[Line | None] = [
-            Line(None, _value(value, form), [(name, text.encode()) for name, text in headers])
+            Line(None, _value(value, form), [(name, encode_key(text)) for name, text in headers])
         ]
     else:
-        common: list[tuple[str, bytes | None]] = [(name, text.encode()) for name, text in headers]
+        common: list[tuple[str, bytes | None]] = [(name, encode_key(text)) for name, text in headers]
         given = _with_headers(lines_of(source, form), common)
     _produce(session, choice, form, given, quiet)
 
@@ -113,7 +113,7 @@ def put(
     The key header is added by itself. VALUE is the value, or - for all of stdin.
     """
     _either(key is not None, source)
-    common: list[tuple[str, bytes | None]] = [(name, text.encode()) for name, text in headers]
+    common: list[tuple[str, bytes | None]] = [(name, encode_key(text)) for name, text in headers]
     if source is not None:
         given: Iterable[Line | None] = _with_headers(lines_of(source, form), common)
     elif key is None or value is None:

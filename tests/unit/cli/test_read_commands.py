@@ -46,6 +46,16 @@ def test_the_bare_value_is_byte_for_byte_what_was_stored(prices: Run) -> None:
     assert prices("get", "prices", "IBM", "--raw", "--format", "json").stdout == b"118.5"
 
 
+def test_a_bare_value_that_utf_8_cannot_write_ends_with_5(prices: Run) -> None:
+    prices("put", "prices", "half", '"\\ud800"')
+    ran = prices("get", "prices", "half", "--raw", "--format", "json")
+    assert (ran.code, ran.stdout) == (5, b"")
+    assert ran.stderr == (
+        "lvq: The value of half has half a surrogate pair, which UTF-8 cannot write. Leave out --raw.\n"
+    )
+    assert prices("get", "prices", "half", "--format", "json").row["value"] == "\ud800"
+
+
 def test_get_of_a_value_that_the_format_cannot_read_ends_with_5(prices: Run) -> None:
     prices("put", "prices", "bad", "{")
     ran = prices("get", "prices", "bad", "IBM", "--format", "json")

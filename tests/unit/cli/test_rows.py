@@ -96,6 +96,11 @@ def test_a_deletion_reads_as_one_and_other_events_are_passed_over() -> None:
         ("no", "is not JSON"),
         ("[1]", "is not a JSON object"),
         ('{"key": "IBM"}', "has no value"),
+        (
+            '{"lvq_export": 1, "format": "json"}',
+            r"with --format json, and .* read as bytes\. Give --format json here, too",
+        ),
+        ('{"lvq_export": 2, "format": "bytes"}', "version 2, which only a newer lvq"),
         ('{"event": "deleted"}', "deletes, and has no key"),
         ('{"key": "IBM", "value": 118.5}', "--format json"),
         ('{"key": "IBM", "value": {"base64": "!"}}', "not base64"),
@@ -108,6 +113,14 @@ def test_a_deletion_reads_as_one_and_other_events_are_passed_over() -> None:
 def test_a_line_that_cannot_be_read_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(DecodeError, match=why):
         parse_line(text, "bytes")
+
+
+def test_an_export_is_read_in_the_form_that_it_was_written_in() -> None:
+    """A text that was JSON lost its quotes, or got a second pair."""
+    assert parse_line('{"lvq_export": 1, "format": "text"}', "bytes") is None
+    assert parse_line('{"lvq_export": 1, "format": "json"}', "json") is None
+    with pytest.raises(DecodeError, match="with --format bytes"):
+        parse_line('{"lvq_export": 1, "format": "bytes"}', "json")
 
 
 def test_numbers_may_be_keys_and_headers_as_everywhere() -> None:

@@ -21,6 +21,17 @@ def test_send_takes_the_key_from_the_header(prices: Run, memory_log: MemoryLog) 
     assert stored(memory_log)[2] == (b"IBM", b"119", {"ticker": b"IBM", "note": b"a=b"})
 
 
+def test_headers_are_bytes_as_keys_and_values_are(prices: Run, memory_log: MemoryLog) -> None:
+    """An argument that is not UTF-8 ended lvq with a fault of its own."""
+    odd = b"\xff".decode("utf-8", "surrogateescape")
+    assert prices("send", "prices", "119", "-H", f"ticker={odd}").row["key"] == {"base64": "/w=="}
+    assert prices("put", "prices", "IBM", "119", "-H", f"note={odd}").code == 0
+    assert [headers for _, _, headers in stored(memory_log)[2:]] == [
+        {"ticker": b"\xff"},
+        {"note": b"\xff", "ticker": b"IBM"},
+    ]
+
+
 def test_send_without_the_key_header_passes_as_the_queue_says(run: Run, memory_log: MemoryLog) -> None:
     run("declare", "loose", "-k", "id")
     run("declare", "strict", "-k", "id", "--keyless", "refuse")
