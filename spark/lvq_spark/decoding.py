@@ -53,6 +53,9 @@ def decode(
         prices = decode(snapshot(spark, queue), "avro", registry.subject("prices-value"), on_error="keep")
         prices = decode(snapshot(spark, queue), "protobuf", ProtobufMessage("prices.Price", descriptors))
 
+    Executors that are JVMs of their own need Avro's limits set, as RUNNING.md says: otherwise a damaged value that
+    claims to hold gigabytes ends them.
+
     Args:
         df: a snapshot, or any frame with a column of bytes. Columns ``topic``, ``partition`` and ``offset`` name a row
             that cannot be decoded.

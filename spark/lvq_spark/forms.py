@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.errors import ConfigError
+from lvq_spark.avro_limits import limit_avro
 from lvq_spark.registry import SubjectSchemas
 from lvq_spark.remote import spark_errors
 
@@ -189,6 +190,7 @@ def _avro(raw: Column, writer: str, reader: str, options: Mapping[str, str], df:
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
     from pyspark.sql.avro.functions import from_avro
 
+    limit_avro(df.sparkSession)
     end = F.lit(bytes.fromhex(_END))
     settings = {**options, "avroSchema": _followed(reader), "mode": "PERMISSIVE"}
     parsed = _understood(df, lambda: from_avro(F.concat(raw, end), _followed(writer), settings), "Avro")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
+from unittest.mock import MagicMock
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -19,6 +20,7 @@ from pyspark.sql.types import ArrayType, DataType, IntegerType
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import AuthenticationFailed, ConfigError, TransportError
 from lvq_spark import snapshot
+from lvq_spark.avro_limits import AVRO_LIMITS, limit_avro
 from lvq_spark.decoding import Form, ProtobufMessage, decode
 from lvq_spark.registry import SchemaRegistry, SubjectSchemas
 from tests.spark.registries import Answers, serving
@@ -240,6 +242,31 @@ def test_what_is_not_wholly_avro_of_its_schema_is_kept_however_long_it_is(frame:
         (None, False),
         (None, False),
     ]
+
+
+@pytest.mark.parametrize("schema", ['"bytes"', '"string"', NUMBERS, '{"type": "map", "values": "int"}'])
+def test_a_length_that_avro_would_have_no_room_for_is_a_bad_row_and_not_the_end_of_the_jvm(
+    frame: Frame, schema: str
+) -> None:
+    """Avro makes room for what a value says of its length: six bytes asked for 2 GB, and each attempt ended a JVM."""
+    two_gigabytes, nothing = b"\xee\xff\xff\xff\x0f" + b"x", b"\x00"
+    rows = kept(frame(nothing, two_gigabytes, nothing), "avro", schema)
+    assert [error for _, error, _ in rows] == [None, "is not Avro of its schema", None]
+
+
+@pytest.mark.parametrize("options", ["", "-Xss4m", "-Dorg.apache.avro.limits.bytes.maxLength=9"])
+@pytest.mark.parametrize("local", [False, True])
+def test_a_cluster_whose_executors_believe_any_length_is_told_what_they_need(
+    caplog: pytest.LogCaptureFixture, options: str, local: bool
+) -> None:
+    spark = MagicMock()
+    spark.sparkContext._jsc.sc.return_value.isLocal.return_value = local
+    spark._jvm.java.lang.System.getProperty.side_effect = lambda name: "7" if "string" in name else None
+    spark.conf.get.return_value = options
+    limit_avro(spark)
+    ours = [(name, str(limit)) for name, limit in AVRO_LIMITS.items() if "string" not in name]
+    assert [call.args for call in spark._jvm.java.lang.System.setProperty.call_args_list] == ours
+    assert ("spark.executor.extraJavaOptions=-Dorg" in caplog.text) == (not local and "avro" not in options)
 
 
 def test_values_of_all_versions_of_a_subject_become_the_newest(spark: SparkSession, make_queue: MakeQueue) -> None:
