@@ -15,10 +15,38 @@ from lvq_kafka.core.records import Position
 from lvq_kafka.errors import DecodeError
 from lvq_kafka.ports import Receipt
 
-__all__ = ["Sent", "lines_of", "sent_in_order"]
+__all__ = ["Ahead", "Sent", "lines_of", "sent_in_order"]
 
-_READ_AHEAD = 10_000  # lines
+_READ_AHEAD = 16 << 20  # bytes
+_LINE = 1000  # bytes that a line counts in addition, since it takes up a Python object and time
 _IN_FLIGHT = 100_000  # receipts
+
+
+class Ahead(Queue[bytes | Exception | None]):
+    """What was read and not taken: as much as there is room for, in bytes, and one line more."""
+
+    def __init__(self) -> None:
+        super().__init__(_READ_AHEAD)
+
+    def _init(self, maxsize: int) -> None:
+        super()._init(maxsize)
+        self._weight = 0
+
+    def _qsize(self) -> int:
+        return self._weight
+
+    def _put(self, item: bytes | Exception | None) -> None:
+        super()._put(item)
+        self._weight += _weight(item)
+
+    def _get(self) -> bytes | Exception | None:
+        item = super()._get()
+        self._weight -= _weight(item)
+        return item
+
+
+def _weight(item: bytes | Exception | None) -> int:
+    return _LINE + len(item) if isinstance(item, bytes) else _LINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +65,7 @@ def lines_of(source: IO[bytes], form: Format) -> Iterator[Line | None]:
     """
     # The file is read by a thread of its own, so that somebody who types, or a slow pipe, sees each message reported
     # when it is sent and not with the next one.
-    waiting: Queue[bytes | Exception | None] = Queue(_READ_AHEAD)
+    waiting = Ahead()
 
     def read() -> None:
         try:

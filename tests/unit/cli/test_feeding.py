@@ -4,10 +4,12 @@ import io
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from queue import Empty, Full
 
 import pytest
 
-from lvq_kafka.cli.feeding import lines_of, sent_in_order
+from lvq_kafka.cli.feeding import Ahead, lines_of, sent_in_order
 from lvq_kafka.cli.rows import Line
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import DecodeError, DeliveryFailed
@@ -38,6 +40,21 @@ def line(number: int) -> Line:
 
 def offsets(sent: Iterator[object]) -> list[object]:
     return [getattr(each, "position", Position("", 0, -1)).offset if each else None for each in sent]
+
+
+@pytest.mark.parametrize("size", [0, 80, 1 << 20, 100 << 20])
+def test_what_is_read_ahead_has_a_bound_in_bytes(size: int) -> None:
+    """Ten thousand lines were read ahead, however long: 10 GB of values of 1 MB while a broker stands still."""
+    ahead, line, number = Ahead(), bytes(size), 0
+    with suppress(Full):
+        while True:
+            ahead.put_nowait(line)
+            number += 1
+    assert (number - 1) * size <= 16 << 20
+    assert number >= min(10_000, 1 + (15 << 20) // (size + 1))
+    assert [ahead.get_nowait() for _ in range(number)] == [line] * number
+    with pytest.raises(Empty):
+        ahead.get_nowait()
 
 
 def test_messages_are_reported_in_their_order_and_all_of_them_at_a_pause() -> None:
