@@ -9,6 +9,7 @@ Everything that its methods take or return can be imported from here; errors are
 from typing import TYPE_CHECKING
 
 from lvq_kafka._version import __version__
+from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
 from lvq_kafka.connecting import connect
 from lvq_kafka.consuming.consumer import Consumer
@@ -30,7 +31,6 @@ from lvq_kafka.managing.damage import Damage
 from lvq_kafka.managing.management import Change, Repair
 from lvq_kafka.managing.reclaiming import Reclaim
 from lvq_kafka.managing.stats import PartitionStats, QueueStats
-from lvq_kafka.ports import Log, Receipt
 from lvq_kafka.producer import Message, Producer
 from lvq_kafka.queue import Declaration, LastValueQueue, queues
 from lvq_kafka.reading.browser import Browser
@@ -48,6 +48,7 @@ __all__ = [
     "Browser",
     "Change",
     "ClientConfig",
+    "Cluster",
     "Codec",
     "CommitMap",
     "Consumer",
@@ -63,7 +64,6 @@ __all__ = [
     "Finding",
     "LVQError",
     "LastValueQueue",
-    "Log",
     "Message",
     "PartitionStats",
     "Position",
@@ -90,7 +90,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a checker would take every name for one of ours
 
     def __getattr__(name: str) -> object:
-        """Import the client when its configuration is named: whoever works on a log in memory does without it."""
+        """Import the client when its configuration is named: whoever works on a cluster in memory does without it."""
         if name != "ClientConfig":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from lvq_kafka.kafka import ClientConfig

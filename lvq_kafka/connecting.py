@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.options import instance, mapping
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.ports import Log
 
 if TYPE_CHECKING:
     from lvq_kafka.kafka import ClientConfig
@@ -20,33 +20,33 @@ def connect(
     bootstrap_servers: str | None = None,
     *,
     config: ClientConfig | Mapping[str, Any] | None = None,
-    log: Log | None = None,
-) -> Log:
+    cluster: Cluster | None = None,
+) -> Cluster:
     """The log to work on: the one given, or the cluster that servers and configuration name.
 
     Args:
         bootstrap_servers: ``host:port``, several separated by commas.
         config: librdkafka properties, or a `ClientConfig`. With neither servers nor configuration the environment
             decides (`ClientConfig.from_env`).
-        log: any implementation of `lvq_kafka.ports.Log`; excludes the others.
+        log: any implementation of `lvq_kafka.cluster.Cluster`; excludes the others.
 
     Raises:
         ConfigError: options contradict each other, or nothing names a cluster.
     """
-    if log is not None:
+    if cluster is not None:
         if bootstrap_servers is not None or config is not None:
             raise ConfigError(
-                "log and bootstrap_servers (or config) are both given.", options=["log", "bootstrap_servers"]
+                "cluster and bootstrap_servers (or config) are both given.", options=["cluster", "bootstrap_servers"]
             )
-        instance("log", log, Log, "Pass what `connect` returns, or leave it out.")
-        return log
+        instance("cluster", cluster, Cluster, "Pass what `connect` returns, or leave it out.")
+        return cluster
     # Only here does the library reach for the client, so that everything else runs on any log.
-    from lvq_kafka.kafka import ClientConfig, KafkaLog
+    from lvq_kafka.kafka import ClientConfig, KafkaCluster
 
     if isinstance(config, ClientConfig):
         if bootstrap_servers is not None:
             config = ClientConfig(bootstrap_servers, config.properties | {"bootstrap.servers": bootstrap_servers})
-        return KafkaLog(config)
+        return KafkaCluster(config)
     properties = dict(mapping("config", config, 'For example config={"security.protocol": "SSL"}.'))
     servers = bootstrap_servers or properties.pop("bootstrap.servers", None)
     if servers is None:
@@ -54,8 +54,8 @@ def connect(
             raise ConfigError(
                 "The configuration names no bootstrap servers.", options=["bootstrap.servers"], hint="Give them."
             )
-        return KafkaLog(ClientConfig.from_env())
-    return KafkaLog(ClientConfig(servers, properties))
+        return KafkaCluster(ClientConfig.from_env())
+    return KafkaCluster(ClientConfig(servers, properties))
 
 
 def connect_within(
@@ -63,10 +63,10 @@ def connect_within(
     bootstrap_servers: str | None = None,
     *,
     config: ClientConfig | Mapping[str, Any] | None = None,
-    log: Log | None = None,
-) -> Log:
+    cluster: Cluster | None = None,
+) -> Cluster:
     """As `connect`; a log that is opened here is closed with ``opened``. One that was given stays its giver's."""
-    chosen = connect(bootstrap_servers, config=config, log=log)
-    if log is None:
+    chosen = connect(bootstrap_servers, config=config, cluster=cluster)
+    if cluster is None:
         opened.callback(chosen.close)
     return chosen

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Generic, Literal, NoReturn, Self, get_args
 
 from lvq_kafka.aio import in_thread
+from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, Codec, V
 from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, check_key_header, header_fault, reserved_header
 from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
@@ -29,7 +30,6 @@ from lvq_kafka.errors import (
     UnencodableKey,
 )
 from lvq_kafka.forking import Bound
-from lvq_kafka.ports import Log, Receipt
 
 __all__ = ["Keyless", "Message", "MessageHeaders", "Producer"]
 
@@ -101,7 +101,7 @@ class Producer(Bound, Generic[V]):
     process that uses it.
 
     Args:
-        log: the cluster.
+        cluster: the cluster.
         topic: the queue's topic.
         key_header: the header that is the key; None where the record key itself is it.
         keyless: what becomes of a message without a key: ``"pass"`` sends it as an ordinary message that nothing
@@ -117,7 +117,7 @@ class Producer(Bound, Generic[V]):
 
     def __init__(
         self,
-        log: Log,
+        cluster: Cluster,
         topic: str,
         *,
         key_header: str | None,
@@ -142,7 +142,7 @@ class Producer(Bound, Generic[V]):
         self._as_is = value is BYTES
         self._unkeyed = f"{UNKEYED_HEADER}:{uuid.uuid4().hex}"
         self._unkeyed_count = itertools.count()
-        self.writer = log.writer(transactional_id=transactional_id, max_block=waiting(max_block, "max_block"))
+        self.writer = cluster.writer(transactional_id=transactional_id, max_block=waiting(max_block, "max_block"))
         self._append = self.writer.append
 
     # ------------------------------------------------------------ sending

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, get_args
 
 from lvq_kafka.aio import in_thread
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import BYTES, Codec, Undecodable, V
 from lvq_kafka.connecting import connect_within
 from lvq_kafka.consuming.consumer import Consumer
@@ -23,7 +24,6 @@ from lvq_kafka.errors import ConfigError
 from lvq_kafka.managing.declaring import Declaration, declare
 from lvq_kafka.managing.groups import OnForeignCommits, Start
 from lvq_kafka.managing.managed import Managed
-from lvq_kafka.ports import Log
 from lvq_kafka.producer import Producer
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.view import View
@@ -42,11 +42,11 @@ def queues(
     bootstrap_servers: str | None = None,
     *,
     config: ClientConfig | Mapping[str, Any] | None = None,
-    log: Log | None = None,
+    cluster: Cluster | None = None,
 ) -> list[QueueDefinition]:
     """The definitions of all declared queues, by name. Arguments as for `connect`."""
     with ExitStack() as opened:
-        return Registry(connect_within(opened, bootstrap_servers, config=config, log=log)).all()
+        return Registry(connect_within(opened, bootstrap_servers, config=config, cluster=cluster)).all()
 
 
 def _key_header_said(init: Callable[P, None]) -> Callable[P, None]:
@@ -87,7 +87,8 @@ class LastValueQueue(Managed, Generic[V]):
         topic: the compacted topic.
         key_header: the message header that names the key; None when the record key itself is the key. It has to be
             said, since nothing tells it.
-        bootstrap_servers, config, log: where the topic lies; see `connect`. A log that is given stays yours to close.
+        bootstrap_servers, config, cluster: where the topic lies; see `connect`. A log that is given stays yours to
+            close.
         value: the codec of values; `BYTES`, `TEXT`, `JSON` or one of your own.
 
     Raises:
@@ -106,17 +107,17 @@ class LastValueQueue(Managed, Generic[V]):
         value: Codec[V] = BYTES,  # type: ignore[assignment]  # what V is by default
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
-        log: Log | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         definition = QueueDefinition(
             name=topic, topic=topic, key_header=key_header, keyless=keyless, order=order, key_mismatch=key_mismatch
         )
         with ExitStack() as opened:
-            log = connect_within(opened, bootstrap_servers, config=config, log=log)
-            self._set(definition, value, log, opened, declared=False)
+            cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
+            self._set(definition, value, cluster, opened, declared=False)
 
     def _set(
-        self, definition: QueueDefinition, value: Codec[V], log: Log, opened: ExitStack, *, declared: bool
+        self, definition: QueueDefinition, value: Codec[V], cluster: Cluster, opened: ExitStack, *, declared: bool
     ) -> None:
         if not isinstance(value, Codec):
             raise ConfigError(
@@ -125,16 +126,16 @@ class LastValueQueue(Managed, Generic[V]):
                 hint="Use BYTES, TEXT, JSON, Codec(encode, decode) or serializers(...).",
             )
         self.definition = definition
-        self.log = log
+        self.cluster = cluster
         self.value_codec = value
         self.declaration: Declaration | None = None
         self._declared = declared
         self._opened = opened.pop_all()  # and with it the duty to close
 
     @classmethod
-    def _of(cls, definition: QueueDefinition, value: Codec[V], log: Log, opened: ExitStack) -> Self:
+    def _of(cls, definition: QueueDefinition, value: Codec[V], cluster: Cluster, opened: ExitStack) -> Self:
         queue = cls.__new__(cls)
-        queue._set(definition, value, log, opened, declared=True)
+        queue._set(definition, value, cluster, opened, declared=True)
         return queue
 
     @classmethod
@@ -145,7 +146,7 @@ class LastValueQueue(Managed, Generic[V]):
         value: Codec[V] = BYTES,  # type: ignore[assignment]  # what V is by default
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
-        log: Log | None = None,
+        cluster: Cluster | None = None,
     ) -> Self:
         """A queue that is declared already, as it was declared.
 
@@ -156,8 +157,8 @@ class LastValueQueue(Managed, Generic[V]):
         """
         check_name("queue", name)
         with ExitStack() as opened:
-            log = connect_within(opened, bootstrap_servers, config=config, log=log)
-            return cls._of(Registry(log).get(name), value, log, opened)
+            cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
+            return cls._of(Registry(cluster).get(name), value, cluster, opened)
 
     @classmethod
     def declare(
@@ -176,7 +177,7 @@ class LastValueQueue(Managed, Generic[V]):
         value: Codec[V] = BYTES,  # type: ignore[assignment]  # what V is by default
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
-        log: Log | None = None,
+        cluster: Cluster | None = None,
     ) -> Self:
         """Create a queue, or verify that the one of that name is just so. Nothing that exists is changed silently.
 
@@ -212,9 +213,9 @@ class LastValueQueue(Managed, Generic[V]):
         if spec is not None:
             instance("spec", spec, TopicSpec, "For example spec=TopicSpec(partitions=6).")
         with ExitStack() as opened:
-            log = connect_within(opened, bootstrap_servers, config=config, log=log)
-            declaration = declare(log, definition, start=start, spec=spec or TopicSpec(), on_mismatch=on_mismatch)
-            queue = cls._of(definition, value, log, opened)
+            cluster = connect_within(opened, bootstrap_servers, config=config, cluster=cluster)
+            declaration = declare(cluster, definition, start=start, spec=spec or TopicSpec(), on_mismatch=on_mismatch)
+            queue = cls._of(definition, value, cluster, opened)
             queue.declaration = declaration
             return queue
 
@@ -289,7 +290,7 @@ class LastValueQueue(Managed, Generic[V]):
     def producer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> Producer[V]:
         """A producer; see `Producer`."""
         return Producer(
-            self.log,
+            self.cluster,
             self.topic,
             key_header=self.key_header,
             keyless=self.definition.keyless,
@@ -311,7 +312,7 @@ class LastValueQueue(Managed, Generic[V]):
     ) -> View[V]:
         """A live mapping from key to current value; see `View`."""
         return View(
-            self.log,
+            self.cluster,
             self.definition,
             self.value_codec,
             undecodable=undecodable,
@@ -343,7 +344,7 @@ class LastValueQueue(Managed, Generic[V]):
         """
         consumable = self._declared and not self.definition.non_destructive
         return Browser(
-            self.log,
+            self.cluster,
             self.definition,
             self.value_codec,
             dump=dump,
@@ -380,7 +381,7 @@ class LastValueQueue(Managed, Generic[V]):
             QueueNotDeclared: it is a bare topic without a declared queue, so nothing can hold what is consumed.
         """
         return Consumer(
-            self.log,
+            self.cluster,
             self._consumed("consumed"),
             self.value_codec,
             undecodable=undecodable,

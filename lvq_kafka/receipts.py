@@ -11,8 +11,8 @@ from lvq_kafka.errors import OutcomeUnknown
 from lvq_kafka.forking import Bound
 
 if TYPE_CHECKING:
+    from lvq_kafka.cluster import Receipt
     from lvq_kafka.core.records import Position
-    from lvq_kafka.ports import Receipt
 
 __all__ = ["AwaitableReceipt", "undecided"]
 

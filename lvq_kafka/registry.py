@@ -6,6 +6,7 @@ import difflib
 import logging
 import time
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition, check_name, is_name
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import key_text
@@ -25,7 +26,6 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
-from lvq_kafka.ports import Log
 
 __all__ = ["Registry"]
 
@@ -45,8 +45,8 @@ class Registry:
         timeout: seconds that one question to the cluster may take.
     """
 
-    def __init__(self, log: Log, *, timeout: float = 10.0) -> None:
-        self._log = log
+    def __init__(self, cluster: Cluster, *, timeout: float = 10.0) -> None:
+        self._cluster = cluster
         self._timeout = timeout
         self._left_out: set[bytes] = set()
 
@@ -98,7 +98,7 @@ class Registry:
             Unauthorized: this user may not.
         """
         try:
-            self._log.check_may("Write", REGISTRY_TOPIC, timeout=self._timeout)
+            self._cluster.check_may("Write", REGISTRY_TOPIC, timeout=self._timeout)
         except Unauthorized as error:
             raise _may_not_write(_what(name)) from error
 
@@ -177,13 +177,13 @@ class Registry:
 
     def _create_topic(self) -> None:
         try:
-            self._log.describe_topic(REGISTRY_TOPIC, timeout=self._timeout)
+            self._cluster.describe_topic(REGISTRY_TOPIC, timeout=self._timeout)
         except TopicNotFound:
-            self._log.create_topic(REGISTRY_TOPIC, partitions=1, config=_SETTINGS, timeout=self._timeout)
+            self._cluster.create_topic(REGISTRY_TOPIC, partitions=1, config=_SETTINGS, timeout=self._timeout)
 
     def _append(self, name: bytes, value: bytes | None) -> int:
         what = _what(key_text(name))
-        writer = self._log.writer()
+        writer = self._cluster.writer()
         try:
             return writer.append(REGISTRY_TOPIC, name, value).result(self._timeout).offset
         except (DeliveryFailed, Unauthorized) as error:
@@ -204,7 +204,7 @@ class Registry:
     def _read(self) -> LatestValues:
         table = LatestValues(topic=REGISTRY_TOPIC)
         try:
-            starts = self._log.start_offsets(REGISTRY_TOPIC, timeout=self._timeout)
+            starts = self._cluster.start_offsets(REGISTRY_TOPIC, timeout=self._timeout)
         except TopicNotFound:
             return table
         table.advance(starts)
@@ -212,12 +212,12 @@ class Registry:
         return table
 
     def _read_to_end(self, positions: dict[int, int], table: LatestValues | None = None) -> list[Record]:
-        ends = self._log.end_offsets(REGISTRY_TOPIC, timeout=self._timeout)
+        ends = self._cluster.end_offsets(REGISTRY_TOPIC, timeout=self._timeout)
         progress = Progress(positions)
         records: list[Record] = []
         if progress.reached(ends):
             return records
-        reader = self._log.reader(REGISTRY_TOPIC, positions)
+        reader = self._cluster.reader(REGISTRY_TOPIC, positions)
         deadline = time.monotonic() + self._timeout
         trouble: TransportError | None = None
         try:

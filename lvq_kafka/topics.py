@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Literal, TypedDict
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.policy import Finding, TopicSpec, delete_retention, judge, judge_size, topic_settings
 from lvq_kafka.errors import LVQError, TopicMismatch, TopicNotFound, TransportError, Unauthorized
-from lvq_kafka.ports import Log
 
 __all__ = ["OnMismatch", "ask_delete_retention", "check_may_create", "check_topic", "ensure_topic"]
 
@@ -28,43 +28,43 @@ class _Shape(TypedDict):
 messages = logging.getLogger("lvq_kafka.topics")
 
 
-def ensure_topic(log: Log, topic: str, spec: TopicSpec) -> bool:
+def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec) -> bool:
     """Create the topic if it is missing; whether that was so."""
     try:
-        log.describe_topic(topic)
+        cluster.describe_topic(topic)
     except TopicNotFound:
-        created = log.create_topic(topic, **_shape(spec))
-        if created and spec.replication_factor is None and log.describe_topic(topic).replication_factor >= 3:
+        created = cluster.create_topic(topic, **_shape(spec))
+        if created and spec.replication_factor is None and cluster.describe_topic(topic).replication_factor >= 3:
             with suppress(Unauthorized):  # who may create need not be allowed to alter; `check_topic` warns of it
-                log.alter_topic_config(topic, {"min.insync.replicas": "2"})
+                cluster.alter_topic_config(topic, {"min.insync.replicas": "2"})
         return created
     return False
 
 
-def check_may_create(log: Log, topic: str, spec: TopicSpec) -> None:
+def check_may_create(cluster: Cluster, topic: str, spec: TopicSpec) -> None:
     """Raise what `ensure_topic` would raise, and create nothing."""
     try:
-        log.describe_topic(topic)
+        cluster.describe_topic(topic)
     except TopicNotFound:
-        log.check_may_create(topic, **_shape(spec))
+        cluster.check_may_create(topic, **_shape(spec))
 
 
 def check_topic(
-    log: Log, topic: str, spec: TopicSpec, on_mismatch: OnMismatch
+    cluster: Cluster, topic: str, spec: TopicSpec, on_mismatch: OnMismatch
 ) -> tuple[list[Finding], list[Finding], list[str]]:
     """Judge the topic; findings that are left, findings that were mended, and what could not be seen."""
-    described = log.describe_topic(topic)
+    described = cluster.describe_topic(topic)
     replicas = described.replication_factor
     findings, unchecked = judge_size(spec, partitions=described.partitions, replication_factor=replicas), []
     reconciled: list[Finding] = []
     try:
-        config = log.topic_config(topic)
+        config = cluster.topic_config(topic)
     except Unauthorized:
         unchecked = [f"the settings of {topic}: this user may not read them"]
     else:
         settings = judge(config, spec, replication_factor=replicas)
         if settings and on_mismatch == "reconcile":
-            log.alter_topic_config(topic, {finding.setting: finding.expected for finding in settings})
+            cluster.alter_topic_config(topic, {finding.setting: finding.expected for finding in settings})
             reconciled = settings
         else:
             findings += settings
@@ -89,7 +89,9 @@ def _shape(spec: TopicSpec) -> _Shape:
     }
 
 
-def ask_delete_retention(log: Log, topic: str, known: float, *, timeout: float = 10.0, insist: bool = False) -> float:
+def ask_delete_retention(
+    cluster: Cluster, topic: str, known: float, *, timeout: float = 10.0, insist: bool = False
+) -> float:
     """Seconds for which the topic keeps deletes; what was ``known`` of that where it cannot be asked just now.
 
     Who may not read the settings goes by Kafka's default, unless they know better: nothing tells them.
@@ -98,7 +100,7 @@ def ask_delete_retention(log: Log, topic: str, known: float, *, timeout: float =
         TransportError: ``insist`` is set, and the cluster does not answer just now.
     """
     try:
-        return delete_retention(log.topic_config(topic, timeout=timeout))
+        return delete_retention(cluster.topic_config(topic, timeout=timeout))
     except LVQError as error:
         if insist and isinstance(error, TransportError) and error.retriable:
             raise

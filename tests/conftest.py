@@ -57,7 +57,7 @@ TOGETHER = (
 """Tests that share what takes seconds to start: several workers would start it several times. Each stays with one."""
 
 
-IN_DOCKER_TOO = ("tests/integration/test_kafka_log_contract.py",)
+IN_DOCKER_TOO = ("tests/integration/test_kafka_cluster_contract.py",)
 """Tests that run on Kafka in Docker, too: of all that the library asks of a cluster.
 
 The image holds the very Kafka that the embedded broker runs. What it does differently is how clients get there.

@@ -11,9 +11,9 @@ from queue import Empty, Queue
 from typing import IO
 
 from lvq_kafka.cli.rows import Format, Line, parse_line
+from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import DecodeError
-from lvq_kafka.ports import Receipt
 
 __all__ = ["Ahead", "Sent", "lines_of", "sent_in_order"]
 

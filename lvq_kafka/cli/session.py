@@ -17,9 +17,9 @@ from lvq_kafka.queue import LastValueQueue
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from lvq_kafka.cluster import Cluster
     from lvq_kafka.entries import Event
     from lvq_kafka.kafka import ClientConfig
-    from lvq_kafka.ports import Log
     from lvq_kafka.reading.browser import Browser
     from lvq_kafka.reading.readers import Reader
     from lvq_kafka.reading.view import View
@@ -41,30 +41,30 @@ class Session:
     """One run of the command line.
 
     Args:
-        log: the cluster; None for the one that options, environment or a running ``lvq broker`` name.
+        cluster: the cluster; None for the one that options, environment or a running ``lvq broker`` name.
         out: standard output.
     """
 
-    log: Log | None = None
+    cluster: Cluster | None = None
     out: Output = field(default_factory=Output)
     bootstrap_servers: str | None = None
     config: str | None = None
     debug: bool = False
     _opened: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
-    def connect(self) -> Log:
+    def connect(self) -> Cluster:
         """The cluster. It has answered once, so that a person who named the wrong one sees what is waited for.
 
         Raises:
             ConfigError: nothing names one, or what does is not right.
             TransportError: it does not answer, or refuses.
         """
-        if self.log is None:
+        if self.cluster is None:
             config = self._client_config(os.environ)
-            self.log = connect_within(self._opened, config=config)
+            self.cluster = connect_within(self._opened, config=config)
             with self.out.waiting(lambda: f"connecting to {config.bootstrap_servers} …"):
-                self.log.broker_count()
-        return self.log
+                self.cluster.broker_count()
+        return self.cluster
 
     def _client_config(self, environ: Mapping[str, str]) -> ClientConfig:
         """Options go over the environment, and the environment over the file."""
@@ -97,8 +97,8 @@ class Session:
         """
         codec = CODECS[form]
         if choice.bare:
-            return LastValueQueue(choice.name, key_header=choice.key_header, value=codec, log=self.connect())
-        return LastValueQueue.open(choice.name, value=codec, log=self.connect())
+            return LastValueQueue(choice.name, key_header=choice.key_header, value=codec, cluster=self.connect())
+        return LastValueQueue.open(choice.name, value=codec, cluster=self.connect())
 
     @contextmanager
     def view(self, queue: LastValueQueue[Any], timeout: float) -> Iterator[View[Any]]:

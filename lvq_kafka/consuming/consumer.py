@@ -10,6 +10,7 @@ from typing import Any, Generic, Self, get_args
 from weakref import finalize
 
 from lvq_kafka.aio import in_thread
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.consuming.acquiring import Acquiring
 from lvq_kafka.consuming.custody import Custody
@@ -27,7 +28,6 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.options import as_float, at_least_one, choice, durations, instance, limit, seconds, text, waiting
 from lvq_kafka.forking import Bound
 from lvq_kafka.managing.groups import OnForeignCommits
-from lvq_kafka.ports import Log
 from lvq_kafka.producer import Producer
 
 __all__ = ["Consumer", "ConsumerStats"]
@@ -63,7 +63,7 @@ class Consumer(Bound, Generic[V]):
     that was acquired from it, is closed with the last reference to it, with a `ResourceWarning` and a line in the log.
 
     Args:
-        log: where the queue lies.
+        cluster: where the queue lies.
         definition: the queue. Its group must have been declared (`lvq_kafka.managing.groups.declare_group`).
         codec: how values are read.
         undecodable: a value that the codec cannot read raises when it is asked for, is rejected and skipped, or is
@@ -102,7 +102,7 @@ class Consumer(Bound, Generic[V]):
 
     def __init__(
         self,
-        log: Log,
+        cluster: Cluster,
         definition: QueueDefinition,
         codec: Codec[V],
         *,
@@ -131,15 +131,15 @@ class Consumer(Bound, Generic[V]):
         self.name = definition.name
         self.topic = definition.topic
         self._holdings = Custody(definition, Limits(max_in_work, lock_timeout, max_deliveries, durable_counts))
-        inspection = Inspection(log, definition, on_foreign_commits)
-        self._dead_letters = DeadLetters(log, dead_letters, self._holdings)
+        inspection = Inspection(cluster, definition, on_foreign_commits)
+        self._dead_letters = DeadLetters(cluster, dead_letters, self._holdings)
         self._settling = Settling(self._holdings, self._dead_letters)
         self._acquiring = Acquiring(
             self._holdings, self._dead_letters, codec, undecodable=undecodable, prefetch=prefetch
         )
         self._consuming = Consuming(
             definition.name,
-            lambda listener: log.member(definition.group, definition.topic, listener),
+            lambda listener: cluster.member(definition.group, definition.topic, listener),
             self._holdings,
             inspection,
             commit_interval=commit_interval,

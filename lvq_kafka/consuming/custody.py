@@ -11,6 +11,7 @@ from enum import Enum
 from threading import Condition, RLock
 
 from lvq_kafka.clocks import uptime
+from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.crowding import CROWDED_REMEDY
 from lvq_kafka.consuming.holdings import LEASE, Doing, Durable, Holdings, Limits, Step, resolve
 from lvq_kafka.core.absence import Absence, Lapse
@@ -25,7 +26,6 @@ from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import LockLost, OutcomeUnknown, StateError, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
-from lvq_kafka.ports import Commit
 
 __all__ = ["Custody"]
 

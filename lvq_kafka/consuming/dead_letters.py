@@ -6,6 +6,7 @@ import logging
 from contextlib import suppress
 from functools import partial
 
+from lvq_kafka.cluster import Cluster, LogWriter, Receipt
 from lvq_kafka.consuming.holdings import Durable, Holdings
 from lvq_kafka.consuming.settlement import Decision, Durability
 from lvq_kafka.core.definition import check_own_topic
@@ -23,7 +24,6 @@ from lvq_kafka.errors import (
     TopicNotFound,
     TransportError,
 )
-from lvq_kafka.ports import Log, LogWriter, Receipt
 
 __all__ = ["DLQ_COUNT", "DLQ_REASON", "DLQ_SOURCE", "DeadLetters", "dead_letter_headers", "reason_text"]
 
@@ -122,7 +122,7 @@ class DeadLetters:
     again, and perhaps a second dead letter with the same ``lvq-dlq-source``.
 
     Args:
-        log: the cluster.
+        cluster: the cluster.
         topic: the dead letter topic; None drops what is rejected.
         holdings: where the messages are held.
 
@@ -132,7 +132,7 @@ class DeadLetters:
             registry's, or one of Kafka's own.
     """
 
-    def __init__(self, log: Log, topic: str | None, holdings: Holdings) -> None:
+    def __init__(self, cluster: Cluster, topic: str | None, holdings: Holdings) -> None:
         self.topic = topic
         self._holdings = holdings
         self._writer: LogWriter | None = None
@@ -147,7 +147,7 @@ class DeadLetters:
             )
         check_own_topic(topic, "dead_letters")
         try:
-            log.describe_topic(topic)
+            cluster.describe_topic(topic)
         except TopicNotFound as error:
             raise TopicNotFound(
                 f"The dead letter topic {topic} does not exist, or this user may not see it.",
@@ -155,7 +155,7 @@ class DeadLetters:
                 hint="Create it with Kafka's tools, or as a queue that keeps the newest dead letter of each key: "
                 f"lvq declare {topic} --record-key",
             ) from error
-        self._writer = log.writer(max_block=_MAX_BLOCK)
+        self._writer = cluster.writer(max_block=_MAX_BLOCK)
 
     def take(self, item: Item, reason: str) -> Durability:
         """Reject a message that is held. Returns who knows when that is durable.

@@ -14,6 +14,7 @@ from contextlib import suppress
 from threading import Event, Thread, current_thread
 
 from lvq_kafka.aio import in_background
+from lvq_kafka.cluster import Commit, GroupListener, GroupMember
 from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.holdings import Durable
 from lvq_kafka.consuming.inspection import Inspection
@@ -23,7 +24,6 @@ from lvq_kafka.core.absence import Lapse
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.quoting import bounded
 from lvq_kafka.errors import AuthenticationFailed, DataLoss, LVQError, TopicNotFound, TransportError, Unauthorized
-from lvq_kafka.ports import Commit, GroupListener, GroupMember
 
 __all__ = ["Consuming", "Join"]
 

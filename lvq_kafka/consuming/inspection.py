@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from lvq_kafka.cluster import Cluster, Commit, TopicDescription
 from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.core.definition import QueueDefinition
@@ -15,7 +16,6 @@ from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.errors import OffsetsPending, TopicRecreated, TransportError
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.groups import OnForeignCommits, check_group, known_ends
-from lvq_kafka.ports import Commit, Log, TopicDescription
 from lvq_kafka.retrying import patiently
 from lvq_kafka.topics import ask_delete_retention
 
@@ -86,13 +86,13 @@ class Inspection:
         TransportError: the cluster cannot be reached or refuses.
     """
 
-    def __init__(self, log: Log, definition: QueueDefinition, on_foreign_commits: OnForeignCommits) -> None:
-        self._log = log
+    def __init__(self, cluster: Cluster, definition: QueueDefinition, on_foreign_commits: OnForeignCommits) -> None:
+        self._cluster = cluster
         self._name = definition.name
         self._topic = definition.topic
         self._group = definition.group
         self._on_foreign_commits = on_foreign_commits
-        described = log.describe_topic(self._topic)
+        described = cluster.describe_topic(self._topic)
         self._topic_id = described.id
         self._partitions = described.partitions
         self._load(range(described.partitions), self._decided(), described)
@@ -116,21 +116,21 @@ class Inspection:
         so what is newest below it is never older than what the group has consumed; and an open transaction holds
         nothing up.
         """
-        log, topic = self._log, self._topic
+        cluster, topic = self._cluster, self._topic
         described = patiently(lambda: self._describe(partitions), _PATIENCE)
         if set(partitions) - commits.keys():
             # Look at the group as a whole: whether it is gone, or only these partitions are new to it.
-            commits = patiently(lambda: log.committed(self._group, topic), _PATIENCE)
-        first = patiently(lambda: log.start_offsets(topic), _PATIENCE)
-        stable = patiently(lambda: log.stable_ends(topic), _PATIENCE)
+            commits = patiently(lambda: cluster.committed(self._group, topic), _PATIENCE)
+        first = patiently(lambda: cluster.start_offsets(topic), _PATIENCE)
+        stable = patiently(lambda: cluster.stable_ends(topic), _PATIENCE)
         mine = {partition: commits[partition] for partition in partitions if partition in commits}
-        known = patiently(lambda: known_ends(log, topic, mine, stable), _PATIENCE)
+        known = patiently(lambda: known_ends(cluster, topic, mine, stable), _PATIENCE)
         maps = self._load(partitions, commits, described, known)
         # What lies below the start of the log is gone: consumed or superseded and truncated, or aged out.
         starts = {partition: max(said.base, first[partition]) for partition, said in maps.items()}
         ends = {partition: end.offset for partition, end in stable.items()}
         epochs = {partition: commit.leader_epoch for partition, commit in mine.items()}
-        self._retention = ask_delete_retention(log, topic, self._retention, timeout=_QUESTIONS)
+        self._retention = ask_delete_retention(cluster, topic, self._retention, timeout=_QUESTIONS)
         self._look_at = min(self._look_at, time.monotonic() + self._pause)
         return Beginning(maps, starts, ends, epochs, topic_tag(self._topic_id), self._retention)
 
@@ -140,7 +140,9 @@ class Inspection:
         Raises:
             TransportError: the cluster does not answer just now.
         """
-        self._retention = ask_delete_retention(self._log, self._topic, self._retention, timeout=_QUESTIONS, insist=True)
+        self._retention = ask_delete_retention(
+            self._cluster, self._topic, self._retention, timeout=_QUESTIONS, insist=True
+        )
         return self._retention
 
     def _decided(self) -> dict[int, Commit]:
@@ -157,7 +159,7 @@ class Inspection:
                 said = True
 
     def _committed(self) -> dict[int, Commit]:
-        return self._log.committed(self._group, self._topic, timeout=_OPENING / 4)
+        return self._cluster.committed(self._group, self._topic, timeout=_OPENING / 4)
 
     def is_due(self, now: float) -> bool:
         """Whether it is time to `look` again."""
@@ -195,15 +197,15 @@ class Inspection:
         try:
             # In this order: a partition without transactions then never looks blocked.
             known = self._partitions  # each description costs memory (DESIGN.md): one a look will do
-            ends = self._log.end_offsets(self._topic, partitions=known, timeout=_QUESTIONS)
-            stable = self._log.end_offsets(self._topic, stable=True, partitions=known, timeout=left())
-            self._check_id(self._log.describe_topic(self._topic, timeout=left()))
+            ends = self._cluster.end_offsets(self._topic, partitions=known, timeout=_QUESTIONS)
+            stable = self._cluster.end_offsets(self._topic, stable=True, partitions=known, timeout=left())
+            self._check_id(self._cluster.describe_topic(self._topic, timeout=left()))
             if now >= self._settings_at:
-                self._retention = ask_delete_retention(self._log, self._topic, self._retention, timeout=left())
+                self._retention = ask_delete_retention(self._cluster, self._topic, self._retention, timeout=left())
                 self._settings_at = now + _SETTINGS
             members = self._members(left()) if count or not mine else 0
             if now >= min((self._reread_at, *self._rereads[:1])):
-                commits = self._log.committed(
+                commits = self._cluster.committed(
                     self._group, self._topic, decided=bool(others), partitions=known, timeout=min(_MOMENT, left())
                 )
                 stored = examine(self._group, self._topic, {*mine, *others}, commits, queue=self._name).maps
@@ -217,7 +219,7 @@ class Inspection:
 
     def _members(self, timeout: float) -> int:
         try:
-            return self._log.member_count(self._group, timeout=timeout)
+            return self._cluster.member_count(self._group, timeout=timeout)
         except TransportError as error:
             if error.retriable:
                 raise
@@ -237,7 +239,7 @@ class Inspection:
             return None
         self._ask_limit_at = time.monotonic() + _LIMIT_AGAIN
         try:
-            return self._log.commit_text_limit(timeout=_LIMIT)
+            return self._cluster.commit_text_limit(timeout=_LIMIT)
         except TransportError:
             return None
 
@@ -261,7 +263,7 @@ class Inspection:
 
     def _describe(self, partitions: Collection[int]) -> TopicDescription:
         """The topic, which has these partitions: the group says so."""
-        described = self._log.describe_topic(self._topic)
+        described = self._cluster.describe_topic(self._topic)
         self._check_id(described)
         if max(partitions, default=-1) >= described.partitions:
             raise TransportError(

@@ -8,6 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self
 
+from lvq_kafka.cluster import GroupMember, LogWriter
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.acquiring import Acquiring
 from lvq_kafka.consuming.custody import Custody
@@ -29,7 +30,6 @@ from lvq_kafka.errors import (
     TransportError,
 )
 from lvq_kafka.forking import Bound
-from lvq_kafka.ports import GroupMember, LogWriter
 from lvq_kafka.producer import Producer
 
 __all__ = ["Transaction"]

@@ -346,7 +346,7 @@ def _pack(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """Headers in one object, which takes a third of the memory, and in which a garbage collector finds nothing."""
     try:
         return marshal.dumps(headers)  # type: ignore[arg-type]
-    except ValueError:  # subclasses of str or bytes; they do not come over a wire, but an in-memory log has them
+    except ValueError:  # subclasses of str or bytes; they do not come over a wire, but an in-memory cluster has them
         return marshal.dumps([(str(name), value and bytes(value)) for name, value in headers])
 
 

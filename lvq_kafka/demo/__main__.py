@@ -14,6 +14,7 @@ from rich.table import Table
 
 from lvq_kafka import TEXT, Deleted, Entry, LastValueQueue, LVQError, Message, connect
 from lvq_kafka.cli.signals import ended_by, heed_signals
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.connecting import connect_within
 from lvq_kafka.core.policy import TopicSpec, reason_for, topic_settings
 from lvq_kafka.demo.board import LateBrowser, play
@@ -22,7 +23,6 @@ from lvq_kafka.demo.sharing import share
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.demo.ticks import Tick, load_ticks, monthly_closes
 from lvq_kafka.errors import QueueError
-from lvq_kafka.ports import Log
 from lvq_kafka.reading.view import View
 from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker
 
@@ -69,11 +69,11 @@ def _tour(stage: Stage, broker: ProvidedBroker, session: LateSession) -> None:
     ticks = load_ticks()
     prefix = f"demo-{time.time_ns():x}-" if broker.kind == "given" else ""  # leave a cluster's own queues alone
     with ExitStack() as opened:  # whatever fails, nothing of the tour stays on the cluster
-        log = connect_within(opened, broker.bootstrap_servers)
-        queue = _declare(stage, f"{prefix}prices", log)
+        cluster = connect_within(opened, broker.bootstrap_servers)
+        queue = _declare(stage, f"{prefix}prices", cluster)
         _drop_at_the_end(opened, broker, queue)
         view, late = _tick(stage, opened, queue, ticks)
-        _share(stage, opened, broker, f"{prefix}closes", log, ticks)
+        _share(stage, opened, broker, f"{prefix}closes", cluster, ticks)
         _delete(stage, queue, view, late)
         _snapshot(stage, queue, view, session)
 
@@ -95,10 +95,10 @@ def _drop(queue: LastValueQueue[str]) -> None:
             time.sleep(0.5)
 
 
-def _declare(stage: Stage, name: str, log: Log) -> LastValueQueue[str]:
+def _declare(stage: Stage, name: str, cluster: Cluster) -> LastValueQueue[str]:
     with stage.scene("Declare a queue: keyed by the message header [italic]ticker[/italic]"):
         spec = TopicSpec()
-        queue = LastValueQueue.declare(name, key_header="ticker", spec=spec, log=log, value=TEXT)
+        queue = LastValueQueue.declare(name, key_header="ticker", spec=spec, cluster=cluster, value=TEXT)
         table = Table(header_style="bold")
         for column in ("topic setting", "value", "because"):
             table.add_column(column)
@@ -139,9 +139,13 @@ def _tick(
     return view, late
 
 
-def _share(stage: Stage, opened: ExitStack, broker: ProvidedBroker, name: str, log: Log, ticks: list[Tick]) -> None:
+def _share(
+    stage: Stage, opened: ExitStack, broker: ProvidedBroker, name: str, cluster: Cluster, ticks: list[Tick]
+) -> None:
     with stage.scene("Consume: two processes share a queue, one is killed"):
-        queue = LastValueQueue.declare(name, key_header="month", spec=TopicSpec(partitions=4), log=log, value=TEXT)
+        queue = LastValueQueue.declare(
+            name, key_header="month", spec=TopicSpec(partitions=4), cluster=cluster, value=TEXT
+        )
         _drop_at_the_end(opened, broker, queue)
         share(stage, queue, broker.bootstrap_servers, monthly_closes(ticks))
 
@@ -179,13 +183,13 @@ def _snapshot(stage: Stage, queue: LastValueQueue[str], view: View[str], session
 
 
 def _answers(broker: ProvidedBroker) -> bool:
-    log = connect(broker.bootstrap_servers)
+    cluster = connect(broker.bootstrap_servers)
     try:
-        log.broker_count(timeout=1.0)
+        cluster.broker_count(timeout=1.0)
     except LVQError:
         return False
     finally:
-        log.close()
+        cluster.close()
     return True
 
 

@@ -1,8 +1,8 @@
-"""The Kafka adapter of `lvq_kafka.ports`, on confluent-kafka. Nothing else in the library knows that client."""
+"""The Kafka adapter of `lvq_kafka.cluster`, on confluent-kafka. Nothing else in the library knows that client."""
 
 from __future__ import annotations
 
 from lvq_kafka.kafka.client import ClientConfig
-from lvq_kafka.kafka.log import KafkaLog
+from lvq_kafka.kafka.kafka_cluster import KafkaCluster
 
-__all__ = ["ClientConfig", "KafkaLog"]
+__all__ = ["ClientConfig", "KafkaCluster"]

@@ -16,13 +16,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
+from lvq_kafka.cluster import LogEnd, TopicDescription
 from lvq_kafka.core.rights import Operation, Right, lacking
 from lvq_kafka.errors import BrokerUnavailable, TopicNotFound, TransportError
 from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.kafka.settings import await_brokers, changes, culprits_among, settings_of
 from lvq_kafka.kafka.threads import in_thread
 from lvq_kafka.kafka.told import Told
-from lvq_kafka.ports import LogEnd, TopicDescription
 
 __all__ = ["EARLIEST", "LATEST", "KafkaAdmin", "at"]
 
@@ -51,7 +51,7 @@ def at(timestamp: int) -> OffsetSpec:
 
 
 class KafkaAdmin:
-    """The topic part of `lvq_kafka.kafka.KafkaLog`; its methods are those of `lvq_kafka.ports.Log`."""
+    """The topic part of `lvq_kafka.kafka.KafkaCluster`; its methods are those of `lvq_kafka.cluster.Cluster`."""
 
     def __init__(self, questions: Questions) -> None:
         self._questions = questions
@@ -60,18 +60,18 @@ class KafkaAdmin:
         self._told = Told()
 
     def describe_topic(self, topic: str, timeout: float) -> TopicDescription:
-        """See `lvq_kafka.ports.Log.describe_topic`."""
+        """See `lvq_kafka.cluster.Cluster.describe_topic`."""
         return self._describe(topic, time.monotonic() + timeout)
 
     def topic_config(self, topic: str, timeout: float) -> dict[str, str]:
-        """See `lvq_kafka.ports.Log.topic_config`."""
+        """See `lvq_kafka.cluster.Cluster.topic_config`."""
         deadline = time.monotonic() + timeout
         return self._ask_of(topic, lambda: settings_of(self._questions, topic, deadline), deadline)
 
     def create_topic(
         self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str], timeout: float
     ) -> bool:
-        """See `lvq_kafka.ports.Log.create_topic`. Returns when the topic can be used."""
+        """See `lvq_kafka.cluster.Cluster.create_topic`. Returns when the topic can be used."""
         deadline = time.monotonic() + timeout
         created = self._create(topic, partitions, replication_factor, config, deadline)
         self._created[topic] = time.monotonic()
@@ -83,7 +83,7 @@ class KafkaAdmin:
     def check_may_create(
         self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str], timeout: float
     ) -> None:
-        """See `lvq_kafka.ports.Log.check_may_create`."""
+        """See `lvq_kafka.cluster.Cluster.check_may_create`."""
         deadline = time.monotonic() + timeout
         self._create(topic, partitions, replication_factor, config, deadline, validate_only=True)
 
@@ -116,7 +116,7 @@ class KafkaAdmin:
         return True
 
     def check_may(self, operation: Operation, topic: str, timeout: float) -> None:
-        """See `lvq_kafka.ports.Log.check_may`. A cluster that does not tell what is allowed forbids nothing."""
+        """See `lvq_kafka.cluster.Cluster.check_may`. A cluster that does not tell what is allowed forbids nothing."""
         needs = _on(topic, operation)
         found = self._found(topic, time.monotonic() + timeout, needs, include_authorized_operations=True)
         allowed = {one.name.replace("_", "") for one in found.authorized_operations or ()}
@@ -124,7 +124,7 @@ class KafkaAdmin:
             raise lacking(needs[0], f"use topic {topic!r} so")
 
     def alter_topic_config(self, topic: str, config: Mapping[str, str], timeout: float) -> None:
-        """See `lvq_kafka.ports.Log.alter_topic_config`."""
+        """See `lvq_kafka.cluster.Cluster.alter_topic_config`."""
         deadline = time.monotonic() + timeout
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=changes(config))
         with culprits_among(config):
@@ -140,7 +140,7 @@ class KafkaAdmin:
         self._await_brokers(topic, lambda settings: settings is None or config.items() <= settings.items(), limit)
 
     def add_partitions(self, topic: str, total: int, timeout: float) -> None:
-        """See `lvq_kafka.ports.Log.add_partitions`. Returns when the partitions can be used."""
+        """See `lvq_kafka.cluster.Cluster.add_partitions`. Returns when the partitions can be used."""
         deadline = time.monotonic() + timeout
         self._ask(
             lambda client, left: client.create_partitions([NewPartitions(topic, total)], request_timeout=left).values(),
@@ -152,7 +152,7 @@ class KafkaAdmin:
         self._await_partitions(topic, total, deadline)
 
     def delete_topic(self, topic: str, timeout: float) -> None:
-        """See `lvq_kafka.ports.Log.delete_topic`. Returns when the topic is gone for readers, too."""
+        """See `lvq_kafka.cluster.Cluster.delete_topic`. Returns when the topic is gone for readers, too."""
         deadline = time.monotonic() + timeout
         self._created.pop(topic, None)
         with suppress(TopicNotFound):  # the broker that says so may not have heard of it yet
@@ -172,7 +172,7 @@ class KafkaAdmin:
             self._await_brokers(topic, lambda settings: settings is None, deadline)
 
     def delete_before(self, topic: str, offsets: Mapping[int, int], timeout: float) -> dict[int, int]:
-        """See `lvq_kafka.ports.Log.delete_before`."""
+        """See `lvq_kafka.cluster.Cluster.delete_before`."""
         deadline = time.monotonic() + timeout
         asked = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         answers = self.ask_brokers(
@@ -207,7 +207,7 @@ class KafkaAdmin:
         return list(cluster.brokers)
 
     def commit_text_limit(self, timeout: float) -> int:
-        """See `lvq_kafka.ports.Log.commit_text_limit`. The client appends a NUL, for which it leaves room."""
+        """See `lvq_kafka.cluster.Cluster.commit_text_limit`. The client appends a NUL, for which it leaves room."""
         deadline = time.monotonic() + timeout
         resource = ConfigResource(ConfigResource.Type.BROKER, str(min(self.brokers(timeout))))
         [entries] = self._ask(

@@ -167,7 +167,7 @@ class Asker:
     def _of(self, group: str) -> _Kept:
         with self._lock:
             if self._closed:
-                raise Closed("The log is closed.")
+                raise Closed("The cluster is closed.")
             kept = self._kept.get(group)
             if kept is None:
                 kept = self._kept[group] = _Kept(partial(_open_consumer, self._config, group, decided=self._decided))

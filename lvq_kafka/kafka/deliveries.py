@@ -19,12 +19,12 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from lvq_kafka.cluster import Receipt
 from lvq_kafka.errors import DeliveryUnknown, StateError, TransportError
 from lvq_kafka.kafka.ages import Ages
 from lvq_kafka.kafka.errors import kafka_error
 from lvq_kafka.kafka.failures import Failures
 from lvq_kafka.kafka.receipt import KafkaReceipt
-from lvq_kafka.ports import Receipt
 from lvq_kafka.receipts import undecided
 
 __all__ = ["Deliveries"]

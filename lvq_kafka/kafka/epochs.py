@@ -8,11 +8,11 @@ from contextlib import closing
 
 from confluent_kafka import TopicPartition
 
+from lvq_kafka.cluster import LogEnd
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.reader import FETCH_DEFAULTS, READ_RULES, MessagePump
-from lvq_kafka.ports import LogEnd
 
 __all__ = ["check_uncut", "overwritten"]
 
@@ -22,7 +22,7 @@ _LITTLE = {"fetch.wait.max.ms": 10, "fetch.message.max.bytes": 1, "queued.min.me
 
 
 def check_uncut(config: ClientConfig, topic: str, ends: Mapping[int, LogEnd], timeout: float) -> None:
-    """See `lvq_kafka.ports.Log.check_uncut`.
+    """See `lvq_kafka.cluster.Cluster.check_uncut`.
 
     The client asks the leader where an epoch ended before it reads on from an offset of that epoch. So a look at what
     comes next, be it the end, is the question.
@@ -34,7 +34,7 @@ def check_uncut(config: ClientConfig, topic: str, ends: Mapping[int, LogEnd], ti
 def overwritten(
     config: ClientConfig, topic: str, starts: Mapping[int, int], ends: Mapping[int, LogEnd], timeout: float
 ) -> dict[int, int]:
-    """See `lvq_kafka.ports.Log.overwritten`. Each end has to lie in its log, and not at its start.
+    """See `lvq_kafka.cluster.Cluster.overwritten`. Each end has to lie in its log, and not at its start.
 
     Where an epoch ended the client asks for itself, and does not say. So the records are looked at.
     """

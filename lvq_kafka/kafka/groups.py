@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.core.rights import Right, consuming
 from lvq_kafka.errors import TopicNotFound, TransportError
 from lvq_kafka.kafka.admin import KafkaAdmin
 from lvq_kafka.kafka.asking import COMMITS, Asker, home_of
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.questions import Questions
-from lvq_kafka.ports import Commit
 
 __all__ = ["KafkaGroups", "commit_of", "offsets_of"]
 
@@ -30,7 +30,7 @@ _SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, 
 
 
 class KafkaGroups:
-    """The group part of `lvq_kafka.kafka.KafkaLog`; its methods are those of `lvq_kafka.ports.Log`.
+    """The group part of `lvq_kafka.kafka.KafkaCluster`; its methods are those of `lvq_kafka.cluster.Cluster`.
 
     Commits are read by `Asker`. There are two of them, since who waits for a transaction keeps others of its group
     waiting.
@@ -51,7 +51,7 @@ class KafkaGroups:
     def committed(
         self, group: str, topic: str, timeout: float, *, decided: bool = True, partitions: int | None = None
     ) -> dict[int, Commit]:
-        """See `lvq_kafka.ports.Log.committed`."""
+        """See `lvq_kafka.cluster.Cluster.committed`."""
         self._questions.check_open()
         deadline = time.monotonic() + timeout
         try:
@@ -63,7 +63,7 @@ class KafkaGroups:
         return _commits(asker.ask(group, topic, range(partitions), deadline))
 
     def commit(self, group: str, topic: str, commits: Mapping[int, Commit], timeout: float) -> None:
-        """See `lvq_kafka.ports.Log.commit`. Reads back what it wrote."""
+        """See `lvq_kafka.cluster.Cluster.commit`. Reads back what it wrote."""
         deadline = time.monotonic() + timeout
         partitions = self._admin.describe_topic(topic, timeout).partitions
         if unknown := sorted(partition for partition in commits if partition >= partitions):
@@ -83,20 +83,23 @@ class KafkaGroups:
             )
 
     def committed_at(self, group: str, timeout: float) -> float:
-        """See `lvq_kafka.ports.Log.committed_at`. Commits are records of a topic, and so have a time.
+        """See `lvq_kafka.cluster.Cluster.committed_at`. Commits are records of a topic, and so have a time.
 
         It is the only time of the cluster's that a client gets to see without writing into a topic.
         """
         return self._admin.newest(COMMITS, lambda partitions: home_of(group, partitions), timeout) / 1000
 
     def check_may_commit(self, group: str, topic: str, timeout: float) -> None:
-        """See `lvq_kafka.ports.Log.check_may_commit`. A broker looks at rights before it looks for the partition."""
+        """See `lvq_kafka.cluster.Cluster.check_may_commit`.
+
+        A broker checks rights before it looks for the partition.
+        """
         deadline = time.monotonic() + timeout
         with self._new_connections(deadline) as questions, suppress(TopicNotFound):
             _store(questions, group, topic, {_NO_PARTITION: Commit(0)}, deadline, harmless=True)
 
     def delete_group(self, group: str, timeout: float) -> bool:
-        """See `lvq_kafka.ports.Log.delete_group`."""
+        """See `lvq_kafka.cluster.Cluster.delete_group`."""
         deadline = time.monotonic() + timeout
         try:
             with self._new_connections(deadline) as questions:
@@ -113,7 +116,7 @@ class KafkaGroups:
         return True
 
     def member_count(self, group: str, timeout: float) -> int:
-        """See `lvq_kafka.ports.Log.member_count`."""
+        """See `lvq_kafka.cluster.Cluster.member_count`."""
         deadline = time.monotonic() + timeout
         try:
             with self._new_connections(deadline) as questions:

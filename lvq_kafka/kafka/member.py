@@ -10,6 +10,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from lvq_kafka.cluster import Answered, Commit, GroupListener
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.rights import consuming
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, OffsetsPending, TopicNotFound, TransportError
@@ -21,7 +22,6 @@ from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.errors import kafka_error
 from lvq_kafka.kafka.groups import commit_of, offsets_of
 from lvq_kafka.kafka.reader import FETCH_DEFAULTS, READ_RULES, MessagePump
-from lvq_kafka.ports import Answered, Commit, GroupListener
 from lvq_kafka.retrying import patiently
 
 __all__ = ["KafkaMember"]
@@ -51,7 +51,7 @@ _UNANSWERED = 16  # commits whose answer, should it come late, is still of inter
 
 
 class KafkaMember:
-    """A member of a consumer group. See `lvq_kafka.ports.GroupMember`.
+    """A member of a consumer group. See `lvq_kafka.cluster.GroupMember`.
 
     What is assigned is kept here, by the callbacks, and nothing else is ever committed: a broker accepts commits of a
     member for partitions that it lost long ago, as long as it is a member again.
@@ -99,7 +99,7 @@ class KafkaMember:
 
     @property
     def losses(self) -> int:
-        """See `lvq_kafka.ports.GroupMember.losses`."""
+        """See `lvq_kafka.cluster.GroupMember.losses`."""
         return self._health.losses
 
     def left_behind(self) -> None:
@@ -108,7 +108,7 @@ class KafkaMember:
         self._left, self._consumer = self._consumer, None
 
     def poll(self, timeout: float) -> Fetch:
-        """See `lvq_kafka.ports.GroupMember.poll`."""
+        """See `lvq_kafka.cluster.GroupMember.poll`."""
         consumer = self._open()
         if self._visitors:
             with self._door:
@@ -129,7 +129,7 @@ class KafkaMember:
         return Fetch(batch, *mine)
 
     def commit(self, commits: Mapping[int, Commit]) -> None:
-        """See `lvq_kafka.ports.GroupMember.commit`."""
+        """See `lvq_kafka.cluster.GroupMember.commit`."""
         offsets = self._positions(commits, self._open().memberid() or "")
         try:
             stored = self._open().commit(offsets=offsets, asynchronous=False)
@@ -143,7 +143,7 @@ class KafkaMember:
                 raise self._commit_error(partition.error)
 
     def commit_async(self, commits: Mapping[int, Commit], answered: Answered) -> None:
-        """See `lvq_kafka.ports.GroupMember.commit_async`."""
+        """See `lvq_kafka.cluster.GroupMember.commit_async`."""
         offsets = self._positions(commits, self._open().memberid() or "")
         self._unanswered = [*self._unanswered[-_UNANSWERED:], (dict(commits), answered)]
         self._asking(
@@ -186,7 +186,7 @@ class KafkaMember:
         return self._positions(commits, member_id), metadata
 
     def close(self) -> None:
-        """See `lvq_kafka.ports.GroupMember.close`."""
+        """See `lvq_kafka.cluster.GroupMember.close`."""
         if self._consumer is None:
             return
         self._leaving = True

@@ -146,7 +146,7 @@ class Questions:
         if self._left is not None:
             raise left_behind("This connection")
         if connection is None:
-            raise Closed("The log is closed.")
+            raise Closed("The cluster is closed.")
         return connection
 
     def ask(

@@ -177,7 +177,7 @@ class MessagePump:
 
 
 class KafkaReader:
-    """Reads partitions of one topic by assignment. See `lvq_kafka.ports.LogReader`.
+    """Reads partitions of one topic by assignment. See `lvq_kafka.cluster.LogReader`.
 
     With ``decided=False`` records come up to the end of the log, those of open and aborted transactions among them.
     """
@@ -209,12 +209,12 @@ class KafkaReader:
         self._left, self._consumer = self._consumer, None
 
     def poll(self, timeout: float) -> Fetch:
-        """See `lvq_kafka.ports.LogReader.poll`."""
+        """See `lvq_kafka.cluster.LogReader.poll`."""
         self._open()
         return self._pump.poll(timeout)
 
     def assign(self, positions: Mapping[int, int]) -> None:
-        """See `lvq_kafka.ports.LogReader.assign`."""
+        """See `lvq_kafka.cluster.LogReader.assign`."""
         consumer = self._open()
         again = self._assigned.intersection(positions)
         if again:
@@ -226,7 +226,7 @@ class KafkaReader:
         self._pump.mend(positions)
 
     def close(self) -> None:
-        """See `lvq_kafka.ports.LogReader.close`."""
+        """See `lvq_kafka.cluster.LogReader.close`."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()

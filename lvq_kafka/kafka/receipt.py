@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from confluent_kafka import KafkaError, Message
 
+from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.options import waiting
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka.ages import Moment
-from lvq_kafka.ports import Receipt
 from lvq_kafka.receipts import AwaitableReceipt
 
 if TYPE_CHECKING:

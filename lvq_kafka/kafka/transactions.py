@@ -10,6 +10,7 @@ from enum import Enum
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from lvq_kafka.cluster import Commit, GroupMember
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import AuthenticationFailed, LVQError, StateError, TransportError
 from lvq_kafka.kafka.connect import Health
@@ -17,7 +18,6 @@ from lvq_kafka.kafka.deliveries import Deliveries
 from lvq_kafka.kafka.errors import kafka_error
 from lvq_kafka.kafka.member import KafkaMember
 from lvq_kafka.kafka.threads import in_thread
-from lvq_kafka.ports import Commit, GroupMember
 
 __all__ = ["Transactions"]
 
@@ -120,7 +120,7 @@ class Transactions:
     def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None) -> None:
         """See `LogWriter.send_offsets`."""
         if not isinstance(member, KafkaMember):
-            raise StateError("The group member belongs to another log.")
+            raise StateError("The group member belongs to another cluster.")
         positions, metadata = member.transaction_offsets(offsets)
         client = self._client
         self._call(

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from lvq_kafka.cluster import Commit, GroupMember
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.rights import Right
@@ -24,7 +25,6 @@ from lvq_kafka.kafka.failures import Failures
 from lvq_kafka.kafka.limits import MESSAGE, message_limit
 from lvq_kafka.kafka.receipt import KafkaReceipt
 from lvq_kafka.kafka.transactions import Transactions
-from lvq_kafka.ports import Commit, GroupMember
 
 __all__ = ["KafkaWriter"]
 

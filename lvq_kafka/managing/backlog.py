@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from lvq_kafka.cluster import Cluster, Commit, TopicDescription
 from lvq_kafka.core.commit_map import ANY_LENGTH, LONGEST_TEXT, CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
@@ -17,7 +18,6 @@ from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
 from lvq_kafka.managing.damage import Findings, examine
 from lvq_kafka.managing.groups import OnForeignCommits, known_ends, trusted
-from lvq_kafka.ports import Commit, Log, TopicDescription
 
 __all__ = ["Backlog", "Standing", "Tally", "look", "read_backlog"]
 
@@ -65,12 +65,12 @@ class Standing:
         return {p: Commit(one.base, one.encode(ANY_LENGTH), self.epochs[p]) for p, one in maps.items()}
 
 
-def look(log: Log, definition: QueueDefinition, *, consumed: bool = True, decided: bool = True) -> Standing:
+def look(cluster: Cluster, definition: QueueDefinition, *, consumed: bool = True, decided: bool = True) -> Standing:
     """See where a queue stands.
 
     Args:
         consumed: whether there is a group at all to ask for.
-        decided: see `Log.committed`.
+        decided: see `Cluster.committed`.
 
     Raises:
         TopicNotFound: there is no such topic.
@@ -78,10 +78,10 @@ def look(log: Log, definition: QueueDefinition, *, consumed: bool = True, decide
     """
     topic = definition.topic
     while True:
-        described = log.describe_topic(topic)
+        described = cluster.describe_topic(topic)
         # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
-        commits = log.committed(definition.group, topic, decided=decided) if consumed else {}
-        starts, ends, stable = log.start_offsets(topic), log.end_offsets(topic), log.stable_ends(topic)
+        commits = cluster.committed(definition.group, topic, decided=decided) if consumed else {}
+        starts, ends, stable = cluster.start_offsets(topic), cluster.end_offsets(topic), cluster.stable_ends(topic)
         if described.partitions == len(starts) == len(ends) == len(stable):
             break  # else partitions were added meanwhile, or a broker has just heard of them
     return Standing(
@@ -90,7 +90,7 @@ def look(log: Log, definition: QueueDefinition, *, consumed: bool = True, decide
         commits,
         starts=starts,
         ends=ends,
-        known=known_ends(log, topic, commits, stable),
+        known=known_ends(cluster, topic, commits, stable),
         stable={partition: end.offset for partition, end in stable.items()},
         epochs={partition: end.leader_epoch for partition, end in stable.items()},
     )
@@ -181,7 +181,7 @@ def _length(one: CommitMap) -> int:
 
 
 def read_backlog(
-    log: Log,
+    cluster: Cluster,
     standing: Standing,
     loaded: Mapping[int, CommitMap],
     *,
@@ -202,16 +202,16 @@ def read_backlog(
     starts = standing.starts
     while True:
         try:
-            return _read(log, standing, loaded, starts, keep, deadline)
+            return _read(cluster, standing, loaded, starts, keep, deadline)
         except DataLoss:
-            begins = log.start_offsets(standing.definition.topic)
+            begins = cluster.start_offsets(standing.definition.topic)
             if begins == starts:
                 raise
             starts = begins  # the log was truncated meanwhile
 
 
 def _read(
-    log: Log,
+    cluster: Cluster,
     standing: Standing,
     loaded: Mapping[int, CommitMap],
     starts: Mapping[int, int],
@@ -246,12 +246,12 @@ def _read(
         ledger.take(batch, keys)
         ledger.advance(fetch.positions)
 
-    _follow(log, definition.topic, positions, targets, take, deadline)
+    _follow(cluster, definition.topic, positions, targets, take, deadline)
     return Backlog(ledger, loaded, done_before)
 
 
 def _follow(
-    log: Log,
+    cluster: Cluster,
     topic: str,
     positions: Mapping[int, int],
     targets: Mapping[int, int],
@@ -263,7 +263,7 @@ def _follow(
     if progress.reached(targets):
         return
     trouble: TransportError | None = None
-    reader = log.reader(topic, {p: position for p, position in positions.items() if position < targets[p]})
+    reader = cluster.reader(topic, {p: position for p, position in positions.items() if position < targets[p]})
     try:
         while not progress.reached(targets):
             if time.monotonic() > deadline:

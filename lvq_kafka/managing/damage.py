@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from lvq_kafka.cluster import Commit, TopicDescription
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.errors import (
     CommitMapRefused,
@@ -20,7 +21,6 @@ from lvq_kafka.errors import (
     PartitionsAdded,
     TopicRecreated,
 )
-from lvq_kafka.ports import Commit, TopicDescription
 
 __all__ = ["Damage", "DamageKind", "Findings", "examine"]
 

@@ -6,11 +6,11 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.policy import Finding, TopicSpec, judge_order
 from lvq_kafka.errors import QueueError, TopicNotFound, TransportError
 from lvq_kafka.managing.groups import Start, at_work, declare_group, means_at_work
-from lvq_kafka.ports import Log
 from lvq_kafka.registry import Registry
 from lvq_kafka.retrying import patiently
 from lvq_kafka.topics import OnMismatch, check_may_create, check_topic, ensure_topic
@@ -37,40 +37,40 @@ class Declaration:
 
 
 def declare(
-    log: Log, definition: QueueDefinition, *, start: Start, spec: TopicSpec, on_mismatch: OnMismatch
+    cluster: Cluster, definition: QueueDefinition, *, start: Start, spec: TopicSpec, on_mismatch: OnMismatch
 ) -> Declaration:
     """Create a queue, or verify that the one of that name is just so; see `lvq_kafka.LastValueQueue.declare`."""
     definition.check_declarable()
-    registry = Registry(log)
+    registry = Registry(cluster)
     declared = registry.check(definition)
     if not declared:
-        _check_rights(log, registry, definition, spec)
-    created_topic = ensure_topic(log, definition.topic, spec)
-    findings, reconciled, unchecked = check_topic(log, definition.topic, spec, on_mismatch)
+        _check_rights(cluster, registry, definition, spec)
+    created_topic = ensure_topic(cluster, definition.topic, spec)
+    findings, reconciled, unchecked = check_topic(cluster, definition.topic, spec, on_mismatch)
     for finding in judge_order(definition.order):
         messages.warning("queue %s: %s", definition.name, finding)
         findings.append(finding)
     if not (declared or definition.non_destructive):
-        declare_group(log, definition.group, definition.topic, start, queue=definition.name)
+        declare_group(cluster, definition.group, definition.topic, start, queue=definition.name)
     created_queue = registry.declare(definition)  # last: a queue that is declared has all that it needs
     return Declaration(created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked))
 
 
-def _check_rights(log: Log, registry: Registry, definition: QueueDefinition, spec: TopicSpec) -> None:
+def _check_rights(cluster: Cluster, registry: Registry, definition: QueueDefinition, spec: TopicSpec) -> None:
     """See that this user may do all of it before anything is created, which would be left behind.
 
     But for the registry's own topic: whether this user may write there shows when it is there.
     """
-    check_may_create(log, definition.topic, spec)
+    check_may_create(cluster, definition.topic, spec)
     if not definition.non_destructive:
-        patiently(lambda: log.check_may_commit(definition.group, definition.topic), _PATIENCE)
+        patiently(lambda: cluster.check_may_commit(definition.group, definition.topic), _PATIENCE)
     registry.check_may_declare(definition)
 
 
-def delete(log: Log, definition: QueueDefinition, *, delete_topic: bool) -> None:
+def delete(cluster: Cluster, definition: QueueDefinition, *, delete_topic: bool) -> None:
     """Delete a queue's definition and group, and its topic if asked; see `lvq_kafka.LastValueQueue.delete`."""
     name, topic = definition.name, definition.topic
-    registry = Registry(log)
+    registry = Registry(cluster)
     if delete_topic:
         definitions = registry.all(strict=True)
         others = [other.name for other in definitions if other.topic == topic and other.name != name]
@@ -84,13 +84,13 @@ def delete(log: Log, definition: QueueDefinition, *, delete_topic: bool) -> None
     registry.check_may_write(name)  # before the group goes, which nothing brings back
     if delete_topic:
         with suppress(TopicNotFound):
-            log.check_may("Delete", topic)
+            cluster.check_may("Delete", topic)
     try:
-        log.delete_group(definition.group)
+        cluster.delete_group(definition.group)
     except TransportError as error:
         if not means_at_work(error):
             raise
         raise at_work(name) from error
     registry.remove(name)
     if delete_topic:
-        log.delete_topic(topic)
+        cluster.delete_topic(topic)

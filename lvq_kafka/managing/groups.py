@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal
 
+from lvq_kafka.cluster import Cluster, Commit, LogEnd, TopicDescription
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.errors import CommitMapRefused, LVQError, QueueError, TransportError
 from lvq_kafka.managing.damage import Findings, examine
-from lvq_kafka.ports import Commit, Log, LogEnd, TopicDescription
 from lvq_kafka.retrying import patiently
 
 __all__ = [
@@ -34,7 +34,13 @@ _AT_WORK = frozenset({"UNKNOWN_MEMBER_ID", "NON_EMPTY_GROUP", "ILLEGAL_GENERATIO
 
 
 def declare_group(
-    log: Log, group: str, topic: str, start: Start = "earliest", *, queue: str | None = None, timeout: float = 10.0
+    cluster: Cluster,
+    group: str,
+    topic: str,
+    start: Start = "earliest",
+    *,
+    queue: str | None = None,
+    timeout: float = 10.0,
 ) -> bool:
     """Commit where a new queue starts, for every partition; False when the group has its commits already.
 
@@ -50,13 +56,13 @@ def declare_group(
         TopicNotFound: the topic does not exist.
         TransportError: the commits could not be stored within ``timeout`` seconds.
     """
-    described = log.describe_topic(topic)
-    commits = patiently(lambda: log.committed(group, topic), timeout)
-    first, stable = log.start_offsets(topic), log.stable_ends(topic)
+    described = cluster.describe_topic(topic)
+    commits = patiently(lambda: cluster.committed(group, topic), timeout)
+    first, stable = cluster.start_offsets(topic), cluster.stable_ends(topic)
     # What an open transaction hides is still to come.
     starts = first if start == "earliest" else {partition: stable[partition].offset for partition in first}
     if commits:
-        ends = known_ends(log, topic, commits, stable)
+        ends = known_ends(cluster, topic, commits, stable)
         try:
             check_group(group, topic, starts, commits, queue=queue, described=described, ends=ends)
         except LVQError as error:
@@ -67,7 +73,7 @@ def declare_group(
     begun = {partition: CommitMap(at, topic_tag=tag, partitions=len(starts)) for partition, at in starts.items()}
     texts = {p: Commit(first.base, first.encode(), stable[p].leader_epoch) for p, first in begun.items()}
     # Nobody consumes from the group before this is done, so it can be stored as often as it takes.
-    patiently(lambda: log.commit(group, topic, texts), timeout)
+    patiently(lambda: cluster.commit(group, topic, texts), timeout)
     return True
 
 
@@ -96,7 +102,7 @@ def check_group(
 
 
 def known_ends(
-    log: Log, topic: str, commits: Mapping[int, Commit], stable: Mapping[int, LogEnd], *, timeout: float = 10.0
+    cluster: Cluster, topic: str, commits: Mapping[int, Commit], stable: Mapping[int, LogEnd], *, timeout: float = 10.0
 ) -> dict[int, int]:
     """How far each log is the one that its group knows: to its end, or to where it was cut and written anew.
 
@@ -106,17 +112,17 @@ def known_ends(
 
     Args:
         commits: what the group has committed.
-        stable: what `Log.stable_ends` said afterwards.
+        stable: what `Cluster.stable_ends` said afterwards.
     """
     ends = {partition: end.offset for partition, end in stable.items()}
     reaches = {p: LogEnd(_reach(commit), commit.leader_epoch) for p, commit in commits.items() if p in ends}
     later = {p: reach for p, reach in reaches.items() if 0 <= reach.leader_epoch < stable[p].leader_epoch}
     behind = [p for p, reach in reaches.items() if reach.offset > ends[p] and p not in later]
     if behind:  # an open transaction may have begun there since; but it is not behind the end of the log
-        log_ends = log.end_offsets(topic, timeout=timeout)
+        log_ends = cluster.end_offsets(topic, timeout=timeout)
         ends |= {p: log_ends[p] for p in behind}
     if later:
-        ends |= log.overwritten(topic, later, timeout=timeout)
+        ends |= cluster.overwritten(topic, later, timeout=timeout)
     return ends
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import get_args
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import Key
 from lvq_kafka.core.options import choice, instance, limit
@@ -16,7 +17,6 @@ from lvq_kafka.managing.management import Change, Point, Repair
 from lvq_kafka.managing.moving import move
 from lvq_kafka.managing.reclaiming import Reclaim, reclaim
 from lvq_kafka.managing.stats import QueueStats, measure
-from lvq_kafka.ports import Log
 
 __all__ = ["Managed"]
 
@@ -28,7 +28,7 @@ class Managed(Bound):
     """
 
     definition: QueueDefinition
-    log: Log
+    cluster: Cluster
     _declared: bool
 
     def stats(self, *, on_foreign_commits: OnForeignCommits = "refuse", timeout: float = 60.0) -> QueueStats:
@@ -47,7 +47,7 @@ class Managed(Bound):
         """
         choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
         return measure(
-            self.log,
+            self.cluster,
             self.definition,
             consumed=self._declared and not self.definition.non_destructive,
             on_foreign_commits=on_foreign_commits,
@@ -66,7 +66,7 @@ class Managed(Bound):
             QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused, TopicNotFound, CatchUpTimeout,
                 TransportError: as `stats`.
         """
-        return management.purge(self.log, self._consumed("purged"), keys, timeout=limit(timeout))
+        return management.purge(self.cluster, self._consumed("purged"), keys, timeout=limit(timeout))
 
     def expire(self, older_than: float, *, timeout: float = 60.0) -> Change:
         """Count as consumed what arrived more than ``older_than`` seconds ago.
@@ -76,7 +76,7 @@ class Managed(Bound):
 
         Raises what `purge` raises.
         """
-        return management.expire(self.log, self._consumed("expired"), older_than, timeout=limit(timeout))
+        return management.expire(self.cluster, self._consumed("expired"), older_than, timeout=limit(timeout))
 
     def reset(self, to: Point) -> Change:
         """Go on at another point: what lies from there on and is still in the log is in the queue, nothing else is.
@@ -89,7 +89,7 @@ class Managed(Bound):
 
         Raises what `purge` raises, and `ConfigError` for a point outside the log.
         """
-        return management.reset(self.log, self._consumed("reset"), to)
+        return management.reset(self.cluster, self._consumed("reset"), to)
 
     def repair(self, start: Point | None = None, *, dry_run: bool = False) -> Repair:
         """Mend what is wrong with the queue's commits, as far as it can be mended without guessing.
@@ -105,7 +105,7 @@ class Managed(Bound):
 
         Raises what `reset` raises, except what it mends.
         """
-        return management.repair(self.log, self._consumed("repaired"), start, dry_run=dry_run)
+        return management.repair(self.cluster, self._consumed("repaired"), start, dry_run=dry_run)
 
     def move(
         self,
@@ -138,9 +138,9 @@ class Managed(Bound):
         """
         instance("destination", destination, Managed, "Open the queue that they are to go to.")
         return move(
-            self.log,
+            self.cluster,
             self._consumed("moved from"),
-            destination.log,
+            destination.cluster,
             destination.definition,
             keys,
             atomic=atomic,
@@ -164,7 +164,7 @@ class Managed(Bound):
             ConfigError: what another queue is cannot be read.
             TopicRecreated, DataLoss, CommitMapRefused, TransportError: as `stats`, for any of the queues.
         """
-        return reclaim(self.log, self._consumed("reclaimed"), dry_run=dry_run)
+        return reclaim(self.cluster, self._consumed("reclaimed"), dry_run=dry_run)
 
     def delete(self, *, delete_topic: bool = False) -> None:
         """Delete the queue: its definition and what it knows of consumption. Its topic stays unless asked.
@@ -178,7 +178,7 @@ class Managed(Bound):
             ConfigError: ``delete_topic`` is asked, and what another queue's topic is cannot be read.
             TransportError: the cluster cannot be reached or refuses.
         """
-        declaring.delete(self.log, self.definition, delete_topic=delete_topic)
+        declaring.delete(self.cluster, self.definition, delete_topic=delete_topic)
 
     def _consumed(self, what: str) -> QueueDefinition:
         """The definition of a queue that can be consumed.

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, following, topic_tag
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import Key
@@ -24,7 +25,6 @@ from lvq_kafka.errors import ConfigError, QueueError, TopicNotFound, TransportEr
 from lvq_kafka.managing.backlog import Standing, look, read_backlog
 from lvq_kafka.managing.damage import Damage
 from lvq_kafka.managing.groups import at_work, means_at_work
-from lvq_kafka.ports import Log
 
 __all__ = [
     "MOST_TEXT",
@@ -76,30 +76,32 @@ class Repair:
     dry_run: bool
 
 
-def purge(log: Log, definition: QueueDefinition, keys: Iterable[Key] | None = None, *, timeout: float = 60.0) -> Change:
+def purge(
+    cluster: Cluster, definition: QueueDefinition, keys: Iterable[Key] | None = None, *, timeout: float = 60.0
+) -> Change:
     """Count what is in the queue as consumed. See `lvq_kafka.queue.LastValueQueue.purge`."""
     wanted = chosen_keys(keys)
-    standing = idle(log, definition)
+    standing = idle(cluster, definition)
     loaded = standing.maps()
     if wanted is not None:
-        return _settle(log, standing, loaded, lambda item: item.key in wanted, timeout)
+        return _settle(cluster, standing, loaded, lambda item: item.key in wanted, timeout)
     ends = {
         partition: replace(one, base=max(one.base, standing.stable[partition]), runs=(), counts={})
         for partition, one in loaded.items()
     }
-    return Change(loaded, store(log, standing, signed(standing, ends)))
+    return Change(loaded, store(cluster, standing, signed(standing, ends)))
 
 
-def expire(log: Log, definition: QueueDefinition, older_than: float, *, timeout: float = 60.0) -> Change:
+def expire(cluster: Cluster, definition: QueueDefinition, older_than: float, *, timeout: float = 60.0) -> Change:
     """Count as consumed what is older. See `lvq_kafka.queue.LastValueQueue.expire`."""
     delays(older_than=older_than)
-    standing = idle(log, definition)
-    horizon = (_now(log, standing) - older_than) * 1000
-    standing = look(log, definition)
-    return _settle(log, standing, standing.maps(), lambda item: item.timestamp < horizon, timeout)
+    standing = idle(cluster, definition)
+    horizon = (_now(cluster, standing) - older_than) * 1000
+    standing = look(cluster, definition)
+    return _settle(cluster, standing, standing.maps(), lambda item: item.timestamp < horizon, timeout)
 
 
-def _now(log: Log, standing: Standing) -> float:
+def _now(cluster: Cluster, standing: Standing) -> float:
     """The cluster's time, by which arrival was stamped; this machine's may be hours off, and take what has just come.
 
     The only clock that a client can read without writing into a topic is that of commits. So the group commits what it
@@ -107,8 +109,8 @@ def _now(log: Log, standing: Standing) -> float:
     """
     name = standing.definition.name
     try:
-        store(log, standing, signed(standing, standing.maps()))
-        return log.committed_at(standing.definition.group)
+        store(cluster, standing, signed(standing, standing.maps()))
+        return cluster.committed_at(standing.definition.group)
     except (TransportError, TopicNotFound) as error:
         if isinstance(error, TransportError) and error.retriable:
             raise
@@ -116,10 +118,10 @@ def _now(log: Log, standing: Standing) -> float:
         return time.time()
 
 
-def reset(log: Log, definition: QueueDefinition, to: Point) -> Change:
+def reset(cluster: Cluster, definition: QueueDefinition, to: Point) -> Change:
     """Go on at another point. See `lvq_kafka.queue.LastValueQueue.reset`."""
-    standing = idle(log, definition)
-    bases = _resolve(log, standing, to, "to")
+    standing = idle(cluster, definition)
+    bases = _resolve(cluster, standing, to, "to")
     loaded = standing.maps("ignore" if standing.refused <= bases.keys() else "refuse")
     maps: dict[int, CommitMap] = {}
     for partition, base in bases.items():
@@ -128,14 +130,16 @@ def reset(log: Log, definition: QueueDefinition, to: Point) -> Change:
         maps[partition] = CommitMap(
             base, sequence=loaded[partition].sequence, delivered=delivered if delivered > base else None
         )
-    return Change(loaded, {**loaded, **store(log, standing, signed(standing, maps))})
+    return Change(loaded, {**loaded, **store(cluster, standing, signed(standing, maps))})
 
 
-def repair(log: Log, definition: QueueDefinition, start: Point | None = None, *, dry_run: bool = False) -> Repair:
+def repair(
+    cluster: Cluster, definition: QueueDefinition, start: Point | None = None, *, dry_run: bool = False
+) -> Repair:
     """Mend what is wrong with the commits. See `lvq_kafka.queue.LastValueQueue.repair`."""
-    standing = look(log, definition, decided=False) if dry_run else idle(log, definition)
+    standing = look(cluster, definition, decided=False) if dry_run else idle(cluster, definition)
     found = standing.findings()
-    starts = {} if start is None else _resolve(log, standing, start, "start")
+    starts = {} if start is None else _resolve(cluster, standing, start, "start")
     maps = dict(found.maps)
     left: list[Damage] = []
     for damage in found.damages:
@@ -151,13 +155,13 @@ def repair(log: Log, definition: QueueDefinition, start: Point | None = None, *,
     if tuple(left) == found.damages:
         return Repair(found.damages, tuple(left), {}, dry_run)
     mended = signed(standing, maps)
-    return Repair(found.damages, tuple(left), mended if dry_run else store(log, standing, mended), dry_run)
+    return Repair(found.damages, tuple(left), mended if dry_run else store(cluster, standing, mended), dry_run)
 
 
 # -------------------------------------------------------------------- the parts they are made of
 
 
-def idle(log: Log, definition: QueueDefinition) -> Standing:
+def idle(cluster: Cluster, definition: QueueDefinition) -> Standing:
     """See where a queue stands that nobody consumes.
 
     Raises:
@@ -165,9 +169,9 @@ def idle(log: Log, definition: QueueDefinition) -> Standing:
         TopicNotFound, TransportError: as `look`.
     """
     with suppress(Unauthorized):  # the broker refuses the commit in any case; this saves the work until then
-        if log.member_count(definition.group):
+        if cluster.member_count(definition.group):
             raise at_work(definition.name)
-    return look(log, definition)
+    return look(cluster, definition)
 
 
 def signed(standing: Standing, maps: Mapping[int, CommitMap]) -> dict[int, CommitMap]:
@@ -179,7 +183,7 @@ def signed(standing: Standing, maps: Mapping[int, CommitMap]) -> dict[int, Commi
     }
 
 
-def store(log: Log, standing: Standing, maps: Mapping[int, CommitMap]) -> dict[int, CommitMap]:
+def store(cluster: Cluster, standing: Standing, maps: Mapping[int, CommitMap]) -> dict[int, CommitMap]:
     """Commit from outside, and return what was stored.
 
     Raises:
@@ -187,7 +191,7 @@ def store(log: Log, standing: Standing, maps: Mapping[int, CommitMap]) -> dict[i
         TransportError: the cluster cannot be reached or refuses.
     """
     definition = standing.definition
-    now = replace(standing, commits=log.committed(definition.group, definition.topic))
+    now = replace(standing, commits=cluster.committed(definition.group, definition.topic))
     # Texts cannot be compared: of another client's each reading may end in other rubbish.
     if now.findings().maps != standing.findings().maps:
         raise QueueError(
@@ -201,7 +205,7 @@ def store(log: Log, standing: Standing, maps: Mapping[int, CommitMap]) -> dict[i
         partition: one.shortened(max(LONGEST_TEXT, lengths.get(partition, 0))) for partition, one in maps.items()
     }
     try:
-        log.commit(definition.group, definition.topic, standing.commits_of(fitting))
+        cluster.commit(definition.group, definition.topic, standing.commits_of(fitting))
     except TransportError as error:
         if means_at_work(error):
             raise at_work(definition.name) from error
@@ -210,21 +214,21 @@ def store(log: Log, standing: Standing, maps: Mapping[int, CommitMap]) -> dict[i
 
 
 def _settle(
-    log: Log,
+    cluster: Cluster,
     standing: Standing,
     loaded: Mapping[int, CommitMap],
     chosen: Callable[[Item], bool],
     timeout: float,
 ) -> Change:
     """Count single messages as consumed, as many as there is room for."""
-    backlog = read_backlog(log, standing, loaded, timeout=timeout)
+    backlog = read_backlog(cluster, standing, loaded, timeout=timeout)
     items = [item for item in backlog.messages if chosen(item)]
     backlog.leave(items)
     most = MOST_TEXT
     while True:
         fitting = backlog.fitting(items, most)
         try:
-            after = store(log, standing, signed(standing, backlog.claim(fitting)))
+            after = store(cluster, standing, signed(standing, backlog.claim(fitting)))
         except TransportError as error:
             if error.code != "OFFSET_METADATA_TOO_LARGE" or not fitting:
                 raise
@@ -233,7 +237,7 @@ def _settle(
             return Change(loaded, after, len(fitting), len(items) - len(fitting))
 
 
-def _resolve(log: Log, standing: Standing, point: Point, option: str) -> dict[int, int]:
+def _resolve(cluster: Cluster, standing: Standing, point: Point, option: str) -> dict[int, int]:
     """The offsets of a point.
 
     Raises:
@@ -246,7 +250,7 @@ def _resolve(log: Log, standing: Standing, point: Point, option: str) -> dict[in
         return dict(standing.stable)
     if isinstance(point, Mapping):
         return _checked(standing, point, option)
-    offsets = log.offsets_at(topic, round(moment(option, point, _POINTS) * 1000))
+    offsets = cluster.offsets_at(topic, round(moment(option, point, _POINTS) * 1000))
     return {p: min(offsets[p], stable) for p, stable in standing.stable.items()}
 
 

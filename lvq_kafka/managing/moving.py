@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from lvq_kafka.cluster import Cluster, Commit, LogWriter
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.headers import UNKEYED_HEADER
@@ -29,7 +30,6 @@ from lvq_kafka.managing import management
 from lvq_kafka.managing.backlog import Backlog, Standing, look, read_backlog
 from lvq_kafka.managing.groups import at_work, means_at_work
 from lvq_kafka.managing.management import Change, idle, signed, store
-from lvq_kafka.ports import Commit, Log, LogWriter
 
 __all__ = ["move"]
 
@@ -42,9 +42,9 @@ _Record = tuple[bytes, bytes, Sequence[tuple[str, bytes | None]]]
 
 
 def move(
-    log: Log,
+    cluster: Cluster,
     source: QueueDefinition,
-    target_log: Log,
+    target_cluster: Cluster,
     target: QueueDefinition,
     keys: Iterable[Key] | None = None,
     *,
@@ -53,7 +53,7 @@ def move(
 ) -> Change:
     """Move messages. See `lvq_kafka.queue.LastValueQueue.move`."""
     wanted = chosen_keys(keys)
-    one_cluster = _same_cluster(log, target_log, target.topic)
+    one_cluster = _same_cluster(cluster, target_cluster, target.topic)
     if one_cluster and source.topic == target.topic:
         raise ConfigError(
             f"The queues {source.name} and {target.name} are on one topic, so what is in it is in both.",
@@ -67,16 +67,16 @@ def move(
             hint="With atomic=False a message can end up in both queues, if something fails in between.",
         )
     moving = _Moving(source, target, wanted, timeout)
-    idle(log, source)
-    return moving.in_transactions(log) if atomic else moving.at_least_once(log, target_log)
+    idle(cluster, source)
+    return moving.in_transactions(cluster) if atomic else moving.at_least_once(cluster, target_cluster)
 
 
-def _same_cluster(log: Log, other: Log, topic: str) -> bool:
-    if log is other:
+def _same_cluster(cluster: Cluster, other: Cluster, topic: str) -> bool:
+    if cluster is other:
         return True
     there = other.describe_topic(topic)
     try:
-        return log.describe_topic(topic).id == there.id
+        return cluster.describe_topic(topic).id == there.id
     except TopicNotFound:
         return False
 
@@ -91,17 +91,17 @@ class _Moving:
         self._timeout = timeout
         self._patience = waiting(timeout)
 
-    def in_transactions(self, log: Log) -> Change:
+    def in_transactions(self, cluster: Cluster) -> Change:
         """Move batch by batch, each in a transaction, while we are the queue's only consumer."""
-        member = _SoleMember(log, self._source)
+        member = _SoleMember(cluster, self._source)
         try:
             member.join()
-            standing = look(log, self._source)
+            standing = look(cluster, self._source)
             loaded = standing.maps()
-            backlog, items = self._read(log, standing, loaded)
+            backlog, items = self._read(cluster, standing, loaded)
             now = dict(loaded)
             moved = 0
-            writer = log.writer(transactional_id=f"lvq.move.{self._source.name}")
+            writer = cluster.writer(transactional_id=f"lvq.move.{self._source.name}")
             try:
                 for batch in _batches(items):
                     member.check()
@@ -121,16 +121,16 @@ class _Moving:
             member.close()
         return Change(loaded, now, moved)
 
-    def at_least_once(self, log: Log, target_log: Log) -> Change:
+    def at_least_once(self, cluster: Cluster, target_cluster: Cluster) -> Change:
         """Write them all, then count them as consumed."""
-        standing = look(log, self._source)
+        standing = look(cluster, self._source)
         loaded = standing.maps()
-        backlog, items = self._read(log, standing, loaded)
+        backlog, items = self._read(cluster, standing, loaded)
         maps = signed(standing, backlog.claim(set(items)))
-        writer = target_log.writer()
+        writer = target_cluster.writer()
         try:
             self._append(writer, items)
-            after = store(log, standing, maps)
+            after = store(cluster, standing, maps)
         except LVQError as error:
             error.add_note(f"Some or all of {len(items)} messages are in {self._target.name} and in the queue.")
             raise
@@ -138,11 +138,13 @@ class _Moving:
             writer.close(0)
         return Change(loaded, after, len(items))
 
-    def _read(self, log: Log, standing: Standing, loaded: Mapping[int, CommitMap]) -> tuple[Backlog, list[Item]]:
+    def _read(
+        self, cluster: Cluster, standing: Standing, loaded: Mapping[int, CommitMap]
+    ) -> tuple[Backlog, list[Item]]:
         """The messages, and those of them that are to go; all of these have room in the commit map."""
         wanted = self._wanted
         backlog = read_backlog(
-            log, standing, loaded, keep=lambda key: wanted is None or key in wanted, timeout=self._timeout
+            cluster, standing, loaded, keep=lambda key: wanted is None or key in wanted, timeout=self._timeout
         )
         items = [item for item in backlog.messages if wanted is None or item.key in wanted]
         backlog.leave(items)
@@ -218,13 +220,13 @@ class _Moving:
 class _SoleMember:
     """The only member of a queue's group. It holds all partitions, at their ends: what it is for is to commit."""
 
-    def __init__(self, log: Log, definition: QueueDefinition) -> None:
-        self._log = log
+    def __init__(self, cluster: Cluster, definition: QueueDefinition) -> None:
+        self._cluster = cluster
         self._definition = definition
-        self._all = set(range(log.describe_topic(definition.topic).partitions))
+        self._all = set(range(cluster.describe_topic(definition.topic).partitions))
         self._held: set[int] = set()
         self._parted = False  # whether any has gone away since `join`, though it may be back
-        self.member = log.member(definition.group, definition.topic, self)
+        self.member = cluster.member(definition.group, definition.topic, self)
 
     def join(self) -> None:
         """Wait until all partitions are here.
@@ -242,7 +244,7 @@ class _SoleMember:
                 if not error.retriable:
                     raise
             except TopicNotFound:  # says a broker, which may lag
-                self._log.describe_topic(self._definition.topic)
+                self._cluster.describe_topic(self._definition.topic)
         self._parted = False
 
     def check(self) -> None:
@@ -262,7 +264,7 @@ class _SoleMember:
     def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
         """See `GroupListener.assigned`."""
         self._held.update(partitions)
-        ends = self._log.end_offsets(self._definition.topic, stable=True)
+        ends = self._cluster.end_offsets(self._definition.topic, stable=True)
         return {partition: ends[partition] for partition in partitions}
 
     def revoked(self, partitions: Sequence[int]) -> None:

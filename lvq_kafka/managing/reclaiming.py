@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import QueueError, TopicMismatch
 from lvq_kafka.managing.backlog import look
-from lvq_kafka.ports import Log
 from lvq_kafka.registry import Registry
 
 __all__ = ["Reclaim", "reclaim", "reclaimable"]
@@ -30,26 +30,26 @@ class Reclaim:
         return sum(self.after.values()) - sum(self.before.values())
 
 
-def reclaim(log: Log, definition: QueueDefinition, *, dry_run: bool = False) -> Reclaim:
+def reclaim(cluster: Cluster, definition: QueueDefinition, *, dry_run: bool = False) -> Reclaim:
     """Remove what is consumed. See `lvq_kafka.queue.LastValueQueue.reclaim`."""
     topic = definition.topic
-    _check_policy(log, topic)
-    starts = log.start_offsets(topic)
-    queues, lowest = _consumed_by_all(log, definition)
+    _check_policy(cluster, topic)
+    starts = cluster.start_offsets(topic)
+    queues, lowest = _consumed_by_all(cluster, definition)
     if not dry_run and _ahead(lowest, starts):
         # Somebody may have declared a queue from the start, or reset one. Between this look and the deleting there are
         # milliseconds; who comes then finds a log that begins later.
-        queues, now = _consumed_by_all(log, definition)
+        queues, now = _consumed_by_all(cluster, definition)
         lowest = reclaimable([lowest, now])
     ahead = _ahead(lowest, starts)
     if ahead and not dry_run:
-        ahead = log.delete_before(topic, ahead)
+        ahead = cluster.delete_before(topic, ahead)
     return Reclaim(starts, {**starts, **ahead}, queues, dry_run)
 
 
-def _consumed_by_all(log: Log, definition: QueueDefinition) -> tuple[tuple[str, ...], dict[int, int]]:
+def _consumed_by_all(cluster: Cluster, definition: QueueDefinition) -> tuple[tuple[str, ...], dict[int, int]]:
     """The queues on the topic of this one, and where it may begin for all of them."""
-    registry = Registry(log)
+    registry = Registry(cluster)
     registry.get(definition.name)
     queues = [other for other in registry.all(strict=True) if other.topic == definition.topic]
     browsed = [other.name for other in queues if other.non_destructive]
@@ -60,7 +60,7 @@ def _consumed_by_all(log: Log, definition: QueueDefinition) -> tuple[tuple[str, 
             hint="What one queue has consumed is still a current value of the other, so it has to stay.",
         )
     # Nothing that any of the queues could still hand out lies below the lowest base.
-    maps = [look(log, queue).maps() for queue in queues]
+    maps = [look(cluster, queue).maps() for queue in queues]
     lowest = reclaimable([{partition: said.base for partition, said in of_queue.items()} for of_queue in maps])
     return tuple(queue.name for queue in queues), lowest
 
@@ -78,8 +78,8 @@ def reclaimable(bases: Collection[Mapping[int, int]]) -> dict[int, int]:
     return {partition: min(of_queue[partition] for of_queue in bases) for partition in sorted(partitions)}
 
 
-def _check_policy(log: Log, topic: str) -> None:
-    policy = log.topic_config(topic).get("cleanup.policy", "")
+def _check_policy(cluster: Cluster, topic: str) -> None:
+    policy = cluster.topic_config(topic).get("cleanup.policy", "")
     if {part.strip() for part in policy.split(",")} != {"compact", "delete"}:
         raise TopicMismatch(
             f"From the topic {topic} nothing can be reclaimed: its cleanup.policy is {policy}.",

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import OffsetsPending, TransportError, Unauthorized
 from lvq_kafka.managing.backlog import Backlog, Standing, Tally, look, read_backlog
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.groups import OnForeignCommits
-from lvq_kafka.ports import Log
 
 __all__ = ["PartitionStats", "QueueStats", "Tally", "measure"]
 
@@ -101,7 +101,7 @@ class QueueStats:
 
 
 def measure(
-    log: Log,
+    cluster: Cluster,
     definition: QueueDefinition,
     *,
     consumed: bool,
@@ -114,19 +114,19 @@ def measure(
         consumed: whether it is a queue that can be consumed.
     """
     for attempt in range(1, _ATTEMPTS + 1):
-        standing = look(log, definition, consumed=consumed, decided=False)
+        standing = look(cluster, definition, consumed=consumed, decided=False)
         loaded = standing.maps(on_foreign_commits) if consumed else _untouched(standing)
-        backlog = read_backlog(log, standing, loaded, timeout=timeout)
+        backlog = read_backlog(cluster, standing, loaded, timeout=timeout)
         # What was consumed during the read does not count either.
-        now = _commits_of_now(log, standing, loaded) if consumed else loaded
+        now = _commits_of_now(cluster, standing, loaded) if consumed else loaded
         if attempt == _ATTEMPTS or all(now[partition].covers(then) for partition, then in loaded.items()):
             break
     members: int | None = None
     pending = False
     if consumed:
-        pending = _is_pending(log, definition)
+        pending = _is_pending(cluster, definition)
         with suppress(Unauthorized):
-            members = log.member_count(definition.group)
+            members = cluster.member_count(definition.group)
     partitions = _count(standing, backlog, now, consumed=consumed)
     done_since = len(backlog.messages) - sum(one.depth for one in partitions)
     return QueueStats(
@@ -136,14 +136,14 @@ def measure(
         members,
         tally=replace(backlog.tally, consumed=backlog.tally.consumed + done_since),
         pending=pending,
-        text_limit=_text_limit(log, max((one.text for one in partitions), default=0)),
+        text_limit=_text_limit(cluster, max((one.text for one in partitions), default=0)),
         redelivered=sum(max(0, now[item.partition].counts.get(item.offset, 0) - 1) for item in backlog.messages),
     )
 
 
-def _is_pending(log: Log, definition: QueueDefinition) -> bool:
+def _is_pending(cluster: Cluster, definition: QueueDefinition) -> bool:
     try:
-        log.committed(definition.group, definition.topic, timeout=_MOMENT)
+        cluster.committed(definition.group, definition.topic, timeout=_MOMENT)
     except TransportError as error:
         return isinstance(error, OffsetsPending)
     return False
@@ -154,10 +154,10 @@ def _full(limit: int) -> int:
     return limit - limit // 16 - 64
 
 
-def _text_limit(log: Log, longest: int) -> int:
+def _text_limit(cluster: Cluster, longest: int) -> int:
     if longest > _full(LONGEST_TEXT):
         with suppress(TransportError):
-            return log.commit_text_limit()
+            return cluster.commit_text_limit()
     return LONGEST_TEXT
 
 
@@ -165,9 +165,9 @@ def _untouched(standing: Standing) -> dict[int, CommitMap]:
     return {partition: CommitMap(start) for partition, start in standing.starts.items()}
 
 
-def _commits_of_now(log: Log, standing: Standing, before: Mapping[int, CommitMap]) -> Mapping[int, CommitMap]:
+def _commits_of_now(cluster: Cluster, standing: Standing, before: Mapping[int, CommitMap]) -> Mapping[int, CommitMap]:
     definition = standing.definition
-    commits = log.committed(definition.group, definition.topic, decided=False)
+    commits = cluster.committed(definition.group, definition.topic, decided=False)
     found = examine(definition.group, definition.topic, before, commits, described=standing.described)
     return {partition: found.maps.get(partition, then) for partition, then in before.items()}
 

@@ -10,6 +10,7 @@ from typing import Generic, Self, get_args
 from weakref import ref
 
 from lvq_kafka.aio import in_thread
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import HeaderValue, Key, key_text
@@ -30,7 +31,6 @@ from lvq_kafka.errors import (
     Unauthorized,
 )
 from lvq_kafka.managing.groups import OnForeignCommits
-from lvq_kafka.ports import Log
 from lvq_kafka.reading.consumed import Consumed
 from lvq_kafka.reading.readers import Reader
 from lvq_kafka.reading.selection import Selection
@@ -57,7 +57,7 @@ class Browser(Reader[V], Generic[V]):
             for event in browser: ...
 
     Args:
-        log: where the queue lies.
+        cluster: where the queue lies.
         definition: the queue.
         codec: how values are read.
         dump: False for updates only.
@@ -80,7 +80,7 @@ class Browser(Reader[V], Generic[V]):
 
     def __init__(
         self,
-        log: Log,
+        cluster: Cluster,
         definition: QueueDefinition,
         codec: Codec[V],
         *,
@@ -101,7 +101,7 @@ class Browser(Reader[V], Generic[V]):
         choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
         self._refresh = refresh
         super().__init__(
-            log,
+            cluster,
             definition,
             codec,
             undecodable=undecodable,
@@ -111,7 +111,7 @@ class Browser(Reader[V], Generic[V]):
         )
         self._consumed: Consumed | None = None
         if group is not None:
-            self._consumed = Consumed(log, definition, group, on_foreign_commits, self._follower, self._learn)
+            self._consumed = Consumed(cluster, definition, group, on_foreign_commits, self._follower, self._learn)
         self._follow = follow
         self._first: Mapping[int, int] = {}  # before which nothing is selected
         self._since: Mapping[int, int] = {}  # where reading begins
@@ -170,8 +170,8 @@ class Browser(Reader[V], Generic[V]):
 
     # ---------------------------------------------------------------- where it begins, and what it tells
 
-    def _start_positions(self, log: Log, topic: str) -> Mapping[int, int]:
-        self._first = self._selection.first(log, topic)
+    def _start_positions(self, cluster: Cluster, topic: str) -> Mapping[int, int]:
+        self._first = self._selection.first(cluster, topic)
         self._since = self._unread()
         return self._since
 
@@ -276,8 +276,8 @@ class Browser(Reader[V], Generic[V]):
             TransportError: the cluster cannot be asked for the end of the log.
             DecodeError, ReaderFailed: as `take`.
         """
-        topic_id = self._log.describe_topic(self._topic).id  # one that was created anew is to be read first
-        targets = self._log.end_offsets(self._topic, stable=True)
+        topic_id = self._cluster.describe_topic(self._topic).id  # one that was created anew is to be read first
+        targets = self._cluster.end_offsets(self._topic, stable=True)
         self.refresh()
         self._follower.wait_for(targets, timeout, topic_id=topic_id)
         return self._opened.drain()

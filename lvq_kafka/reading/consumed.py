@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from lvq_kafka.cluster import Cluster, Commit, LogEnd, TopicDescription
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Record
 from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.groups import OnForeignCommits, known_ends
-from lvq_kafka.ports import Commit, Log, LogEnd, TopicDescription
 from lvq_kafka.reading.follower import Follower
 
 __all__ = ["Consumed"]
@@ -20,7 +20,7 @@ class Consumed:
     """What a group has done, as of the last look. The lock of the follower guards it.
 
     Args:
-        log: where the queue lies.
+        cluster: where the queue lies.
         definition: the queue.
         group: its consumer group.
         on_foreign_commits: what to do about a commit that says nothing but its offset.
@@ -31,7 +31,7 @@ class Consumed:
 
     def __init__(
         self,
-        log: Log,
+        cluster: Cluster,
         definition: QueueDefinition,
         group: str,
         on_foreign_commits: OnForeignCommits,
@@ -42,7 +42,7 @@ class Consumed:
         """Seconds since the epoch of the last look; 0.0 before the first."""
         self.news = 0
         """How many looks have found something else than the one before."""
-        self._log = log
+        self._cluster = cluster
         self._queue = definition.name
         self._topic = definition.topic
         self._group = group
@@ -72,10 +72,10 @@ class Consumed:
         while True:
             count = self._described.partitions if self._described else None
             # What an open transaction consumes is not consumed yet.
-            commits = self._log.committed(self._group, self._topic, decided=False, partitions=count)
-            stable = self._log.stable_ends(self._topic, partitions=count)
+            commits = self._cluster.committed(self._group, self._topic, decided=False, partitions=count)
+            stable = self._cluster.stable_ends(self._topic, partitions=count)
             # Afterwards: the commits of a topic go with it.
-            self._described = described = self._log.describe_topic(self._topic)
+            self._described = described = self._cluster.describe_topic(self._topic)
             if count in (None, described.partitions):
                 return self._judge(commits, stable, described)
 
@@ -98,7 +98,7 @@ class Consumed:
         asked = (said, {partition: end.leader_epoch for partition, end in stable.items()})
         before, ends = self._known
         if asked != before:
-            ends = known_ends(self._log, self._topic, commits, stable)
+            ends = known_ends(self._cluster, self._topic, commits, stable)
             self._known = asked, ends
         return ends
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from threading import Condition, RLock, Thread
 from weakref import finalize
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.store import Store
 from lvq_kafka.forking import tell_of_forks
 from lvq_kafka.places import opened_at
-from lvq_kafka.ports import Log
 from lvq_kafka.reading.listeners import Subscription
 from lvq_kafka.reading.loop import Reading, Screen, Since
 from lvq_kafka.reading.observing import Observing
@@ -36,7 +36,7 @@ class Follower:
     read meanwhile is complete: nobody is shown a value that is older than one shown before, or a gap (G2).
 
     Args:
-        log: where the topic lies.
+        cluster: where the topic lies.
         definition: the queue, for its topic and its key header.
         since: positions to start from, asked once; None for the start of the log. A topic that is created anew is read
             from its start.
@@ -46,7 +46,7 @@ class Follower:
 
     def __init__(
         self,
-        log: Log,
+        cluster: Cluster,
         definition: QueueDefinition,
         *,
         since: Since | None = None,
@@ -55,8 +55,8 @@ class Follower:
     ) -> None:
         self.topic = definition.topic
         self._standing = Standing(definition.topic)
-        self._observing = Observing(log, self._standing, metadata_interval)
-        self._reading = Reading(log, definition, self._standing, self._observing, since=since, screen=screen)
+        self._observing = Observing(cluster, self._standing, metadata_interval)
+        self._reading = Reading(cluster, definition, self._standing, self._observing, since=since, screen=screen)
         self._waiting = Waiting(self._standing, self._observing)
         self._threads: list[Thread] = []
         self._unclosed: finalize[[str], Follower] | None = None

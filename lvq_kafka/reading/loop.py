@@ -6,19 +6,19 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
+from lvq_kafka.cluster import Cluster, LogReader, TopicDescription
 from lvq_kafka.core.absence import Absence, Lapse
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.errors import DataLoss, TopicNotFound, TopicRecreated, TransportError
-from lvq_kafka.ports import Log, LogReader, TopicDescription
 from lvq_kafka.reading.observing import Observing
 from lvq_kafka.reading.replay import Replay
 from lvq_kafka.reading.standing import Standing
 
 __all__ = ["Reading", "Screen", "Since"]
 
-Since = Callable[[Log, str], Mapping[int, int]]
+Since = Callable[[Cluster, str], Mapping[int, int]]
 """Asks a log for the positions to start from in a topic."""
 
 Screen = Callable[[RecordBatch], None]
@@ -36,7 +36,7 @@ class Reading:
 
     def __init__(
         self,
-        log: Log,
+        cluster: Cluster,
         definition: QueueDefinition,
         standing: Standing,
         observing: Observing,
@@ -44,7 +44,7 @@ class Reading:
         since: Since | None = None,
         screen: Screen | None = None,
     ) -> None:
-        self._log = log
+        self._cluster = cluster
         self._definition = definition
         self._topic = definition.topic
         self._standing = standing
@@ -61,9 +61,9 @@ class Reading:
             TopicNotFound: there is no such topic.
             TransportError: the cluster cannot be reached or refuses.
         """
-        described = self._log.describe_topic(self._topic)
+        described = self._cluster.describe_topic(self._topic)
         if self._since is not None:
-            self._standing.since = self._since(self._log, self._topic)
+            self._standing.since = self._since(self._cluster, self._topic)
         self._begin(described)
         self._since = None  # it has been asked, and is its browser's: nothing here shall keep that alive
 
@@ -144,10 +144,10 @@ class Reading:
         """Begin at the beginning: an empty table, a reader on all partitions, the log's end of now as the target."""
         since = self._standing.since
         retention = self._observing.retention()
-        starts = dict(self._log.start_offsets(self._topic))
+        starts = dict(self._cluster.start_offsets(self._topic))
         # Ends before stable ends: a partition without transactions then never looks blocked.
-        ends = self._log.end_offsets(self._topic, partitions=described.partitions)
-        stable = self._log.end_offsets(self._topic, stable=True, partitions=described.partitions)
+        ends = self._cluster.end_offsets(self._topic, partitions=described.partitions)
+        stable = self._cluster.end_offsets(self._topic, stable=True, partitions=described.partitions)
         for partition, offset in since.items():
             # Within the log: it may have been deleted from, or cut off, since that place was asked for.
             start = starts.get(partition, 0)
@@ -162,11 +162,11 @@ class Reading:
         table.advance(starts)
         absence = Absence(retention)
         absence.begin(self._standing.clock(), starts)
-        self._reader = self._log.reader(self._topic, starts)
+        self._reader = self._cluster.reader(self._topic, starts)
         self._standing.begin(Replay(described, table, since, starts, ends, stable, absence))
 
     def _grow(self, before: int, now: int) -> None:
-        starts = self._log.start_offsets(self._topic)
+        starts = self._cluster.start_offsets(self._topic)
         added = {partition: starts.get(partition, 0) for partition in range(before, now)}
         log.info("%s has %d partitions now; reading the %d new ones", self._topic, now, len(added))
         self._reader.assign(added)
@@ -176,7 +176,7 @@ class Reading:
         """Read all anew: what was read or was to come next is gone (R18), or the beginning was too late."""
         standing = self._standing
         try:
-            described = self._log.describe_topic(self._topic)
+            described = self._cluster.describe_topic(self._topic)
         except TopicNotFound as gone:
             standing.lose(gone, standing.replay.described.id)
             if time.monotonic() - standing.gone_since < _ABSENCE:

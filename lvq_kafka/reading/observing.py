@@ -7,9 +7,9 @@ from collections.abc import Callable
 from threading import Event
 from typing import TypeVar
 
+from lvq_kafka.cluster import Cluster, TopicDescription
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.errors import TopicNotFound, TopicRecreated, TransportError
-from lvq_kafka.ports import Log, TopicDescription
 from lvq_kafka.reading.standing import Standing
 from lvq_kafka.topics import ask_delete_retention
 
@@ -30,13 +30,13 @@ class Observing:
     That keeps every look-up off the reading path, and tells a quiet topic from a lost cluster.
 
     Args:
-        log: where the topic lies.
+        cluster: where the topic lies.
         standing: is told.
         interval: seconds between two looks.
     """
 
-    def __init__(self, log: Log, standing: Standing, interval: float) -> None:
-        self._log = log
+    def __init__(self, cluster: Cluster, standing: Standing, interval: float) -> None:
+        self._cluster = cluster
         self._standing = standing
         self._topic = standing.topic
         self._interval = interval
@@ -69,7 +69,9 @@ class Observing:
     def retention(self, *, insist: bool = False) -> float:
         """Seconds for which the topic keeps deletes, as it says when it is asked. See `ask_delete_retention`."""
         self._settings_at = time.monotonic() + _SETTINGS
-        self._retention = ask_delete_retention(self._log, self._topic, self._retention, timeout=_LOOK, insist=insist)
+        self._retention = ask_delete_retention(
+            self._cluster, self._topic, self._retention, timeout=_LOOK, insist=insist
+        )
         return self._retention
 
     def _look(self) -> None:
@@ -79,8 +81,8 @@ class Observing:
         described, (ends, stable) = self._of_one_topic(
             lambda partitions: (
                 # In this order: a partition without transactions then never looks blocked.
-                self._log.end_offsets(self._topic, partitions=partitions, timeout=_LOOK),
-                self._log.end_offsets(self._topic, stable=True, partitions=partitions, timeout=_LOOK),
+                self._cluster.end_offsets(self._topic, partitions=partitions, timeout=_LOOK),
+                self._cluster.end_offsets(self._topic, stable=True, partitions=partitions, timeout=_LOOK),
             ),
             lambda: _LOOK,
         )
@@ -91,7 +93,7 @@ class Observing:
     ) -> tuple[str, dict[int, int]]:
         """The id of the topic, and the end of each partition's log, for one who waits; ``left`` are their seconds.
 
-        For any thread. Raises what `Log.end_offsets` does.
+        For any thread. Raises what `Cluster.end_offsets` does.
         """
 
         def timeout() -> float:
@@ -99,7 +101,7 @@ class Observing:
             return _QUESTION if seconds is None else min(seconds, _QUESTION)
 
         described, ends = self._of_one_topic(
-            lambda partitions: self._log.end_offsets(
+            lambda partitions: self._cluster.end_offsets(
                 self._topic, stable=stable, partitions=partitions, timeout=timeout()
             ),
             timeout,
@@ -115,7 +117,7 @@ class Observing:
         known = self._standing.replay.described
         while True:
             answer = question(known.partitions)
-            described = self._log.describe_topic(self._topic, timeout=timeout())
+            described = self._cluster.describe_topic(self._topic, timeout=timeout())
             if described.id != known.id:
                 news = TopicRecreated(f"The topic {self._topic} was created anew.", topic=self._topic)
                 self._standing.lose(news, known.id)

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from lvq_kafka.aio import in_background, in_thread
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import Counters
@@ -19,7 +20,6 @@ from lvq_kafka.core.store import Store
 from lvq_kafka.entries import to_entry
 from lvq_kafka.errors import DecodeError, ReaderFailed
 from lvq_kafka.forking import Bound
-from lvq_kafka.ports import Log
 from lvq_kafka.reading.follower import Follower, State
 
 __all__ = ["Reader"]
@@ -36,18 +36,18 @@ class Reader(Bound, Generic[V]):
 
     def __init__(
         self,
-        log: Log,
+        cluster: Cluster,
         definition: QueueDefinition,
         codec: Codec[V],
         *,
         undecodable: Undecodable,
         catch_up_timeout: float | None,
         metadata_interval: float,
-        since: Callable[[Log, str], Mapping[int, int]] | None = None,
+        since: Callable[[Cluster, str], Mapping[int, int]] | None = None,
     ) -> None:
         check_undecodable(undecodable)
         durations("It is how often the topic is looked at.", metadata_interval=metadata_interval)
-        self._log = log
+        self._cluster = cluster
         self._topic = definition.topic
         self._codec = codec
         self._order = definition.order
@@ -55,7 +55,7 @@ class Reader(Bound, Generic[V]):
         self._catch_up_timeout = waiting(catch_up_timeout, "catch_up_timeout")
         self._hiding = _Hiding(definition.topic, codec)
         self._follower = Follower(
-            log,
+            cluster,
             definition,
             since=since,
             screen=self._hiding if undecodable == "skip" else None,

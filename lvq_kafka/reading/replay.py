@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.absence import Absence
 from lvq_kafka.core.progress import Progress, Shortfall
 from lvq_kafka.core.store import Store
-from lvq_kafka.ports import TopicDescription
 
 __all__ = ["Replay"]
 

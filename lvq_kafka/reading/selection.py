@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.keys import HeaderValue, Key, encode_header, key_text
 from lvq_kafka.core.options import as_float, chosen_keys, delays, mapping
 from lvq_kafka.core.records import Record, header_value
 from lvq_kafka.entries import Deleted
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.ports import Log
 
 __all__ = ["Selection"]
 
@@ -44,17 +44,17 @@ class Selection:
         self._opened_at: Mapping[int, int] = {}
         self._given: set[bytes] = set()  # keys, where headers select
 
-    def first(self, log: Log, topic: str) -> dict[int, int]:
+    def first(self, cluster: Cluster, topic: str) -> dict[int, int]:
         """Before which offset of each partition nothing is selected, as of now: 0 where it is not named.
 
         It is never behind what an open transaction hides yet.
         """
         if self._dump and self._horizon is None:
             return {}
-        visible = log.end_offsets(topic, stable=True)
+        visible = cluster.end_offsets(topic, stable=True)
         if not self._dump or self._horizon is None:
             return visible
-        recent = log.offsets_at(topic, self._horizon)
+        recent = cluster.offsets_at(topic, self._horizon)
         return {partition: min(offset, visible.get(partition, 0)) for partition, offset in recent.items()}
 
     def opened(self, positions: Mapping[int, int]) -> None:

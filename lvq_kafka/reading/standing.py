@@ -10,6 +10,7 @@ from threading import Event
 from typing import Literal
 
 from lvq_kafka.clocks import uptime
+from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.absence import PRESENT, Absence, Lapse
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.policy import DELETE_RETENTION
@@ -18,7 +19,6 @@ from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.store import Store
 from lvq_kafka.errors import Closed, LVQError, ReaderFailed, StateError
 from lvq_kafka.forking import left_behind
-from lvq_kafka.ports import TopicDescription
 from lvq_kafka.reading.listeners import Listeners
 from lvq_kafka.reading.replay import Replay
 

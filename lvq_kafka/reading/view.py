@@ -9,13 +9,13 @@ from threading import Thread
 from typing import Generic, TypeVar
 
 from lvq_kafka.aio import in_thread
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.options import callables, instance
 from lvq_kafka.core.records import Position
 from lvq_kafka.entries import Event
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
-from lvq_kafka.ports import Log
 from lvq_kafka.reading.readers import Reader
 from lvq_kafka.reading.snapshot import CurrentValues, Snapshot
 from lvq_kafka.reading.waiting import Limit, Timeout
@@ -44,7 +44,7 @@ class View(Reader[V], CurrentValues[V], Generic[V]):
     moment it began.
 
     Args:
-        log: where the queue lies.
+        cluster: where the queue lies.
         definition: the queue.
         codec: how values are read.
         catch_up_timeout: seconds that entering ``with`` waits; None for ever.
@@ -54,7 +54,7 @@ class View(Reader[V], CurrentValues[V], Generic[V]):
 
     def __init__(
         self,
-        log: Log,
+        cluster: Cluster,
         definition: QueueDefinition,
         codec: Codec[V],
         *,
@@ -63,7 +63,7 @@ class View(Reader[V], CurrentValues[V], Generic[V]):
         metadata_interval: float = 5.0,
     ) -> None:
         super().__init__(
-            log,
+            cluster,
             definition,
             codec,
             undecodable=undecodable,

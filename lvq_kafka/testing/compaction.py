@@ -11,7 +11,7 @@ from lvq_kafka.core.keys import home_partition
 from lvq_kafka.retrying import patiently
 
 if TYPE_CHECKING:
-    from lvq_kafka.kafka import KafkaLog
+    from lvq_kafka.kafka import KafkaCluster
 
 __all__ = ["DELETES_STAY", "FORCED_COMPACTION", "force_compaction"]
 
@@ -33,7 +33,9 @@ _FILLER = b"\xfflvq-filler-%d"
 _ROUND = 0.4  # seconds until the next filler; a round takes 0.1 s on an idle machine
 
 
-def force_compaction(log: KafkaLog | str, topic: str, *, drop_tombstones: bool = False, timeout: float = 30.0) -> None:
+def force_compaction(
+    cluster: KafkaCluster | str, topic: str, *, drop_tombstones: bool = False, timeout: float = 30.0
+) -> None:
     """Return when the topic holds one record for each key, and with ``drop_tombstones`` no delete any more.
 
     Only records below the log end at the time of the call count. The topic keeps the settings `FORCED_COMPACTION`, but
@@ -43,7 +45,7 @@ def force_compaction(log: KafkaLog | str, topic: str, *, drop_tombstones: bool =
     ``drop_tombstones`` cannot take it away. One delete of a key that nobody uses is left at the end of each partition.
 
     Args:
-        log: the cluster, or its bootstrap servers.
+        cluster: the cluster, or its bootstrap servers.
         topic: a topic with ``cleanup.policy`` ``compact``, alone or with ``delete``.
         drop_tombstones: whether deletes have to go, too. Without it they stay if they were there.
         timeout: seconds. An idle machine takes 0.1 to 0.3.
@@ -52,31 +54,31 @@ def force_compaction(log: KafkaLog | str, topic: str, *, drop_tombstones: bool =
         TimeoutError: the broker did not get there; says what is left.
         TopicNotFound: there is no such topic.
     """
-    if isinstance(log, str):
-        from lvq_kafka.kafka import KafkaLog
+    if isinstance(cluster, str):
+        from lvq_kafka.kafka import KafkaCluster
 
-        log = KafkaLog(log)
+        cluster = KafkaCluster(cluster)
         try:
-            return force_compaction(log, topic, drop_tombstones=drop_tombstones, timeout=timeout)
+            return force_compaction(cluster, topic, drop_tombstones=drop_tombstones, timeout=timeout)
         finally:
-            log.close()
+            cluster.close()
     deadline = time.monotonic() + timeout
-    log.alter_broker_config(_CLEANER, timeout=timeout)
-    retention = {_RETENTION: log.topic_config(topic, timeout=timeout)[_RETENTION]}
+    cluster.alter_broker_config(_CLEANER, timeout=timeout)
+    retention = {_RETENTION: cluster.topic_config(topic, timeout=timeout)[_RETENTION]}
     settings = FORCED_COMPACTION if drop_tombstones else {**FORCED_COMPACTION, **retention}
-    log.alter_topic_config(topic, settings, timeout=timeout)
+    cluster.alter_topic_config(topic, settings, timeout=timeout)
     try:
-        _compact(log, topic, drop_tombstones, deadline, timeout)
+        _compact(cluster, topic, drop_tombstones, deadline, timeout)
     finally:
         if drop_tombstones:
-            log.alter_topic_config(topic, retention, timeout=timeout)
+            cluster.alter_topic_config(topic, retention, timeout=timeout)
 
 
-def _compact(log: KafkaLog, topic: str, drop_tombstones: bool, deadline: float, timeout: float) -> None:
-    ends = log.end_offsets(topic, timeout=timeout)
-    look = partial(_left_over, log, topic, ends, drop_tombstones)
+def _compact(cluster: KafkaCluster, topic: str, drop_tombstones: bool, deadline: float, timeout: float) -> None:
+    ends = cluster.end_offsets(topic, timeout=timeout)
+    look = partial(_left_over, cluster, topic, ends, drop_tombstones)
     while True:
-        _roll(log, topic, len(ends), timeout)
+        _roll(cluster, topic, len(ends), timeout)
         # A delete goes in two rounds: the first takes away what it deletes, the second the delete itself. Where
         # deletes shall stay there must be one round only.
         round_end = min(deadline, time.monotonic() + _ROUND) if drop_tombstones else deadline
@@ -91,10 +93,10 @@ def _compact(log: KafkaLog, topic: str, drop_tombstones: bool, deadline: float, 
             )
 
 
-def _roll(log: KafkaLog, topic: str, partitions: int, timeout: float) -> None:
+def _roll(cluster: KafkaCluster, topic: str, partitions: int, timeout: float) -> None:
     """Append a record to each partition, so that all before it lies in closed segments."""
     time.sleep(0.003)  # segment.ms
-    writer = log.writer()
+    writer = cluster.writer()
     try:
         for partition in range(partitions):
             number = next(n for n in range(10_000) if home_partition(_FILLER % n, partitions) == partition)
@@ -103,10 +105,10 @@ def _roll(log: KafkaLog, topic: str, partitions: int, timeout: float) -> None:
         writer.close(timeout)
 
 
-def _left_over(log: KafkaLog, topic: str, ends: Mapping[int, int], tombstones: bool) -> list[tuple[int, int]]:
+def _left_over(cluster: KafkaCluster, topic: str, ends: Mapping[int, int], tombstones: bool) -> list[tuple[int, int]]:
     """Partition and offset of the records below ``ends`` that compaction has still to take away."""
-    positions = log.start_offsets(topic)
-    reader = log.reader(topic, positions)
+    positions = cluster.start_offsets(topic)
+    reader = cluster.reader(topic, positions)
     newest: dict[tuple[int, bytes | None], tuple[int, bool]] = {}
     left: list[tuple[int, int]] = []
     try:

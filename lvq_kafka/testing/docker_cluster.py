@@ -14,12 +14,12 @@ from lvq_kafka.embedded.properties import HOST, PLAIN
 from lvq_kafka.testing.containers import CONTROLLER_PORT, KafkaContainer, prepare_engine
 from lvq_kafka.testing.docker_engine import owner_labels
 
-__all__ = ["KafkaCluster"]
+__all__ = ["DockerCluster"]
 
 _INNER_PORT = 19092  # where the brokers of a cluster talk to each other
 
 
-class KafkaCluster:
+class DockerCluster:
     """Several Kafka nodes on a Docker network of their own; every topic has three replicas, two of them in sync.
 
     Args:

@@ -1,247 +1,320 @@
-"""The state that the parts of the in-memory log share: topics, groups, the lock, the clock and planned failures."""
+"""A cluster in memory, with the behaviour of Kafka that a last value queue meets."""
 
 from __future__ import annotations
 
-import base64
-import threading
+import re
 import time
-import uuid
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
-from lvq_kafka.core.keys import home_partition, key_text
-from lvq_kafka.core.quoting import quoted
-from lvq_kafka.core.records import Headers, Position
-from lvq_kafka.errors import BrokerUnavailable, ConfigError, DeliveryFailed, MessageTooLarge, TopicNotFound
-from lvq_kafka.testing.memory_group import Group
-from lvq_kafka.testing.memory_partition import Partition, Topic, TransactionState
+from lvq_kafka.cluster import Commit, GroupListener, GroupMember, LogEnd, LogReader, LogWriter, TopicDescription
+from lvq_kafka.core.rights import Operation
+from lvq_kafka.errors import Closed, ConfigError, DataLoss, OffsetsPending, TransportError
+from lvq_kafka.testing.memory_controls import Controls
+from lvq_kafka.testing.memory_member import MemoryMember
+from lvq_kafka.testing.memory_partition import Partition, Topic
+from lvq_kafka.testing.memory_reader import MemoryReader
+from lvq_kafka.testing.memory_state import DEFAULTS
+from lvq_kafka.testing.memory_writer import MemoryWriter
 
-__all__ = ["DEFAULTS", "OPERATIONS", "Cluster", "no_answer", "record_size", "refused"]
+__all__ = ["MemoryCluster"]
 
-DEFAULTS: Mapping[str, str] = {
-    "cleanup.policy": "delete",
-    "compression.type": "producer",
-    "delete.retention.ms": "86400000",
-    "file.delete.delay.ms": "60000",
-    "flush.messages": "9223372036854775807",
-    "flush.ms": "9223372036854775807",
-    "max.compaction.lag.ms": "9223372036854775807",
-    "max.message.bytes": "1048588",
-    "message.timestamp.after.max.ms": "3600000",
-    "message.timestamp.before.max.ms": "9223372036854775807",
-    "message.timestamp.type": "CreateTime",
-    "min.cleanable.dirty.ratio": "0.5",
-    "min.compaction.lag.ms": "0",
-    "min.insync.replicas": "1",
-    "retention.bytes": "-1",
-    "retention.ms": "604800000",
-    "segment.bytes": "1073741824",
-    "segment.index.bytes": "10485760",
-    "segment.jitter.ms": "0",
-    "segment.ms": "604800000",
-    "unclean.leader.election.enable": "false",
-}
-"""Topic settings and their values on a broker that is not configured otherwise."""
 
-OPERATIONS = frozenset(
+class MemoryCluster(Controls):
+    """`lvq_kafka.cluster.Cluster` in memory: a Kafka for tests, without broker, thread or sleep.
+
+    Pass it as ``cluster=`` wherever the library takes bootstrap servers. One contract suite runs on it and on a real
+    broker, so what holds here holds there: offsets that markers, aborted records and compaction skip, reading up to
+    the last stable offset, groups that rebalance.
+
+    Beyond `Cluster` it lets a test do what a cluster, its other users and its network do: see `Controls`.
     """
-    describe_topic topic_config create_topic check_may_create check_may check_may_commit
-    alter_topic_config add_partitions delete_topic broker_count
-    commit_text_limit start_offsets end_offsets stable_ends check_uncut overwritten offsets_at delete_before
-    committed commit committed_at delete_group member_count
-    append begin_transaction send_offsets commit_transaction abort_transaction poll
-    """.split()  # noqa: SIM905 -- a list of forty lines reads worse
-)
-"""The calls that `MemoryLog.fail_next` can make fail, by their names in `lvq_kafka.ports`."""
 
-ANSWERED = frozenset({"append", "commit", "commit_transaction"})
-"""The calls whose answers `MemoryLog.lose_answers` can lose."""
+    _closed = False
 
+    def describe_topic(self, topic: str, *, timeout: float = 10.0) -> TopicDescription:
+        """See `Cluster.describe_topic`."""
+        with self._state.changed:
+            found = self._topic("describe_topic", topic)
+            return TopicDescription(topic, found.id, len(found.partitions), found.replication_factor)
 
-class Cluster:
-    """What a broker would hold. Everything in it is guarded by ``changed``, and every change notifies it."""
+    def topic_config(self, topic: str, *, timeout: float = 10.0) -> dict[str, str]:
+        """See `Cluster.topic_config`."""
+        with self._state.changed:
+            return {**DEFAULTS, **self._topic("topic_config", topic).config}
 
-    def __init__(self, clock: Callable[[], float], brokers: int, fetch_limit: int, metadata_limit: int) -> None:
-        self.changed = threading.Condition()
-        self.topics: dict[str, Topic] = {}
-        self.groups: dict[str, Group] = {}
-        self.brokers = brokers
-        self.fetch_limit = fetch_limit
-        self.connected = True
-        self.outages = 0
-        self.outbox: list[Callable[[], Callable[[], None]]] = []  # one for each writer; see MemoryWriter
-        self.producers: dict[str, int] = {}  # the current producer of each transactional id
-        self._clock = clock
-        self.metadata_limit = metadata_limit
-        self._failures: dict[str, deque[Exception]] = {}
-        self._lost_answers: Counter[str] = Counter()
-        self._last_producer = 0
-
-    def now(self) -> int:
-        """The time for a timestamp, in ms."""
-        return int(self._clock() * 1000)
-
-    def wait(self, deadline: float) -> bool:
-        """Wait for a change, holding the lock; False when the deadline (monotonic) has passed."""
-        remaining = deadline - time.monotonic()
-        if remaining > 0:
-            self.changed.wait(min(remaining, threading.TIMEOUT_MAX))
-        return remaining > 0
-
-    def plan(self, operation: str, error: Exception, times: int) -> None:
-        """Make the next calls of an operation fail."""
-        _check_operation(operation, OPERATIONS)
-        self._failures.setdefault(operation, deque()).extend([error] * times)
-
-    def lose_answers(self, operation: str, times: int) -> None:
-        """Let the next calls of an operation do what they are to do, and not say so."""
-        _check_operation(operation, ANSWERED)
-        self._lost_answers[operation] += times
-
-    def answers(self, operation: str) -> bool:
-        """Whether the one who has made a call that was carried out learns of it."""
-        if not self._lost_answers[operation]:
-            return True
-        self._lost_answers[operation] -= 1
-        return False
-
-    def enter(self, operation: str) -> None:
-        """Raise what is planned for this call, or that there is no connection."""
-        if planned := self._failures.get(operation):
-            raise planned.popleft()
-        if not self.connected:
-            raise unavailable()
-
-    def topic(self, name: str) -> Topic:
-        """The topic of that name.
-
-        Raises:
-            TopicNotFound: there is none.
-        """
-        try:
-            return self.topics[name]
-        except KeyError:
-            raise TopicNotFound(
-                f"The topic {name!r} does not exist.",
-                topic=name,
-                hint="Check the topic's name and the cluster, or declare a queue.",
-            ) from None
-
-    def partition(self, topic: str, partition: int) -> Partition:
-        """One partition of a topic.
-
-        Raises:
-            TopicNotFound: there is no such topic, or it has no such partition.
-        """
-        partitions = self.topic(topic).partitions
-        if not 0 <= partition < len(partitions):
-            raise TopicNotFound(
-                f"The topic {topic!r} has no partition {partition}; it has {len(partitions)}.", topic=topic
-            )
-        return partitions[partition]
-
-    def store(
+    def create_topic(
         self,
         topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
         *,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        producer: int | None = None,
-    ) -> Position:
-        """Store one record as a broker does: in the partition given, or in the key's home.
+        partitions: int,
+        replication_factor: int | None = None,
+        config: Mapping[str, str],
+        timeout: float = 10.0,
+    ) -> bool:
+        """See `Cluster.create_topic`."""
+        cluster = self._state
+        with cluster.changed:
+            self._enter("create_topic")
+            if not self._creatable(topic, partitions, replication_factor, config):
+                return False
+            made = Topic(topic, cluster.new_topic_id(), replication_factor or 1, dict(config), [])
+            made.grow(partitions)
+            cluster.topics[topic] = made
+            self._partitions_changed(topic, partitions)
+            return True
 
-        Raises:
-            DeliveryFailed: the topic does not exist or does not take the record.
-            MessageTooLarge: the topic does not take so much.
-        """
-        try:
-            found = self.topic(topic)
-        except TopicNotFound as error:
-            raise refused(key, "UNKNOWN_TOPIC_OR_PART", str(error).removesuffix(error.hint), error.hint) from error
-        if key is None and "compact" in found.config.get("cleanup.policy", ""):
-            raise refused(key, "INVALID_RECORD", f"The compacted topic {topic!r} takes no record without a key.")
-        if record_size(key, value, headers) > int(self.setting(found, "max.message.bytes")):
-            raise MessageTooLarge(
-                f"The message for key {quoted(key_text(key or b''))} is larger than {topic!r} takes.",
-                key=key,
-                code="MSG_SIZE_TOO_LARGE",
-                hint=f"Raise max.message.bytes of {topic!r}, or store the value elsewhere.",
+    def check_may_create(
+        self,
+        topic: str,
+        *,
+        partitions: int,
+        replication_factor: int | None = None,
+        config: Mapping[str, str],
+        timeout: float = 10.0,
+    ) -> None:
+        """See `Cluster.check_may_create`. Everybody may, but where `fail_next` says otherwise."""
+        with self._state.changed:
+            self._enter("check_may_create")
+            self._creatable(topic, partitions, replication_factor, config)
+
+    def check_may(self, operation: Operation, topic: str, *, timeout: float = 10.0) -> None:
+        """See `Cluster.check_may`. Everybody may, but where `fail_next` says otherwise."""
+        with self._state.changed:
+            self._topic("check_may", topic)
+
+    def check_may_commit(self, group: str, topic: str, *, timeout: float = 10.0) -> None:
+        """See `Cluster.check_may_commit`. Everybody may, but where `fail_next` says otherwise."""
+        with self._state.changed:
+            self._enter("check_may_commit")
+
+    def alter_topic_config(self, topic: str, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
+        """See `Cluster.alter_topic_config`."""
+        with self._state.changed:
+            found = self._topic("alter_topic_config", topic)
+            _check_settings(config)
+            found.config.update(config)
+
+    def add_partitions(self, topic: str, total: int, *, timeout: float = 10.0) -> None:
+        """See `Cluster.add_partitions`."""
+        with self._state.changed:
+            found = self._topic("add_partitions", topic)
+            if total <= len(found.partitions):
+                raise ConfigError(
+                    f"The topic {topic!r} has {len(found.partitions)} partitions already.", options=["total"]
+                )
+            found.grow(total)
+            self._partitions_changed(topic, total)
+
+    def delete_topic(self, topic: str, *, timeout: float = 10.0) -> None:
+        """See `Cluster.delete_topic`."""
+        with self._state.changed:
+            del self._state.topics[self._topic("delete_topic", topic).name]
+            for group in self._state.groups.values():
+                group.forget(topic)
+            self._state.changed.notify_all()
+
+    def broker_count(self, *, timeout: float = 10.0) -> int:
+        """See `Cluster.broker_count`."""
+        with self._state.changed:
+            self._enter("broker_count")
+            return self._state.brokers
+
+    def commit_text_limit(self, *, timeout: float = 10.0) -> int:
+        """See `Cluster.commit_text_limit`."""
+        with self._state.changed:
+            self._enter("commit_text_limit")
+            return self._state.metadata_limit
+
+    def start_offsets(self, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
+        """See `Cluster.start_offsets`."""
+        return self._offsets("start_offsets", topic, lambda partition: partition.start)
+
+    def end_offsets(
+        self, topic: str, *, stable: bool = False, partitions: int | None = None, timeout: float = 10.0
+    ) -> dict[int, int]:
+        """See `Cluster.end_offsets`."""
+        ends = self._offsets("end_offsets", topic, lambda partition: partition.stable if stable else partition.end)
+        return {partition: end for partition, end in ends.items() if partitions is None or partition < partitions}
+
+    def stable_ends(self, topic: str, *, partitions: int | None = None, timeout: float = 10.0) -> dict[int, LogEnd]:
+        """See `Cluster.stable_ends`."""
+        with self._state.changed:
+            logs = self._topic("stable_ends", topic).partitions[:partitions]
+            return {log.index: LogEnd(log.stable, log.leader_epoch) for log in logs}
+
+    def check_uncut(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> None:
+        """See `Cluster.check_uncut`."""
+        with self._state.changed:
+            logs = self._topic("check_uncut", topic).partitions
+            cut = sorted(partition for partition, end in ends.items() if logs[partition].cut_below(*end))
+        if cut:
+            raise DataLoss(f"Cannot read topic {topic!r}, partition {cut[0]}: log truncation detected.")
+
+    def overwritten(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> dict[int, int]:
+        """See `Cluster.overwritten`."""
+        with self._state.changed:
+            logs = self._topic("overwritten", topic).partitions
+            found = {partition: logs[partition].overwritten(*end) for partition, end in ends.items()}
+        return {partition: offset for partition, offset in found.items() if offset is not None}
+
+    def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
+        """See `Cluster.offsets_at`."""
+        return self._offsets("offsets_at", topic, lambda partition: partition.offset_at(timestamp))
+
+    def delete_before(self, topic: str, offsets: Mapping[int, int], *, timeout: float = 10.0) -> dict[int, int]:
+        """See `Cluster.delete_before`."""
+        cluster = self._state
+        with cluster.changed:
+            found = self._topic("delete_before", topic)
+            if "delete" not in cluster.setting(found, "cleanup.policy"):
+                raise ConfigError(f"The topic {topic!r} is compacted only, so its records cannot be deleted.")
+            logs = {partition: cluster.partition(topic, partition) for partition in offsets}
+            for partition, offset in offsets.items():
+                if offset > logs[partition].end:
+                    raise DataLoss(f"Partition {partition} of {topic!r} ends at offset {logs[partition].end}.")
+            for partition, offset in offsets.items():
+                logs[partition].delete_before(offset)
+            cluster.changed.notify_all()
+            return {partition: log.start for partition, log in logs.items()}
+
+    def committed(
+        self,
+        group: str,
+        topic: str,
+        *,
+        decided: bool = True,
+        partitions: int | None = None,
+        timeout: float = 10.0,
+    ) -> dict[int, Commit]:
+        """See `Cluster.committed`. Waits while an open transaction holds a commit."""
+        deadline = time.monotonic() + timeout
+        with self._state.changed:
+            while True:
+                self._enter("committed")
+                found = self._state.groups.get(group)
+                if found is None:
+                    return {}
+                undecided = found.undecided(topic)
+                if not (decided and undecided):
+                    commits = found.committed(topic)
+                    return {p: one for p, one in commits.items() if partitions is None or p < partitions}
+                if not self._state.wait(deadline):
+                    raise OffsetsPending(
+                        f"An open transaction holds commits of group {group!r} for partition {sorted(undecided)} of "
+                        f"{topic!r}.",
+                        code="UNSTABLE_OFFSET_COMMIT",
+                        retriable=True,
+                        hint="They are known when it ends.",
+                    )
+
+    def commit(self, group: str, topic: str, commits: Mapping[int, Commit], *, timeout: float = 10.0) -> None:
+        """See `Cluster.commit`."""
+        with self._state.changed:
+            self._enter("commit")
+            for partition in commits:
+                self._state.partition(topic, partition)
+            found = self._state.group(group)
+            if found.seats:
+                raise TransportError(
+                    f"The group {group!r} has members, which alone may commit for it.",
+                    code="UNKNOWN_MEMBER_ID",
+                    hint="Close its consumers first.",
+                )
+            found.store(topic, commits)
+
+    def committed_at(self, group: str, *, timeout: float = 10.0) -> float:
+        """See `Cluster.committed_at`."""
+        with self._state.changed:
+            self._enter("committed_at")
+            return max((found.stored_at for found in self._state.groups.values()), default=-1) / 1000
+
+    def delete_group(self, group: str, *, timeout: float = 10.0) -> bool:
+        """See `Cluster.delete_group`."""
+        with self._state.changed:
+            self._enter("delete_group")
+            if group not in self._state.groups:
+                return False
+            if self._state.groups[group].seats:
+                raise TransportError(
+                    f"The group {group!r} has members.", code="NON_EMPTY_GROUP", hint="Close its consumers first."
+                )
+            del self._state.groups[group]
+            return True
+
+    def member_count(self, group: str, *, timeout: float = 10.0) -> int:
+        """See `Cluster.member_count`."""
+        with self._state.changed:
+            self._enter("member_count")
+            found = self._state.groups.get(group)
+            return 0 if found is None else len(found.seats)
+
+    def reader(
+        self, topic: str, positions: Mapping[int, int], *, headers: bool = True, late: bool = False
+    ) -> LogReader:
+        """See `Cluster.reader`."""
+        self._check_open()
+        return MemoryReader(self._state, topic, positions, headers=headers)
+
+    def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
+        """See `Cluster.member`."""
+        self._check_open()
+        return MemoryMember(self._state, group, topic, listener)
+
+    def writer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> LogWriter:
+        """See `Cluster.writer`."""
+        self._check_open()
+        return MemoryWriter(self._state, transactional_id, max_block)
+
+    def close(self) -> None:
+        """See `Cluster.close`. A test can still look at what was written, by `records`, and write more."""
+        self._closed = True
+
+    def _creatable(
+        self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]
+    ) -> bool:
+        """Whether it is not there yet. Raises what a broker would refuse."""
+        cluster = self._state
+        if topic in cluster.topics:
+            return False
+        if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic) or topic in {".", ".."}:
+            raise ConfigError(f"{topic!r} is no valid topic name.", options=["topic"])
+        if partitions < 1:
+            raise ConfigError("A topic needs at least one partition.", options=["partitions"])
+        if not 1 <= (replication_factor or 1) <= cluster.brokers:
+            raise ConfigError(
+                f"The replication factor is {replication_factor}, and the number of brokers {cluster.brokers}.",
+                options=["replication_factor"],
             )
-        if partition is None:
-            partition = 0 if key is None else home_partition(key, len(found.partitions))
-        log = self.partition(topic, partition)
-        offset = log.append(self.now() if timestamp is None else timestamp, key, value, headers, producer)
-        self.changed.notify_all()
-        return Position(topic, partition, offset)
+        _check_settings(config)
+        return True
 
-    def group(self, name: str) -> Group:
-        """The group of that name, made if there is none."""
-        return self.groups.setdefault(name, Group(name, self.now, self.metadata_limit))
+    def _enter(self, operation: str) -> None:
+        self._check_open()
+        self._state.enter(operation)
 
-    def new_producer(self, transactional_id: str | None) -> int:
-        """A number for a new producer, which ends what its predecessor of the same transactional id left open."""
-        self._last_producer += 1
-        if transactional_id is not None:
-            predecessor = self.producers.get(transactional_id)
-            if predecessor is not None:
-                self.end_transaction(predecessor, TransactionState.ABORTED)
-            self.producers[transactional_id] = self._last_producer
-        return self._last_producer
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("The cluster is closed.")
 
-    def end_transaction(self, producer: int, state: TransactionState) -> None:
-        """Decide a producer's transaction in every partition and group that it has touched."""
-        timestamp = self.now()
-        for topic in self.topics.values():
-            for partition in topic.partitions:
-                partition.end_transaction(producer, state, timestamp)
-        for group in self.groups.values():
-            group.end_transaction(producer, keep=state is TransactionState.COMMITTED)
-        self.changed.notify_all()
+    def _topic(self, operation: str, topic: str) -> Topic:
+        self._enter(operation)
+        return self._state.topic(topic)
 
-    def setting(self, topic: Topic, name: str) -> str:
-        """A topic's setting, its own or the default."""
-        return topic.config.get(name, DEFAULTS[name])
+    def _offsets(self, operation: str, topic: str, offset: Callable[[Partition], int]) -> dict[int, int]:
+        with self._state.changed:
+            return {partition.index: offset(partition) for partition in self._topic(operation, topic).partitions}
 
-    @staticmethod
-    def new_topic_id() -> str:
-        """An id as Kafka writes them: 22 characters of URL-safe base64."""
-        return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    def _partitions_changed(self, topic: str, total: int) -> None:
+        for group in self._state.groups.values():
+            group.rebalance(topic, total)
+        self._state.changed.notify_all()
 
 
-def no_answer(operation: str) -> BrokerUnavailable:
-    """The error of a call whose answer was lost."""
-    return BrokerUnavailable(
-        f"No broker has answered in time: {operation}.", code="_TIMED_OUT", retriable=True, hint="It may have happened."
-    )
-
-
-def _check_operation(operation: str, operations: Collection[str]) -> None:
-    if operation not in operations:
-        raise ConfigError(
-            f"There is no operation {operation!r} that could fail so.",
-            options=["operation"],
-            hint=f"It is one of {', '.join(sorted(operations))}.",
-        )
-
-
-def unavailable() -> BrokerUnavailable:
-    """The error of every call while the log is disconnected."""
-    return BrokerUnavailable(
-        "No broker answers: the in-memory log is disconnected.",
-        code="_TRANSPORT",
-        retriable=True,
-        hint="Call reconnect() to end the outage.",
-    )
-
-
-def refused(key: bytes | None, code: str, message: str, hint: str = "") -> DeliveryFailed:
-    """The error of a record that was not stored."""
-    return DeliveryFailed(message.rstrip(), key=key, code=code, hint=hint)
-
-
-def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """The bytes of a record, without what the protocol adds."""
-    return len(key or b"") + len(value or b"") + sum(len(name) + len(text or b"") for name, text in headers)
+def _check_settings(config: Mapping[str, str]) -> None:
+    for name in config:
+        if name not in DEFAULTS:
+            raise ConfigError(
+                f"There is no topic setting {name!r}.",
+                options=[name],
+                hint="Kafka's documentation of topic configs says which there are, and what they take.",
+            )

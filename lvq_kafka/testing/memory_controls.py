@@ -1,16 +1,16 @@
-"""What a test can do to the in-memory log that no client could: cleaning, losing, failing."""
+"""What a test can do to the in-memory cluster that no client could: cleaning, losing, failing."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 
+from lvq_kafka.cluster import GroupMember
 from lvq_kafka.core.records import Position, Record
 from lvq_kafka.errors import StateError, TransportError
-from lvq_kafka.ports import GroupMember
-from lvq_kafka.testing.memory_cluster import Cluster
 from lvq_kafka.testing.memory_group import METADATA_LIMIT
 from lvq_kafka.testing.memory_member import MemoryMember
+from lvq_kafka.testing.memory_state import ClusterState
 
 __all__ = ["Controls"]
 
@@ -33,12 +33,12 @@ class Controls:
         fetch_limit: int = 100_000,
         metadata_limit: int = METADATA_LIMIT,
     ) -> None:
-        self._cluster = Cluster(clock, brokers, fetch_limit, metadata_limit)
+        self._state = ClusterState(clock, brokers, fetch_limit, metadata_limit)
 
     def records(self, topic: str) -> list[Record]:
         """All committed records that lie in the topic now, by partition and offset: superseded ones and deletes too."""
-        with self._cluster.changed:
-            return [record for partition in self._cluster.topic(topic).partitions for record in partition.records()]
+        with self._state.changed:
+            return [record for partition in self._state.topic(topic).partitions for record in partition.records()]
 
     def write(
         self,
@@ -55,8 +55,8 @@ class Controls:
         Raises:
             DeliveryFailed: the topic does not exist, or is compacted and takes no record without a key.
         """
-        with self._cluster.changed:
-            return self._cluster.store(topic, key, value, tuple(headers), partition=partition, timestamp=timestamp)
+        with self._state.changed:
+            return self._state.store(topic, key, value, tuple(headers), partition=partition, timestamp=timestamp)
 
     def compact(
         self,
@@ -80,11 +80,11 @@ class Controls:
                 never goes while a value is left that it hides.
             choose: asked for each record that may go whether it does. Any answer is a legal compaction.
         """
-        with self._cluster.changed:
+        with self._state.changed:
             if partition is None:
-                logs = self._cluster.topic(topic).partitions
+                logs = self._state.topic(topic).partitions
             else:
-                logs = [self._cluster.partition(topic, partition)]
+                logs = [self._state.partition(topic, partition)]
             for log in logs:
                 log.compact(up_to, drop_tombstones, choose)
 
@@ -93,8 +93,8 @@ class Controls:
 
         So a log stands whose leader was cut back to where a segment begins.
         """
-        with self._cluster.changed:
-            for log in self._cluster.topic(topic).partitions:
+        with self._state.changed:
+            for log in self._state.topic(topic).partitions:
                 log.closed = log.end
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
@@ -105,24 +105,24 @@ class Controls:
         Raises:
             TransportError: the offset is beyond the end.
         """
-        with self._cluster.changed:
-            log = self._cluster.partition(topic, partition)
+        with self._state.changed:
+            log = self._state.partition(topic, partition)
             if before > log.end:
                 raise TransportError(
                     f"Partition {partition} of {topic!r} ends at offset {log.end}.", code="OFFSET_OUT_OF_RANGE"
                 )
             log.delete_before(before)
-            self._cluster.changed.notify_all()
+            self._state.changed.notify_all()
 
     def elect(self, topic: str, partition: int, *, end: int | None = None) -> None:
         """Have another leader of a partition; with ``end`` one that lacks what lies from there on.
 
         That is what an unclean election does (``unclean.leader.election.enable``), or a disk that has lost something.
         """
-        with self._cluster.changed:
-            log = self._cluster.partition(topic, partition)
+        with self._state.changed:
+            log = self._state.partition(topic, partition)
             log.elect(log.end if end is None else min(end, log.end))
-            self._cluster.changed.notify_all()
+            self._state.changed.notify_all()
 
     def expel(self, member: GroupMember) -> None:
         """Take a member's partitions away as if its session had timed out.
@@ -130,14 +130,14 @@ class Controls:
         Others get them at once; its commits are refused; its next poll calls ``lost`` and joins anew.
         """
         if not isinstance(member, MemoryMember):
-            raise StateError("The group member belongs to another log.")
-        with self._cluster.changed:
+            raise StateError("The group member belongs to another cluster.")
+        with self._state.changed:
             member.expel()
 
     def fail_next(self, operation: str, error: Exception, times: int = 1) -> None:
         """Make the next ``times`` calls of an operation raise ``error``, whoever makes them.
 
-        Operations have the names of the methods in `lvq_kafka.ports`: ``"poll"`` stands for readers and group
+        Operations have the names of the methods in `lvq_kafka.cluster`: ``"poll"`` stands for readers and group
         members, ``"commit"`` for members and `commit`. A call that is waiting in `poll` fails at once. A
         `DeliveryFailed`, `MessageTooLarge` or `DeliveryUnknown` planned for ``"append"`` comes through the receipt, any
         other error out of the call.
@@ -145,9 +145,9 @@ class Controls:
         Raises:
             ConfigError: there is no such operation.
         """
-        with self._cluster.changed:
-            self._cluster.plan(operation, error, times)
-            self._cluster.changed.notify_all()
+        with self._state.changed:
+            self._state.plan(operation, error, times)
+            self._state.changed.notify_all()
 
     def lose_answers(self, operation: str, times: int = 1) -> None:
         """Let the next ``times`` calls of an operation do what they are to do, and lose the answer.
@@ -159,24 +159,24 @@ class Controls:
         Raises:
             ConfigError: it is another operation.
         """
-        with self._cluster.changed:
-            self._cluster.lose_answers(operation, times)
+        with self._state.changed:
+            self._state.lose_answers(operation, times)
 
     def disconnect(self) -> None:
         """Begin an outage: every call raises `BrokerUnavailable` (retriable), readers and members too.
 
         Appends are buffered, as the Kafka client does, and decided at `reconnect`. Nothing stored is lost.
         """
-        with self._cluster.changed:
-            self._cluster.connected = False
-            self._cluster.outages += 1
-            self._cluster.changed.notify_all()
+        with self._state.changed:
+            self._state.connected = False
+            self._state.outages += 1
+            self._state.changed.notify_all()
 
     def reconnect(self) -> None:
         """End the outage. Buffered appends are stored before this returns; readers and members go on by themselves."""
-        with self._cluster.changed:
-            self._cluster.connected = True
-            stored = [send_waiting() for send_waiting in self._cluster.outbox]
-            self._cluster.changed.notify_all()
+        with self._state.changed:
+            self._state.connected = True
+            stored = [send_waiting() for send_waiting in self._state.outbox]
+            self._state.changed.notify_all()
         for tell in stored:
             tell()

@@ -1,12 +1,12 @@
-"""Consumer groups of the in-memory log: commits, seats, and who reads which partition."""
+"""Consumer groups of the in-memory cluster: commits, seats, and who reads which partition."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import TransportError
-from lvq_kafka.ports import Commit
 
 __all__ = ["METADATA_LIMIT", "Group", "Seat"]
 

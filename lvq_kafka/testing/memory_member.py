@@ -1,29 +1,29 @@
-"""Members of consumer groups on the in-memory log."""
+"""Members of consumer groups on the in-memory cluster."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 
+from lvq_kafka.cluster import Answered, Commit, GroupListener
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import Closed, TransportError
-from lvq_kafka.ports import Answered, Commit, GroupListener
-from lvq_kafka.testing.memory_cluster import Cluster, no_answer
 from lvq_kafka.testing.memory_reader import MemoryReader
+from lvq_kafka.testing.memory_state import ClusterState, no_answer
 
 __all__ = ["MemoryMember"]
 
 
 class MemoryMember:
-    """`GroupMember` on the in-memory log.
+    """`GroupMember` on the in-memory cluster.
 
     It joins when it is made. Partitions come and go inside `poll` and `close` only: first it gives up what others
     shall have, then it takes what is free. A member that does not poll keeps what it has until it is expelled
-    (`MemoryLog.expel`), as a Kafka member does until its session times out.
+    (`MemoryCluster.expel`), as a Kafka member does until its session times out.
     """
 
-    def __init__(self, cluster: Cluster, group: str, topic: str, listener: GroupListener) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: ClusterState, group: str, topic: str, listener: GroupListener) -> None:
+        self._state = cluster
         self._topic = topic
         self._listener = listener
         self._reader = MemoryReader(cluster, topic, {})
@@ -46,7 +46,7 @@ class MemoryMember:
             deadline = time.monotonic()
         while fetch is None:
             self._reconcile()
-            with self._cluster.changed:
+            with self._state.changed:
                 if self._closed:
                     raise Closed("This group member is closed.")
                 if not self._due():
@@ -55,24 +55,24 @@ class MemoryMember:
 
     def commit(self, commits: Mapping[int, Commit]) -> None:
         """See `GroupMember.commit`."""
-        with self._cluster.changed:
-            self._cluster.enter("commit")
+        with self._state.changed:
+            self._state.enter("commit")
             self.store(commits)
-            if not self._cluster.answers("commit"):
+            if not self._state.answers("commit"):
                 raise no_answer("commit")
 
     def commit_async(self, commits: Mapping[int, Commit], answered: Answered) -> None:
         """See `GroupMember.commit_async`. It is stored at once, and told by the next poll."""
         outcome: dict[int, TransportError | None] = dict.fromkeys(commits)
-        with self._cluster.changed:
+        with self._state.changed:
             if not self._held.issuperset(commits):
                 self.store(commits)  # raises
             try:
-                self._cluster.enter("commit")
+                self._state.enter("commit")
                 self.store(commits)
             except TransportError as error:
                 outcome = dict.fromkeys(commits, error)
-            if not self._cluster.answers("commit"):
+            if not self._state.answers("commit"):
                 return
         self._answers.append(lambda: answered(outcome))
 
@@ -89,14 +89,14 @@ class MemoryMember:
                 code="ILLEGAL_GENERATION",
             )
         self.group.store(self._topic, commits, producer)
-        self._cluster.changed.notify_all()
+        self._state.changed.notify_all()
 
     def expel(self) -> None:
-        """Take the member's partitions away, holding the lock; see `MemoryLog.expel`."""
+        """Take the member's partitions away, holding the lock; see `MemoryCluster.expel`."""
         if not self._closed and not self.seat.expelled:
             self.seat.expelled = True
             self.group.leave(self.seat, self._partition_count())
-            self._cluster.changed.notify_all()
+            self._state.changed.notify_all()
 
     def close(self) -> None:
         """See `GroupMember.close`."""
@@ -108,24 +108,24 @@ class MemoryMember:
             elif self._held:
                 self._listener.revoked(sorted(self._held))
         finally:
-            with self._cluster.changed:
+            with self._state.changed:
                 self._closed = True
                 self._reader.close()
                 self.group.leave(self.seat, self._partition_count())
-                self._cluster.changed.notify_all()
+                self._state.changed.notify_all()
 
     def _join(self) -> None:
         self.seat = self.group.join(self._topic, self._partition_count())
-        self._cluster.changed.notify_all()
+        self._state.changed.notify_all()
 
     def _partition_count(self) -> int:
-        topic = self._cluster.topics.get(self._topic)
+        topic = self._state.topics.get(self._topic)
         return 0 if topic is None else len(topic.partitions)
 
     def _due(self) -> bool:
         """Whether partitions have to go or can come now."""
         seat = self.seat
-        return self._cluster.connected and (seat.expelled or bool(seat.owned - seat.target) or bool(self._free()))
+        return self._state.connected and (seat.expelled or bool(seat.owned - seat.target) or bool(self._free()))
 
     def _free(self) -> set[int]:
         """What this member shall have and may take: given up by others, with no commit that is still undecided."""
@@ -134,23 +134,23 @@ class MemoryMember:
 
     def _reconcile(self) -> None:
         """Give up and take partitions. The listener is called without the lock: it may commit, or wait for others."""
-        if self._closed or not self._cluster.connected:
+        if self._closed or not self._state.connected:
             return
         if self.seat.expelled:
             self._lose()
-        with self._cluster.changed:
+        with self._state.changed:
             going = sorted(self.seat.owned - self.seat.target)
         if going:
             try:
                 if known := sorted(self._held.intersection(going)):
                     self._listener.revoked(known)
             finally:
-                with self._cluster.changed:
+                with self._state.changed:
                     self._held.difference_update(going)
                     self.seat.owned.difference_update(going)
                     self._reader.unassign(going)
-                    self._cluster.changed.notify_all()
-        with self._cluster.changed:
+                    self._state.changed.notify_all()
+        with self._state.changed:
             coming = sorted(self._free())
             self.seat.owned.update(coming)
             commits = self.group.committed(self._topic)
@@ -158,7 +158,7 @@ class MemoryMember:
             try:
                 starts = self._listener.assigned(coming, {p: commits[p] for p in coming if p in commits})
             except BaseException:
-                with self._cluster.changed:
+                with self._state.changed:
                     self.seat.owned.difference_update(coming)  # the next poll takes them again
                 raise
             self._held.update(starts)
@@ -166,7 +166,7 @@ class MemoryMember:
 
     def _lose(self) -> None:
         """Learn that the group went on without this member, and join it anew."""
-        with self._cluster.changed:
+        with self._state.changed:
             lost = sorted(self._held)
             self._held.clear()
             self._reader.unassign(lost)

@@ -1,4 +1,4 @@
-"""One partition of the in-memory log: what lies in it, what of it a reader may see, and compaction."""
+"""One partition of the in-memory cluster: what lies in it, what of it a reader may see, and compaction."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Partition:
         self._entries = list(self._from(self.start))
 
     def compact(self, up_to: int | None, drop_tombstones: bool, choose: Callable[[Record], bool]) -> None:
-        """Clean the log below ``up_to`` as Kafka's log cleaner may; see `MemoryLog.compact`."""
+        """Clean the log below ``up_to`` as Kafka's log cleaner may; see `MemoryCluster.compact`."""
         if not self._entries:
             return
         # What no transaction has decided is not looked at, nor what lies in the active segment.

@@ -1,4 +1,4 @@
-"""Readers of the in-memory log."""
+"""Readers of the in-memory cluster."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from collections.abc import Iterable, Mapping
 
 from lvq_kafka.core.records import Fetch, Record, RecordBatch
 from lvq_kafka.errors import Closed
-from lvq_kafka.testing.memory_cluster import Cluster
+from lvq_kafka.testing.memory_state import ClusterState
 
 __all__ = ["MemoryReader"]
 
 
 class MemoryReader:
-    """`LogReader` on the in-memory log: committed records only, and positions as the Kafka client reports them.
+    """`LogReader` on the in-memory cluster: committed records only, and positions as the Kafka client reports them.
 
     A partition's position is reported when it moved, and once more after an assignment even if it stands at the end
     already, as the client's end-of-partition event does.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, positions: Mapping[int, int], *, headers: bool = True) -> None:
-        self._cluster = cluster
+    def __init__(
+        self, cluster: ClusterState, topic: str, positions: Mapping[int, int], *, headers: bool = True
+    ) -> None:
+        self._state = cluster
         self._topic = topic
         self._positions = dict(positions)
         self._headers = headers
@@ -31,14 +33,14 @@ class MemoryReader:
     def poll(self, timeout: float) -> Fetch:
         """See `LogReader.poll`."""
         deadline = time.monotonic() + timeout
-        with self._cluster.changed:
+        with self._state.changed:
             while (fetch := self.look(deadline)) is None:
                 pass
         return fetch
 
     def assign(self, positions: Mapping[int, int]) -> None:
         """See `LogReader.assign`."""
-        with self._cluster.changed:
+        with self._state.changed:
             self._positions.update(positions)
             for partition in positions:
                 self._reported.pop(partition, None)
@@ -51,9 +53,9 @@ class MemoryReader:
 
     def close(self) -> None:
         """See `LogReader.close`."""
-        with self._cluster.changed:
+        with self._state.changed:
             self._closed = True
-            self._cluster.changed.notify_all()
+            self._state.changed.notify_all()
 
     def look(self, deadline: float) -> Fetch | None:
         """Look once, holding the lock: what is there, nothing at the deadline, or None when it is time to look again.
@@ -61,7 +63,7 @@ class MemoryReader:
         An outage is told at once, and then only at the end of each poll: a caller that goes on polling waits for the
         connection and does not spin.
         """
-        cluster = self._cluster
+        cluster = self._state
         if self._closed:
             raise Closed("This reader is closed.")
         if not cluster.connected and self._outage == cluster.outages and cluster.wait(deadline):
@@ -77,10 +79,10 @@ class MemoryReader:
         records: list[Record] = []
         moved: dict[int, int] = {}
         epochs: dict[int, int] = {}
-        self._cluster.topic(self._topic)
+        self._state.topic(self._topic)
         for partition, position in self._positions.items():
-            log = self._cluster.partition(self._topic, partition)
-            found, position = log.read(position, self._cluster.fetch_limit - len(records))
+            log = self._state.partition(self._topic, partition)
+            found, position = log.read(position, self._state.fetch_limit - len(records))
             records += found
             if found:
                 epochs[partition] = log.epoch_of(found[-1].offset)

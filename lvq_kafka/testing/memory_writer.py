@@ -1,4 +1,4 @@
-"""Writers of the in-memory log."""
+"""Writers of the in-memory cluster."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import cast
 
+from lvq_kafka.cluster import Commit, GroupMember, Receipt
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.options import waiting
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.errors import Closed, DeliveryFailed, DeliveryUnknown, MessageTooLarge, StateError, TransportError
-from lvq_kafka.ports import Commit, GroupMember, Receipt
 from lvq_kafka.receipts import AwaitableReceipt, undecided
-from lvq_kafka.testing.memory_cluster import Cluster, no_answer, record_size, refused
 from lvq_kafka.testing.memory_member import MemoryMember
 from lvq_kafka.testing.memory_partition import TransactionState
+from lvq_kafka.testing.memory_state import ClusterState, no_answer, record_size, refused
 
 __all__ = ["MemoryWriter"]
 
@@ -72,14 +72,14 @@ class _Append:
 
 
 class MemoryWriter:
-    """`LogWriter` on the in-memory log.
+    """`LogWriter` on the in-memory cluster.
 
     An append is decided before the call returns. During an outage it is buffered, as the Kafka client does, and
-    decided in order at `MemoryLog.reconnect`.
+    decided in order at `MemoryCluster.reconnect`.
     """
 
-    def __init__(self, cluster: Cluster, transactional_id: str | None, max_block: float | None) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: ClusterState, transactional_id: str | None, max_block: float | None) -> None:
+        self._state = cluster
         self._max_block = max_block
         self._transactional_id = transactional_id
         self._in_transaction = False
@@ -111,11 +111,11 @@ class MemoryWriter:
                 code="MSG_SIZE_TOO_LARGE",
                 hint="Send less, or store the value elsewhere.",
             )
-        with self._cluster.changed:
+        with self._state.changed:
             self._require_open()
             if self._transactional_id is not None:
                 self._require_transaction()
-            if not self._cluster.connected:
+            if not self._state.connected:
                 self._await_room()
                 self._waiting.append(append)
                 return append.receipt
@@ -128,43 +128,43 @@ class MemoryWriter:
     def flush(self, timeout: float | None = None) -> int:
         """See `LogWriter.flush`."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        with self._cluster.changed:
-            while self._waiting and self._cluster.wait(deadline):
+        with self._state.changed:
+            while self._waiting and self._state.wait(deadline):
                 pass
             return len(self._waiting)
 
     def take_failures(self) -> list[TransportError]:
         """See `LogWriter.take_failures`."""
-        with self._cluster.changed:
+        with self._state.changed:
             failed, self._failed = self._failed, []
         return [error for receipt, error in failed if not receipt.asked]
 
     def begin_transaction(self, timeout: float | None = None) -> None:
         """See `LogWriter.begin_transaction`."""
         deadline = time.monotonic() + (_TIMEOUT if timeout is None else timeout)
-        with self._cluster.changed:
+        with self._state.changed:
             self._require_open()
             if self._transactional_id is None:
                 raise StateError("This writer has no transactional id.", hint="Ask for writer(transactional_id=...).")
             self._require_current()
             if self._ending is not None:
-                while not self._cluster.connected and self._cluster.wait(deadline):
+                while not self._state.connected and self._state.wait(deadline):
                     pass
                 if self._in_transaction:
                     self._end_transaction("begin_transaction", self._ending)
                 self._ending = None
             if self._in_transaction:
                 raise StateError("A transaction is open already.", hint="Commit or abort it first.")
-            self._cluster.enter("begin_transaction")
+            self._state.enter("begin_transaction")
             self._in_transaction = True
 
     def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None = None) -> None:
         """See `LogWriter.send_offsets`."""
         if not isinstance(member, MemoryMember):
-            raise StateError("The group member belongs to another log.")
-        with self._cluster.changed:
+            raise StateError("The group member belongs to another cluster.")
+        with self._state.changed:
             self._require_transaction()
-            self._cluster.enter("send_offsets")
+            self._state.enter("send_offsets")
             member.store(offsets, self._producer)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
@@ -186,12 +186,12 @@ class MemoryWriter:
     def close(self, timeout: float | None = None) -> int:
         """See `LogWriter.close`. An open transaction is aborted, unless there is no connection."""
         undecided = self.flush(timeout)
-        with self._cluster.changed:
+        with self._state.changed:
             if not self._closed:
                 self._closed = True
-                self._cluster.outbox.remove(self._send_waiting)
-                if self._in_transaction and self._cluster.connected:
-                    self._cluster.end_transaction(self._producer, TransactionState.ABORTED)
+                self._state.outbox.remove(self._send_waiting)
+                if self._in_transaction and self._state.connected:
+                    self._state.end_transaction(self._producer, TransactionState.ABORTED)
             withdrawn, self._waiting = self._waiting, []
         for append in withdrawn:
             _resolve(append.receipt, self._unanswered(append))
@@ -199,25 +199,25 @@ class MemoryWriter:
 
     def _await_room(self) -> None:
         deadline = float("inf") if self._max_block is None else time.monotonic() + self._max_block
-        while not self._cluster.connected and len(self._waiting) >= BUFFER_LIMIT:
-            if not self._cluster.wait(deadline):
+        while not self._state.connected and len(self._waiting) >= BUFFER_LIMIT:
+            if not self._state.wait(deadline):
                 raise TransportError(
                     f"No room in the local buffer for {self._max_block:g} s.", code="_QUEUE_FULL", retriable=True
                 )
 
     def _end_transaction(self, operation: str, state: TransactionState) -> None:
-        with self._cluster.changed:
+        with self._state.changed:
             self._require_transaction()
             try:
-                self._cluster.enter(operation)
+                self._state.enter(operation)
             except TransportError as error:
                 if error.retriable:
                     self._ending = state
                 raise
             self._in_transaction = False
             self._failure = self._ending = None
-            self._cluster.end_transaction(self._producer, state)
-            if not self._cluster.answers(operation):
+            self._state.end_transaction(self._producer, state)
+            if not self._state.answers(operation):
                 self._ending = state
                 raise no_answer(operation)
 
@@ -235,9 +235,9 @@ class MemoryWriter:
     def _decide(self, append: _Append) -> Position | TransportError:
         producer = self._producer if self._in_transaction else None
         try:
-            self._cluster.enter("append")
-            position = self._cluster.store(append.topic, append.key, append.value, append.headers, producer=producer)
-            if not self._cluster.answers("append"):
+            self._state.enter("append")
+            position = self._state.store(append.topic, append.key, append.value, append.headers, producer=producer)
+            if not self._state.answers("append"):
                 raise self._unanswered(append)
             return position
         except TransportError as error:
@@ -264,7 +264,7 @@ class MemoryWriter:
             raise Closed("This writer is closed.")
 
     def _require_current(self) -> None:
-        if self._transactional_id is not None and self._cluster.producers[self._transactional_id] != self._producer:
+        if self._transactional_id is not None and self._state.producers[self._transactional_id] != self._producer:
             raise TransportError(
                 f"A newer writer with the transactional id {self._transactional_id!r} has fenced this one off.",
                 code="_FENCED",

@@ -1,12 +1,12 @@
 """Pytest fixtures for code that uses last value queues. Active wherever the package is installed.
 
-``memory_log``
-    A fresh `MemoryLog`: fast, and enough for most tests.
+``memory_cluster``
+    A fresh `MemoryCluster`: fast, and enough for most tests.
 ``lvq_broker``
     A real broker for the session, see `lvq_kafka.testing.brokers.provide_broker`. It never skips: where none can be
     provided the test fails and says why. ``LVQ_TEST_BROKER=embedded`` or ``docker`` forces one.
-``lvq_log``
-    A `KafkaLog` on that broker.
+``lvq_cluster``
+    A `KafkaCluster` on that broker.
 ``lvq_topic``
     A fresh topic name on it. The topic is not created; it is deleted afterwards.
 
@@ -24,19 +24,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from lvq_kafka.kafka import KafkaLog
-    from lvq_kafka.testing import MemoryLog
+    from lvq_kafka.kafka import KafkaCluster
+    from lvq_kafka.testing import MemoryCluster
     from lvq_kafka.testing.brokers import ProvidedBroker
 
-__all__ = ["lvq_broker", "lvq_log", "lvq_topic", "memory_log"]
+__all__ = ["lvq_broker", "lvq_cluster", "lvq_topic", "memory_cluster"]
 
 
 @pytest.fixture
-def memory_log() -> MemoryLog:
-    """An in-memory log, empty."""
-    from lvq_kafka.testing import MemoryLog
+def memory_cluster() -> MemoryCluster:
+    """An in-memory cluster, empty."""
+    from lvq_kafka.testing import MemoryCluster
 
-    return MemoryLog()
+    return MemoryCluster()
 
 
 @pytest.fixture(scope="session")
@@ -49,17 +49,17 @@ def lvq_broker() -> Iterator[ProvidedBroker]:
 
 
 @pytest.fixture(scope="session")
-def lvq_log(lvq_broker: ProvidedBroker) -> Iterator[KafkaLog]:
-    """The real broker as a `Log`. Shared; leave it open."""
-    from lvq_kafka.kafka import KafkaLog
+def lvq_cluster(lvq_broker: ProvidedBroker) -> Iterator[KafkaCluster]:
+    """The real broker as a `Cluster`. Shared; leave it open."""
+    from lvq_kafka.kafka import KafkaCluster
 
-    log = KafkaLog(lvq_broker.bootstrap_servers)
-    yield log
-    log.close()
+    cluster = KafkaCluster(lvq_broker.bootstrap_servers)
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture
-def lvq_topic(request: pytest.FixtureRequest, lvq_log: KafkaLog) -> Iterator[str]:
+def lvq_topic(request: pytest.FixtureRequest, lvq_cluster: KafkaCluster) -> Iterator[str]:
     """A topic name that nobody else uses; if the test creates the topic, it is deleted afterwards."""
     from lvq_kafka.errors import TopicNotFound
 
@@ -67,4 +67,4 @@ def lvq_topic(request: pytest.FixtureRequest, lvq_log: KafkaLog) -> Iterator[str
     topic = f"{test}-{uuid.uuid4().hex[:8]}"
     yield topic
     with suppress(TopicNotFound):
-        lvq_log.delete_topic(topic, timeout=60)  # of no interest to the test: even a busy broker gets there in time
+        lvq_cluster.delete_topic(topic, timeout=60)  # of no interest to the test: even a busy broker gets there in time

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_spark.points import EARLIEST
 from lvq_spark.source.registering import register
 from lvq_spark.store import Version, refresh, upsert, versions
@@ -47,11 +47,11 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
 
 def _source(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace, started: str) -> DataFrame:
     register(spark)
-    assert isinstance(queue.log, KafkaLog)
+    assert isinstance(queue.cluster, KafkaCluster)
     reader = spark.readStream.format("lvq").option("subscribe" if options.bare else "queue", queue.name)
     # Where partitions were added, or others write by a partitioner of their own, a key has several: upsert knows.
     reader = reader.option("includeHeaders", "true").option("lvq.strays", "pass")
-    for name, value in queue.log.config.properties.items():
+    for name, value in queue.cluster.config.properties.items():
         reader = reader.option(f"kafka.{name}", str(value))
     if options.max_offsets is not None:
         reader = reader.option("maxOffsetsPerTrigger", options.max_offsets)
@@ -60,7 +60,7 @@ def _source(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.N
 
 def _started(queue: LastValueQueue[Any], newest: Version) -> str:
     """Where a new query starts: at the store's cut, and at the beginning of partitions that it does not have yet."""
-    there = range(queue.log.describe_topic(queue.topic).partitions)
+    there = range(queue.cluster.describe_topic(queue.topic).partitions)
     return json.dumps({queue.topic: {str(p): newest.end.get(p, EARLIEST) for p in {*there, *newest.end}}})
 
 

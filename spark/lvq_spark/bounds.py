@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
+from lvq_kafka.cluster import Cluster, LogEnd, TopicDescription
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, Unauthorized
-from lvq_kafka.ports import Log, LogEnd, TopicDescription
 
 __all__ = ["AsOfPolicy", "Bounds", "Settings"]
 
@@ -38,10 +38,10 @@ class Settings:
     """0 for the producers' times, 1 for append times, -1 for not known."""
 
     @classmethod
-    def ask(cls, log: Log, topic: str, timeout: float = 10.0) -> Settings:
+    def ask(cls, cluster: Cluster, topic: str, timeout: float = 10.0) -> Settings:
         """The settings now."""
         try:
-            found = log.topic_config(topic, timeout=timeout)
+            found = cluster.topic_config(topic, timeout=timeout)
         except Unauthorized:
             return cls()
         compacted = "compact" in found.get("cleanup.policy", "compact")
@@ -66,12 +66,12 @@ class Bounds:
     epochs: Mapping[int, int]
 
     @classmethod
-    def ask(cls, log: Log, topic: str, timeout: float = 10.0) -> Bounds:
+    def ask(cls, cluster: Cluster, topic: str, timeout: float = 10.0) -> Bounds:
         """The bounds now, of the partitions that all answers know: some may be added in between."""
-        described = log.describe_topic(topic, timeout=timeout)
-        lowest = log.start_offsets(topic, timeout=timeout)
-        ends = log.stable_ends(topic, timeout=timeout)
-        highest = log.end_offsets(topic, timeout=timeout)
+        described = cluster.describe_topic(topic, timeout=timeout)
+        lowest = cluster.start_offsets(topic, timeout=timeout)
+        ends = cluster.stable_ends(topic, timeout=timeout)
+        highest = cluster.end_offsets(topic, timeout=timeout)
         there = range(min(described.partitions, len(lowest), len(ends), len(highest)))
         return cls(
             replace(described, partitions=len(there)),
@@ -82,7 +82,7 @@ class Bounds:
         )
 
     @classmethod
-    def at_rest(cls, log: Log, topic: str, within: float, timeout: float = 10.0) -> Bounds:
+    def at_rest(cls, cluster: Cluster, topic: str, within: float, timeout: float = 10.0) -> Bounds:
         """The bounds at a moment when each transaction was in all partitions or in none, to its end.
 
         All there was of the log was committed, and nothing came between the answers: for the first says what is
@@ -92,7 +92,7 @@ class Bounds:
             CatchUpTimeout: there was no such moment in so many seconds.
         """
         deadline = time.monotonic() + within
-        while (found := cls.ask(log, topic, timeout)).stable != found.highest:
+        while (found := cls.ask(cluster, topic, timeout)).stable != found.highest:
             if time.monotonic() + _PAUSE > deadline:
                 moving = found.undecided(found.highest)
                 raise CatchUpTimeout(
@@ -119,18 +119,18 @@ class Bounds:
         return [Shortfall(p, stable[p], end[p], stable[p]) for p in sorted(end) if stable[p] < end[p]]
 
     def committed(
-        self, log: Log, wanted: Mapping[int, int], timeout: float
+        self, cluster: Cluster, wanted: Mapping[int, int], timeout: float
     ) -> tuple[dict[int, int], tuple[Shortfall, ...]]:
         """As much of a wanted end as is committed, and where an open transaction holds the rest back."""
         end = {p: min(offset, self.stable[p]) for p, offset in wanted.items()}
         if end == wanted:
             return end, ()
         # Perhaps the log only grew between the two questions. By now nothing but an open transaction parts them.
-        now = log.end_offsets(self.topic, stable=True, timeout=timeout)
+        now = cluster.end_offsets(self.topic, stable=True, timeout=timeout)
         return end, tuple(Shortfall(p, end[p], wanted[p], now[p]) for p in sorted(end) if now[p] < wanted[p])
 
     def reached(
-        self, log: Log, moments: Mapping[int, float], settings: Settings, policy: AsOfPolicy, timeout: float
+        self, cluster: Cluster, moments: Mapping[int, float], settings: Settings, policy: AsOfPolicy, timeout: float
     ) -> dict[int, int]:
         """The first offset in each partition that is not older than a moment, or the end of the log.
 
@@ -155,7 +155,7 @@ class Bounds:
                     "there with as_of_policy='warn' (lvq.asOfPolicy).",
                 )
             warnings.warn(what, stacklevel=3)
-        found = {at: log.offsets_at(self.topic, round(at * 1000), timeout=timeout) for at in set(moments.values())}
+        found = {at: cluster.offsets_at(self.topic, round(at * 1000), timeout=timeout) for at in set(moments.values())}
         return {p: min(found[at][p], self.highest[p]) for p, at in moments.items()}
 
     def check_partitions(self, option: str, offsets: Mapping[int, object]) -> None:

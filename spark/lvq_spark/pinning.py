@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, get_args
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.options import choice, delays, instance, mapping
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.managing.groups import OnForeignCommits, check_group, known_ends
-from lvq_kafka.ports import Commit
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import AsOfPolicy, Bounds, Settings
 
@@ -132,14 +132,16 @@ def pin(
     choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
     _check_offsets("start", start)
     _check_offsets("end", end)
-    definition, log = queue.definition, queue.log
+    definition, cluster = queue.definition, queue.cluster
     topic, pinned = definition.topic, time.time()
-    settings = Settings.ask(log, topic, timeout)
+    settings = Settings.ask(cluster, topic, timeout)
     # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
-    commits = {} if group is None else log.committed(group, topic, timeout=timeout)
+    commits = {} if group is None else cluster.committed(group, topic, timeout=timeout)
     if group != definition.group:
         commits = {partition: _by_offset(commit) for partition, commit in commits.items()}
-    bounds = Bounds.ask(log, topic, timeout) if at_rest is None else Bounds.at_rest(log, topic, at_rest, timeout)
+    bounds = (
+        Bounds.ask(cluster, topic, timeout) if at_rest is None else Bounds.at_rest(cluster, topic, at_rest, timeout)
+    )
     for option, offsets in (("start", start), ("end", end), ("as_of", as_of)):
         if isinstance(offsets, Mapping):
             bounds.check_partitions(option, offsets)
@@ -149,8 +151,8 @@ def pin(
     else:
         wanted = bounds.highest
         if as_of is not None:
-            wanted = bounds.reached(log, _by_partition(as_of, wanted), settings, as_of_policy, timeout)
-        end, blocked = bounds.committed(log, wanted, timeout)
+            wanted = bounds.reached(cluster, _by_partition(as_of, wanted), settings, as_of_policy, timeout)
+        end, blocked = bounds.committed(cluster, wanted, timeout)
     done = None
     if group is not None:
         done = check_group(
@@ -160,7 +162,7 @@ def pin(
             commits,
             queue=definition.name if group == definition.group else group,
             described=bounds.described,
-            ends=known_ends(log, topic, commits, bounds.stable_ends, timeout=timeout),
+            ends=known_ends(cluster, topic, commits, bounds.stable_ends, timeout=timeout),
             on_foreign_commits=on_foreign_commits,
         )
         start = {p: min(max(done[p].base, bounds.lowest[p]), end[p]) for p in end}

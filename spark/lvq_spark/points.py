@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.ports import Log
 
 __all__ = ["EARLIEST", "LATEST", "TOPIC_ID", "Offsets", "Point", "Times", "resolve", "times"]
 
@@ -151,7 +151,7 @@ def times(point: Times, topic: str, partitions: Collection[int]) -> dict[int, fl
 
 def resolve(
     point: Point,
-    log: Log,
+    cluster: Cluster,
     topic: str,
     partitions: Collection[int],
     *,
@@ -172,18 +172,18 @@ def resolve(
     if only is not None:
         numbers = {partition: numbers[partition] for partition in only}
     if isinstance(point, Times):
-        return _at(point, numbers, log, topic, or_latest, timeout)
-    lowest = log.start_offsets(topic, timeout=timeout) if EARLIEST in numbers.values() else {}
-    stable = log.end_offsets(topic, stable=True, timeout=timeout) if LATEST in numbers.values() else {}
+        return _at(point, numbers, cluster, topic, or_latest, timeout)
+    lowest = cluster.start_offsets(topic, timeout=timeout) if EARLIEST in numbers.values() else {}
+    stable = cluster.end_offsets(topic, stable=True, timeout=timeout) if LATEST in numbers.values() else {}
     ends = {EARLIEST: lowest, LATEST: stable}
     return {p: ends[number][p] if number < 0 else number for p, number in numbers.items()}
 
 
 def _at(
-    point: Times, numbers: Mapping[int, int], log: Log, topic: str, or_latest: bool, timeout: float
+    point: Times, numbers: Mapping[int, int], cluster: Cluster, topic: str, or_latest: bool, timeout: float
 ) -> dict[int, int]:
-    ends = log.end_offsets(topic, timeout=timeout)
-    found = {at: log.offsets_at(topic, at, timeout=timeout) for at in set(numbers.values())}
+    ends = cluster.end_offsets(topic, timeout=timeout)
+    found = {at: cluster.offsets_at(topic, at, timeout=timeout) for at in set(numbers.values())}
     starts = {partition: found[at][partition] for partition, at in numbers.items()}
     late = sorted(partition for partition, start in starts.items() if start >= ends[partition])
     if late and not or_latest:
@@ -192,5 +192,5 @@ def _at(
             options=[point.option],
             hint="Set startingOffsetsByTimestampStrategy to latest to read nothing there.",
         )
-    stable = log.end_offsets(topic, stable=True, timeout=timeout) if late else ends
+    stable = cluster.end_offsets(topic, stable=True, timeout=timeout) if late else ends
     return {partition: min(start, stable[partition]) for partition, start in starts.items()}

@@ -110,12 +110,12 @@ def publish(
     delays(timeout=timeout)
     require_frame(df)
     require_spark(df.sparkSession)
-    config, log, topic = client_config(queue), queue.log, queue.topic
+    config, cluster, topic = client_config(queue), queue.cluster, queue.topic
     rows = newest_rows(df, key, value, headers, newest)
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
     # A missing right is told before anything runs, and so is a missing topic.
-    log.check_may("Write", topic, timeout=timeout)
-    limits, config = Limits.ask(log, topic, config, timeout)
+    cluster.check_may("Write", topic, timeout=timeout)
+    limits, config = Limits.ask(cluster, topic, config, timeout)
     may_be_too_large = suspect(limits, queue.key_header)
     checked = rows.persist()
     deletes: list[Row] = []

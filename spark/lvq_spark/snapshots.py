@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from lvq_kafka.core.keys import Key
 from lvq_kafka.core.options import choice, chosen_keys, instance
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.connector.reading import has_connector, read_with_connector
 from lvq_spark.pinning import Moment, SnapshotSpec, check_queue, pin
@@ -198,10 +198,11 @@ def client_config(queue: LastValueQueue[Any]) -> ClientConfig:
         ConfigError: it lies on none.
     """
     check_queue(queue)
-    if not isinstance(queue.log, KafkaLog):
+    if not isinstance(queue.cluster, KafkaCluster):
         raise ConfigError(
-            f"The queue {queue.definition.name} lies on a {type(queue.log).__name__}, which executors cannot reach.",
+            f"The queue {queue.definition.name} lies on a {type(queue.cluster).__name__}, "
+            "which executors cannot reach.",
             options=["queue"],
             hint="A snapshot needs a queue on a Kafka cluster.",
         )
-    return queue.log.config
+    return queue.cluster.config

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from lvq_kafka import errors
 from lvq_kafka.errors import ConfigError, LVQError
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.connector.java_errors import java_error
 from lvq_spark.errors import OURS
@@ -188,11 +188,11 @@ def open_queue(options: argparse.Namespace) -> Iterator[LastValueQueue[Any]]:
     if options.bootstrap_servers is not None:
         environ["LVQ_BOOTSTRAP_SERVERS"] = options.bootstrap_servers
         environ.pop("LVQ_BOOTSTRAP_SERVERS_FILE", None)
-    with closing(KafkaLog(ClientConfig.from_env(environ))) as log:
+    with closing(KafkaCluster(ClientConfig.from_env(environ))) as cluster:
         if options.bare:
-            yield LastValueQueue(options.queue, key_header=options.key_header, log=log)
+            yield LastValueQueue(options.queue, key_header=options.key_header, cluster=cluster)
         else:
-            yield LastValueQueue.open(options.queue, log=log)
+            yield LastValueQueue.open(options.queue, cluster=cluster)
 
 
 # ---------------------------------------------------------------- how it ends

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lvq_kafka.embedded import EmbeddedBroker
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from tests.benchmarks import (
     acks,
     bootstrap,
@@ -147,11 +147,11 @@ def run(
 @contextlib.contextmanager
 def loaded(servers: str, records: int) -> Iterator[tuple[list[Topic], Topic]]:
     """The topics to read, one of them empty."""
-    with contextlib.closing(KafkaLog(servers)) as log, contextlib.ExitStack() as at_the_end:
-        topics = [load(log, "unique", records, records), load(log, "overwrites", records, records // 10)]
-        empty = load(log, "empty", 0, 1)
+    with contextlib.closing(KafkaCluster(servers)) as cluster, contextlib.ExitStack() as at_the_end:
+        topics = [load(cluster, "unique", records, records), load(cluster, "overwrites", records, records // 10)]
+        empty = load(cluster, "empty", 0, 1)
         for topic in (*topics, empty):
-            at_the_end.callback(log.delete_topic, topic.name)
+            at_the_end.callback(cluster.delete_topic, topic.name)
         yield topics, empty
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from tests.benchmarks import topics
 from tests.benchmarks.children import memory_in_use, result, say, start
@@ -84,10 +84,10 @@ def text(servers: str, topic: str, name: str, count: int, order: str) -> None:
 
     def watch() -> None:
         while not finished.wait(_SAMPLE):
-            commits = log.committed(queue.definition.group, topic)
+            commits = cluster.committed(queue.definition.group, topic)
             lengths.append((done / count, max(len(commit.metadata) for commit in commits.values())))
 
-    with closing(KafkaLog(servers)) as log, LastValueQueue.open(name, bootstrap_servers=servers) as queue:
+    with closing(KafkaCluster(servers)) as cluster, LastValueQueue.open(name, bootstrap_servers=servers) as queue:
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
@@ -158,13 +158,13 @@ def memory(servers: str, topic: str, name: str, count: int) -> None:
 
 def run(servers: str, *, rounds: int, acks: int, messages: int) -> Iterator[dict[str, Any]]:
     """One result for each question, contestant and round; the text and memory once."""
-    with closing(KafkaLog(servers)) as log:
-        full = topics.load(log, "full", messages, messages).name
-        empty = topics.create(log, "empty")
+    with closing(KafkaCluster(servers)) as cluster:
+        full = topics.load(cluster, "full", messages, messages).name
+        empty = topics.create(cluster, "empty")
 
         def ask(role: str, topic: str, count: int) -> dict[str, Any]:
             name = f"bench-{uuid.uuid4().hex[:8]}"
-            queue = LastValueQueue.declare(name, topic=topic, key_header=None, log=log)
+            queue = LastValueQueue.declare(name, topic=topic, key_header=None, cluster=cluster)
             found = result(start("acks", role, servers, topic, name, count))
             queue.delete()
             return found
@@ -179,8 +179,8 @@ def run(servers: str, *, rounds: int, acks: int, messages: int) -> Iterator[dict
             resting, holding = ask("memory", empty, 0), ask("memory", full, messages)
             yield from _memory_rows(resting["waiting"], holding, messages)
         finally:
-            log.delete_topic(full)
-            log.delete_topic(empty)
+            cluster.delete_topic(full)
+            cluster.delete_topic(empty)
 
 
 def _memory_rows(resting: float, holding: dict[str, Any], messages: int) -> Iterator[dict[str, Any]]:

@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from tests.benchmarks import topics
 from tests.benchmarks.children import result, say, start, wait_ready
@@ -54,7 +54,7 @@ class Clock:
         say({"began": self._began, "ended": time.monotonic_ns(), "deliveries": judge.deliveries, "cpu": cpu})
 
 
-class ClockedLog(KafkaLog):
+class ClockedCluster(KafkaCluster):
     """Starts the clock when its members are assigned something."""
 
     def __init__(self, servers: str, clock: Clock) -> None:
@@ -75,7 +75,7 @@ class ClockedLog(KafkaLog):
 
 def consumer(servers: str, topic: str, name: str, work: Workload, *, batch: int = 1) -> None:
     judge, clock = Judge(work), Clock()
-    with LastValueQueue.open(name, log=ClockedLog(servers, clock)) as queue:
+    with LastValueQueue.open(name, cluster=ClockedCluster(servers, clock)) as queue:
         with queue.consumer() as member:
             if batch == 1:
                 one_by_one(member, judge)
@@ -138,8 +138,8 @@ def produce(servers: str, topic: str, name: str, work: Workload) -> None:
         began = time.monotonic_ns()
         yield from ((key.encode(), value) for key, value in work)
 
-    with closing(KafkaLog(servers)) as log:
-        topics.write(log, topic, records())
+    with closing(KafkaCluster(servers)) as cluster:
+        topics.write(cluster, topic, records())
     say({"began": began, "ended": time.monotonic_ns()})
 
 
@@ -149,28 +149,28 @@ def produce(servers: str, topic: str, name: str, work: Workload) -> None:
 class Kafka:
     """Lets one contestant consume from Kafka, on a queue of its own."""
 
-    def __init__(self, servers: str, log: KafkaLog, work: Mapping[str, Workload]) -> None:
-        self._servers, self._log, self._work = servers, log, work
+    def __init__(self, servers: str, cluster: KafkaCluster, work: Mapping[str, Workload]) -> None:
+        self._servers, self._cluster, self._work = servers, cluster, work
         self._topics: dict[str, str] = {}
 
     def measure(self, contestant: str, mode: str) -> dict[str, Any]:
         work, name = self._work[mode], f"bench-{uuid.uuid4().hex[:8]}"
-        topic = topics.create(self._log, "live") if mode == "live" else self._backlog(mode)
-        queue = LastValueQueue.declare(name, topic=topic, key_header=None, log=self._log)
+        topic = topics.create(self._cluster, "live") if mode == "live" else self._backlog(mode)
+        queue = LastValueQueue.declare(name, topic=topic, key_header=None, cluster=self._cluster)
         # The bare loops join the queue's group, too: without a commit to begin at, the client waits for a timer first.
         group = queue.definition.group
         joins = name if contestant.startswith("consumer") else group
         arguments = (self._servers, topic, joins, work.messages, work.keys)
         if mode == "live":
             consuming = start("consume", contestant, *arguments)
-            topics.write(self._log, topic, [(WARM_UP.encode(), value_of(0))])
+            topics.write(self._cluster, topic, [(WARM_UP.encode(), value_of(0))])
             wait_ready(consuming)
             began = result(start("consume", "producer", *arguments))["began"]
             measured = result(consuming)
         else:
             measured = result(start("consume", contestant, *arguments))
             began = measured["began"]
-        commits, ends = self._log.committed(group, topic), self._log.end_offsets(topic)
+        commits, ends = self._cluster.committed(group, topic), self._cluster.end_offsets(topic)
         if {partition: commit.offset for partition, commit in commits.items()} != ends:
             raise RuntimeError(f"{contestant} has not acknowledged all there is: {commits}, and the log ends at {ends}")
         queue.delete(delete_topic=mode == "live")
@@ -179,12 +179,14 @@ class Kafka:
     def _backlog(self, mode: str) -> str:
         if mode not in self._topics:
             work, compacted = self._work[mode], mode == COMPACTED
-            self._topics[mode] = topics.load(self._log, "backlog", work.messages, work.keys, compacted=compacted).name
+            self._topics[mode] = topics.load(
+                self._cluster, "backlog", work.messages, work.keys, compacted=compacted
+            ).name
         return self._topics[mode]
 
     def close(self) -> None:
         for topic in self._topics.values():
-            self._log.delete_topic(topic)
+            self._cluster.delete_topic(topic)
 
 
 def run(
@@ -194,7 +196,7 @@ def run(
 
     Their backlog is conflated in any case, so there is nothing more to measure of a compacted one.
     """
-    with closing(KafkaLog(servers)) as log, closing(Kafka(servers, log, _modes(work))) as kafka:
+    with closing(KafkaCluster(servers)) as cluster, closing(Kafka(servers, cluster, _modes(work))) as kafka:
         for number in range(rounds):
             for mode in MODES:
                 names = [*KAFKA, *(peers if number < peer_rounds and mode != COMPACTED else ())]

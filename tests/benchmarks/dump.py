@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lvq_kafka.entries import EndOfDump, Entry
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.view import View
@@ -108,23 +108,23 @@ def contest(contestant: str, servers: str, topic: str, keys: int) -> None:
 
 def run(servers: str, rounds: int, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
     """One result for each contestant, size and round."""
-    with closing(KafkaLog(servers)) as log:
+    with closing(KafkaCluster(servers)) as cluster:
         for keys in sizes:
-            topic = load(log, "dump", keys, keys)
+            topic = load(cluster, "dump", keys, keys)
             try:
                 for number in range(rounds):
                     for contestant in CONTESTANTS:
-                        measured = _measure(servers, log, topic, contestant, keys)
+                        measured = _measure(servers, cluster, topic, contestant, keys)
                         yield {"contestant": contestant, "keys": keys, "round": number, **measured}
             finally:
-                log.delete_topic(topic.name)
+                cluster.delete_topic(topic.name)
 
 
-def _measure(servers: str, log: KafkaLog, topic: Topic, contestant: str, keys: int) -> dict[str, Any]:
+def _measure(servers: str, cluster: KafkaCluster, topic: Topic, contestant: str, keys: int) -> dict[str, Any]:
     child = start("dump", contestant, servers, topic.name, keys)
     if contestant != "async watch":
         wait_ready(child)
-        write(log, topic.name, ((key_of(number, keys).encode(), value_of(number)) for number in range(keys)))
+        write(cluster, topic.name, ((key_of(number, keys).encode(), value_of(number)) for number in range(keys)))
     return result(child)
 
 

@@ -17,7 +17,7 @@ from contextlib import closing
 from typing import Any
 
 from lvq_kafka.core.records import Fetch
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from tests.benchmarks.children import result, say, start, wait_ready
 from tests.benchmarks.topics import create
 
@@ -196,13 +196,13 @@ def _timed(barrier: Callable[[], object]) -> float:
 
 def run(servers: str, rounds: int, puts: int) -> Iterator[dict[str, Any]]:
     """One result for each contestant, question and round."""
-    with closing(KafkaLog(servers)) as log:
-        topic = create(log, "ticks")
+    with closing(KafkaCluster(servers)) as cluster:
+        topic = create(cluster, "ticks")
         try:
             for number in range(rounds):
                 yield from _round(servers, topic, number, puts)
         finally:
-            log.delete_topic(topic)
+            cluster.delete_topic(topic)
 
 
 def _round(servers: str, topic: str, number: int, puts: int) -> Iterator[dict[str, Any]]:

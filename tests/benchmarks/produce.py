@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import Producer as Client
 
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.writer import DEFAULTS, OWNED
 from lvq_kafka.producer import Message, Producer
 
@@ -29,14 +29,14 @@ SYNCHRONOUS = 500
 
 
 @contextlib.contextmanager
-def topic(log: KafkaLog) -> Iterator[str]:
+def topic(cluster: KafkaCluster) -> Iterator[str]:
     name = f"bench-produce-{uuid.uuid4().hex[:8]}"
     config = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
-    log.create_topic(name, partitions=1, config=config)
+    cluster.create_topic(name, partitions=1, config=config)
     try:
         yield name
     finally:
-        log.delete_topic(name)
+        cluster.delete_topic(name)
 
 
 def bare(servers: str, name: str, *, reports: bool) -> Loop:
@@ -64,8 +64,8 @@ def bare(servers: str, name: str, *, reports: bool) -> Loop:
     return loop, client.close
 
 
-def with_producer(log: KafkaLog, name: str, *, send: bool) -> Loop:
-    producer = Producer(log, name, key_header="ticker")
+def with_producer(cluster: KafkaCluster, name: str, *, send: bool) -> Loop:
+    producer = Producer(cluster, name, key_header="ticker")
 
     def loop(messages: int) -> None:
         for number in range(messages):
@@ -79,9 +79,9 @@ def with_producer(log: KafkaLog, name: str, *, send: bool) -> Loop:
     return loop, producer.close
 
 
-def acknowledgements(log: KafkaLog, name: str) -> list[float]:
+def acknowledgements(cluster: KafkaCluster, name: str) -> list[float]:
     """Seconds from a put to its receipt, one at a time."""
-    with Producer(log, name, key_header="ticker") as producer:
+    with Producer(cluster, name, key_header="ticker") as producer:
         producer.put(KEYS[0], VALUE).result()
         seconds = []
         for number in range(SYNCHRONOUS):
@@ -96,17 +96,17 @@ def run(bootstrap_servers: str, rounds: int = 20, messages: int = 50_000) -> lis
 
     Processor time is that of this process, the client's threads included; others on the machine disturb it least.
     """
-    log = KafkaLog(ClientConfig(bootstrap_servers))
+    cluster = KafkaCluster(ClientConfig(bootstrap_servers))
     names = ["bare loop, no reports", "bare loop", "Producer.put", "Producer.send"]
     wall: dict[str, list[float]] = {name: [] for name in names}
     cpu: dict[str, list[float]] = {name: [] for name in names}
-    with topic(log) as name, contextlib.ExitStack() as stack:
-        acknowledgements(log, name)  # the broker's first minute is its slowest
+    with topic(cluster) as name, contextlib.ExitStack() as stack:
+        acknowledgements(cluster, name)  # the broker's first minute is its slowest
         opened = [
             bare(bootstrap_servers, name, reports=False),
             bare(bootstrap_servers, name, reports=True),
-            with_producer(log, name, send=False),
-            with_producer(log, name, send=True),
+            with_producer(cluster, name, send=False),
+            with_producer(cluster, name, send=True),
         ]
         lanes = {lane: loop for lane, (loop, _) in zip(names, opened, strict=True)}
         for _, close in opened:
@@ -118,8 +118,8 @@ def run(bootstrap_servers: str, rounds: int = 20, messages: int = 50_000) -> lis
                 if number:  # the first round warms up
                     wall[lane].append((time.perf_counter() - began) / messages)
                     cpu[lane].append((time.process_time() - used) / messages)
-        waits = acknowledgements(log, name)
-    log.close()
+        waits = acknowledgements(cluster, name)
+    cluster.close()
     rows: list[dict[str, object]] = []
     for lane in names:
         row: dict[str, object] = {"what": lane, "per_second": round(1 / statistics.median(wall[lane]))}

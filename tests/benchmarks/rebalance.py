@@ -23,7 +23,7 @@ from confluent_kafka import Producer
 
 from lvq_kafka.core.policy import TopicSpec
 from lvq_kafka.errors import Closed
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from tests.benchmarks.children import start
 from tests.benchmarks.topics import PARTITIONS
@@ -45,7 +45,7 @@ def member(servers: str, name: str, protocol: str, session: float) -> None:
     properties = (
         {"session.timeout.ms": round(session * 1000)} if protocol == "classic" else {"group.protocol": protocol}
     )
-    with LastValueQueue.open(name, log=KafkaLog(ClientConfig(servers, properties))) as queue:
+    with LastValueQueue.open(name, cluster=KafkaCluster(ClientConfig(servers, properties))) as queue:
         _say("begins")
         consumer = queue.consumer()
 
@@ -135,10 +135,10 @@ class Watched:
 
 def run(servers: str, rounds: int, *, session: float) -> Iterator[dict[str, Any]]:
     """One result for each protocol, change and round."""
-    with closing(KafkaLog(servers)) as log:
+    with closing(KafkaCluster(servers)) as cluster:
         for number in range(rounds):
             for protocol in PROTOCOLS if number % 2 else PROTOCOLS[::-1]:
-                for change, seconds, stood_still in _moves(servers, log, protocol, session):
+                for change, seconds, stood_still in _moves(servers, cluster, protocol, session):
                     yield {
                         "round": number,
                         "protocol": protocol,
@@ -148,12 +148,12 @@ def run(servers: str, rounds: int, *, session: float) -> Iterator[dict[str, Any]
                     }
 
 
-def _moves(servers: str, log: KafkaLog, protocol: str, session: float) -> Iterator[tuple[str, float, float]]:
+def _moves(servers: str, cluster: KafkaCluster, protocol: str, session: float) -> Iterator[tuple[str, float, float]]:
     name = f"bench-{uuid.uuid4().hex[:8]}"
-    queue = LastValueQueue.declare(name, key_header=None, spec=TopicSpec(partitions=PARTITIONS), log=log)
+    queue = LastValueQueue.declare(name, key_header=None, spec=TopicSpec(partitions=PARTITIONS), cluster=cluster)
     with ExitStack() as stack:
         stack.callback(queue.delete, delete_topic=True)
-        stack.enter_context(_feeding(log, name))
+        stack.enter_context(_feeding(cluster, name))
 
         def new_member() -> Watched:
             return stack.enter_context(closing(Watched(servers, name, protocol, session)))
@@ -194,12 +194,12 @@ def _outcome(stayer: Watched, kept: Collection[int], began: float, firsts: Mappi
 
 
 @contextmanager
-def _feeding(log: KafkaLog, topic: str) -> Iterator[None]:
+def _feeding(cluster: KafkaCluster, topic: str) -> Iterator[None]:
     """Write to all partitions in turn, at a steady rate."""
     enough = threading.Event()
 
     def feed() -> None:
-        producer = Producer({**log.config.for_producer(), "log_level": 3, "linger.ms": 0})
+        producer = Producer({**cluster.config.for_producer(), "log_level": 3, "linger.ms": 0})
         for number in count():
             if enough.wait(_EVERY):
                 break

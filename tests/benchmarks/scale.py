@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 
 from lvq_kafka.core.policy import TopicSpec
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from tests.benchmarks.children import memory_in_use, peak_memory, result, say, start
 from tests.benchmarks.report import Target, table
@@ -59,11 +59,11 @@ class Scale:
 def run(servers: str, scale: Scale) -> Iterator[dict[str, Any]]:
     """One result for each thing that is tried."""
     with (
-        closing(KafkaLog(servers)) as log,
+        closing(KafkaCluster(servers)) as cluster,
         tempfile.TemporaryDirectory(prefix="lvq-bench-") as folder,
         ExitStack() as at_the_end,
     ):
-        declared = partial(_declared, log, at_the_end)
+        declared = partial(_declared, cluster, at_the_end)
         shell = partial(_lvq, servers)
         lines = Path(folder, "lines.jsonl")
         write_lines(lines, scale.keys, VALUE)
@@ -81,15 +81,15 @@ def run(servers: str, scale: Scale) -> Iterator[dict[str, Any]]:
 
 def queues_used(servers: str, count: int, rest: float, uses: Collection[str] = USES.keys()) -> Iterator[dict[str, Any]]:
     """What each of so many queues in a process takes, for each way of using them."""
-    with closing(KafkaLog(servers)) as log, ExitStack() as at_the_end:
+    with closing(KafkaCluster(servers)) as cluster, ExitStack() as at_the_end:
         for number in range(count):
-            _declared(log, at_the_end, f"scale-{number}", 1)
+            _declared(cluster, at_the_end, f"scale-{number}", 1)
         for use in uses:
             yield _child("queues", servers, use, count, rest) | {"what": f"a queue {use}"}
 
 
-def _declared(log: KafkaLog, at_the_end: ExitStack, name: str, partitions: int) -> str:
-    queue = LastValueQueue.declare(name, key_header="id", log=log, spec=TopicSpec(partitions=partitions))
+def _declared(cluster: KafkaCluster, at_the_end: ExitStack, name: str, partitions: int) -> str:
+    queue = LastValueQueue.declare(name, key_header="id", cluster=cluster, spec=TopicSpec(partitions=partitions))
     at_the_end.callback(queue.delete, delete_topic=True)
     return name
 
@@ -153,8 +153,8 @@ def queues(servers: str, use: str, count: int, rest: float) -> dict[str, Any]:
         USES[use](opened.enter_context(queue), opened)
 
     me = psutil.Process()
-    with ExitStack() as opened, closing(KafkaLog(servers)) as log:
-        log.broker_count()  # what all share is not counted
+    with ExitStack() as opened, closing(KafkaCluster(servers)) as cluster:
+        cluster.broker_count()  # what all share is not counted
         before = me.num_threads(), me.num_fds(), memory_in_use()
         began = time.process_time()
         for number in range(count):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from tests.benchmarks.children import result, say, start
 from tests.benchmarks.topics import Topic, load
 
@@ -176,7 +176,7 @@ def refreshed(spark: SparkSession, servers: str, topics: Sequence[tuple[str, boo
     found = []
     for number, (topic, _) in enumerate(topics):
         queue = LastValueQueue(topic, key_header=None, bootstrap_servers=servers)
-        ends = queue.log.end_offsets(topic)
+        ends = queue.cluster.end_offsets(topic)
         with TemporaryDirectory() as path:
             for share in (99, 100) if number else range(100 - STEPS, 101):
                 cpu, wall = cpu_seconds(), time.perf_counter()
@@ -201,7 +201,7 @@ def loaded(servers: str, records: int) -> Iterator[list[tuple[Topic, bool, int]]
 
     They are: that size, with headers, a quarter, half, and twice the size.
     """
-    with closing(KafkaLog(servers)) as log, ExitStack() as at_the_end:
+    with closing(KafkaCluster(servers)) as cluster, ExitStack() as at_the_end:
         topics = []
         for label, share, headers in (
             ("plain", 1.0, False),
@@ -211,8 +211,8 @@ def loaded(servers: str, records: int) -> Iterator[list[tuple[Topic, bool, int]]
             ("double", 2.0, False),
         ):
             count = int(records * share)
-            topic = load(log, label, count, count // 10, HEADERS if headers else None)
-            at_the_end.callback(log.delete_topic, topic.name)
+            topic = load(cluster, label, count, count // 10, HEADERS if headers else None)
+            at_the_end.callback(cluster.delete_topic, topic.name)
             topics.append((topic, headers, count))
         yield topics
 

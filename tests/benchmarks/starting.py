@@ -30,9 +30,9 @@ def run(rounds: int) -> Iterator[dict[str, Any]]:
             started = _lvq("start", "--port", "0", environment=environment)
             try:
                 seconds = time.monotonic() - began
-                log = connect(json.loads(started)["bootstrap_servers"])
-                serves = log.broker_count(timeout=5.0)
-                log.close()
+                cluster = connect(json.loads(started)["bootstrap_servers"])
+                serves = cluster.broker_count(timeout=5.0)
+                cluster.close()
             finally:
                 _lvq("stop", environment=environment)
             if serves != 1:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.compaction import force_compaction
 from tests.benchmarks.workload import key_of, value_of
 
@@ -44,11 +44,11 @@ class Topic:
     content: Content
 
 
-def create(log: KafkaLog, label: str) -> str:
+def create(cluster: KafkaCluster, label: str) -> str:
     """A new, empty topic; its name."""
     name = f"bench-{label}-{uuid.uuid4().hex[:8]}"
     config = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
-    log.create_topic(name, partitions=PARTITIONS, config=config)
+    cluster.create_topic(name, partitions=PARTITIONS, config=config)
     return name
 
 
@@ -56,13 +56,19 @@ Headers = Sequence[tuple[str, bytes]]
 
 
 def load(
-    log: KafkaLog, label: str, records: int, keys: int, headers: Headers | None = None, *, compacted: bool = False
+    cluster: KafkaCluster,
+    label: str,
+    records: int,
+    keys: int,
+    headers: Headers | None = None,
+    *,
+    compacted: bool = False,
 ) -> Topic:
     """A topic of so many records over so many keys.
 
     Nothing is compacted away, since its segments are all still open; or all but the last `TAIL` records are compacted.
     """
-    name = create(log, label)
+    name = create(cluster, label)
     newest: dict[bytes, bytes] = {}
 
     def records_kept() -> Iterator[tuple[bytes, bytes]]:
@@ -73,18 +79,20 @@ def load(
 
     everything = records_kept()
     if compacted:
-        write(log, name, islice(everything, records - TAIL), headers)
-        force_compaction(log, name)
-    write(log, name, everything, headers)
+        write(cluster, name, islice(everything, records - TAIL), headers)
+        force_compaction(cluster, name)
+    write(cluster, name, everything, headers)
     return Topic(label, name, Content.of(newest.items()))
 
 
-def write(log: KafkaLog, name: str, records: Iterable[tuple[bytes, bytes]], headers: Headers | None = None) -> None:
+def write(
+    cluster: KafkaCluster, name: str, records: Iterable[tuple[bytes, bytes]], headers: Headers | None = None
+) -> None:
     """Append keys and values, all with the same headers, as fast as it goes, and wait until they are stored."""
     given: Any = {} if headers is None else {"headers": list(headers)}
     producer = Producer(
         {
-            **log.config.for_producer(),
+            **cluster.config.for_producer(),
             "enable.idempotence": True,
             "log_level": 3,  # a broker that has just started makes it wait, which is no news
             "partitioner": "murmur2_random",

@@ -1,14 +1,14 @@
-"""What the contract suite needs besides the `Log` itself, and the small steps that its tests are made of."""
+"""What the contract suite needs besides the `Cluster` itself, and the small steps that its tests are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from lvq_kafka.cluster import Cluster, Commit, GroupMember, LogReader
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Position, Record
 from lvq_kafka.errors import TransportError
-from lvq_kafka.ports import Commit, GroupMember, Log, LogReader
 from tests.waiting import eventually
 
 COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
@@ -30,9 +30,9 @@ class Faults(Protocol):
         """Put a member out of its group as if its session had timed out; it learns of that later."""
 
 
-def put(log: Log, topic: str, *pairs: tuple[str, str | None]) -> list[Position]:
+def put(cluster: Cluster, topic: str, *pairs: tuple[str, str | None]) -> list[Position]:
     """Append keys and values (None deletes), and wait until they are stored."""
-    writer = log.writer()
+    writer = cluster.writer()
     receipts = [writer.append(topic, k.encode(), None if v is None else v.encode()) for k, v in pairs]
     positions = [receipt.result(10) for receipt in receipts]
     writer.close()
@@ -44,12 +44,12 @@ def pairs(records: Iterable[Record]) -> list[tuple[str, str | None]]:
     return [(key_text(r.key or b""), None if r.value is None else r.value.decode()) for r in records]
 
 
-def settled(log: Log, topic: str) -> dict[int, int]:
+def settled(cluster: Cluster, topic: str) -> dict[int, int]:
     """Wait until the markers of all decided transactions are written; the end offsets then."""
 
     def same() -> dict[int, int] | None:
-        ends = log.end_offsets(topic)
-        return ends if ends == log.end_offsets(topic, stable=True) else None
+        ends = cluster.end_offsets(topic)
+        return ends if ends == cluster.end_offsets(topic, stable=True) else None
 
     return eventually(same) or {}
 
@@ -78,11 +78,11 @@ def follow(reader: LogReader | GroupMember, until: Mapping[int, int], timeout: f
     return records
 
 
-def read_all(log: Log, topic: str) -> list[Record]:
+def read_all(cluster: Cluster, topic: str) -> list[Record]:
     """Everything that a reader gets from the start to the last stable offset."""
-    reader = log.reader(topic, log.start_offsets(topic))
+    reader = cluster.reader(topic, cluster.start_offsets(topic))
     try:
-        return follow(reader, log.end_offsets(topic, stable=True))
+        return follow(reader, cluster.end_offsets(topic, stable=True))
     finally:
         reader.close()
 

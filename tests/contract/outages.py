@@ -6,9 +6,9 @@ from typing import Protocol
 
 import pytest
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.records import Record
 from lvq_kafka.errors import BrokerUnavailable, DeliveryUnknown
-from lvq_kafka.ports import Log
 from tests.contract.harness import COMPACTED, follow, pairs, polls_without_error, put, read_all
 from tests.waiting import eventually
 
@@ -25,23 +25,23 @@ class Outage(Protocol):
 
 class OutagesContract:
     def test_readers_and_questions_fail_as_retriable_and_readers_go_on_by_themselves(
-        self, log: Log, topic: str, outage: Outage
+        self, cluster: Cluster, topic: str, outage: Outage
     ) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
-        put(log, topic, ("a", "1"))
-        reader = log.reader(topic, {0: 0})
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        put(cluster, topic, ("a", "1"))
+        reader = cluster.reader(topic, {0: 0})
         assert pairs(follow(reader, {0: 1})) == [("a", "1")]
 
         outage.disconnect()
         with pytest.raises(BrokerUnavailable) as of_reader:
             eventually(lambda: polls_without_error(reader), 30)
         with pytest.raises(BrokerUnavailable) as of_question:
-            log.end_offsets(topic, timeout=1)
+            cluster.end_offsets(topic, timeout=1)
         assert of_reader.value.retriable
         assert of_question.value.retriable
 
         outage.reconnect()
-        put(log, topic, ("a", "2"))
+        put(cluster, topic, ("a", "2"))
         records: list[Record] = []
 
         def went_on() -> bool:
@@ -56,10 +56,10 @@ class OutagesContract:
         reader.close()
 
     def test_appends_wait_for_the_end_of_an_outage_and_keep_their_order(
-        self, log: Log, topic: str, outage: Outage
+        self, cluster: Cluster, topic: str, outage: Outage
     ) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
-        writer = log.writer()
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        writer = cluster.writer()
         writer.append(topic, b"a", b"0").result(10)
         outage.disconnect()
         receipts = [writer.append(topic, b"a", b"%d" % n) for n in range(1, 20)]
@@ -69,7 +69,7 @@ class OutagesContract:
             receipts[0].result(0.01)
         outage.reconnect()
         assert [receipt.result(30).offset for receipt in receipts] == list(range(1, 20))
-        assert pairs(read_all(log, topic)) == [("a", str(n)) for n in range(20)]
+        assert pairs(read_all(cluster, topic)) == [("a", str(n)) for n in range(20)]
 
         outage.disconnect()
         receipt = writer.append(topic, b"a", b"20")

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
+from lvq_kafka.cluster import Cluster, Commit
 from lvq_kafka.errors import OutcomeUnknown, StateError, TransportError
-from lvq_kafka.ports import Commit, Log
 from tests.contract.harness import (
     COMPACTED,
     Faults,
@@ -23,38 +23,40 @@ from tests.contract.harness import (
 
 
 class TransactionsContract:
-    def test_a_committed_transaction_is_seen_and_its_marker_takes_an_offset(self, log: Log, topic: str) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
-        writer = log.writer(transactional_id=topic)
+    def test_a_committed_transaction_is_seen_and_its_marker_takes_an_offset(self, cluster: Cluster, topic: str) -> None:
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         receipts = [writer.append(topic, b"a", b"1"), writer.append(topic, b"b", b"2")]
         writer.commit_transaction(20)
         assert [receipt.result(0).offset for receipt in receipts] == [0, 1]
-        assert settled(log, topic) == {0: 3}
-        assert pairs(read_all(log, topic)) == [("a", "1"), ("b", "2")]
+        assert settled(cluster, topic) == {0: 3}
+        assert pairs(read_all(cluster, topic)) == [("a", "1"), ("b", "2")]
         writer.close()
 
-    def test_an_aborted_transaction_is_never_seen_and_the_position_passes_it(self, log: Log, topic: str) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
-        put(log, topic, ("a", "1"))
-        writer = log.writer(transactional_id=topic)
+    def test_an_aborted_transaction_is_never_seen_and_the_position_passes_it(
+        self, cluster: Cluster, topic: str
+    ) -> None:
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        put(cluster, topic, ("a", "1"))
+        writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         writer.append(topic, b"a", b"never").result(20)
         writer.append(topic, b"a", b"never").result(20)
         writer.abort_transaction(20)
-        assert settled(log, topic) == {0: 4}
-        reader = log.reader(topic, {0: 0})
+        assert settled(cluster, topic) == {0: 4}
+        reader = cluster.reader(topic, {0: 0})
         assert pairs(follow(reader, {0: 4})) == [("a", "1")]
         assert stays_at(reader, {0: 4})
-        put(log, topic, ("a", "2"))
+        put(cluster, topic, ("a", "2"))
         assert pairs(follow(reader, {0: 5})) == [("a", "2")]
         reader.close()
         writer.close()
 
-    def test_an_abort_shortly_after_a_commit_leaves_a_writer_that_can_go_on(self, log: Log, topic: str) -> None:
+    def test_an_abort_shortly_after_a_commit_leaves_a_writer_that_can_go_on(self, cluster: Cluster, topic: str) -> None:
         """The broker refuses the partitions of a transaction while the one before completes, some ms long."""
-        log.create_topic(topic, partitions=1, config=COMPACTED)
-        writer = log.writer(transactional_id=topic)
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        writer = cluster.writer(transactional_id=topic)
         for value in range(30):
             writer.begin_transaction()
             writer.append(topic, b"a", str(value).encode())
@@ -64,18 +66,18 @@ class TransactionsContract:
                 writer.append(topic, b"a", b"never").result(0.01)
             writer.abort_transaction(20)
         writer.close()
-        assert {value for _, value in pairs(read_all(log, topic))} == {str(value) for value in range(30)}
+        assert {value for _, value in pairs(read_all(cluster, topic))} == {str(value) for value in range(30)}
 
-    def test_an_open_transaction_hides_what_follows_it_too(self, log: Log, topic: str) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
-        put(log, topic, ("a", "1"))
-        writer = log.writer(transactional_id=topic)
+    def test_an_open_transaction_hides_what_follows_it_too(self, cluster: Cluster, topic: str) -> None:
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        put(cluster, topic, ("a", "1"))
+        writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         writer.append(topic, b"b", b"2").result(20)
-        put(log, topic, ("c", "3"))
-        assert log.end_offsets(topic) == {0: 3}
-        assert log.end_offsets(topic, stable=True) == {0: 1}
-        reader = log.reader(topic, {0: 0})
+        put(cluster, topic, ("c", "3"))
+        assert cluster.end_offsets(topic) == {0: 3}
+        assert cluster.end_offsets(topic, stable=True) == {0: 1}
+        reader = cluster.reader(topic, {0: 0})
         assert pairs(follow(reader, {0: 1})) == [("a", "1")]
         assert stays_at(reader, {0: 1})
         writer.commit_transaction(20)
@@ -83,36 +85,38 @@ class TransactionsContract:
         reader.close()
         writer.close()
 
-    def test_a_reader_can_stand_beyond_the_last_stable_offset(self, log: Log, topic: str) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
-        writer = log.writer(transactional_id=topic)
+    def test_a_reader_can_stand_beyond_the_last_stable_offset(self, cluster: Cluster, topic: str) -> None:
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         writer.append(topic, b"a", b"1").result(20)
-        put(log, topic, ("b", "2"))
-        reader = log.reader(topic, {0: 1})
+        put(cluster, topic, ("b", "2"))
+        reader = cluster.reader(topic, {0: 1})
         assert stays_at(reader, {0: 1})
         writer.commit_transaction(20)
         assert pairs(follow(reader, {0: 3})) == [("b", "2")]
         reader.close()
         writer.close()
 
-    def test_a_transaction_over_several_partitions_ends_in_each_that_it_touched(self, log: Log, topic: str) -> None:
-        log.create_topic(topic, partitions=4, config=COMPACTED)
-        writer = log.writer(transactional_id=topic)
+    def test_a_transaction_over_several_partitions_ends_in_each_that_it_touched(
+        self, cluster: Cluster, topic: str
+    ) -> None:
+        cluster.create_topic(topic, partitions=4, config=COMPACTED)
+        writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         touched = {writer.append(topic, key, b"v").result(20).partition for key in (b"a", b"b")}
         writer.commit_transaction(20)
-        ends = settled(log, topic)
+        ends = settled(cluster, topic)
         assert {partition for partition, end in ends.items() if end} == touched
         assert sum(ends.values()) == 2 + len(touched)
         writer.close()
 
-    def test_a_new_writer_with_the_same_id_fences_the_old_one_off(self, log: Log, topic: str) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
-        old = log.writer(transactional_id=topic)
+    def test_a_new_writer_with_the_same_id_fences_the_old_one_off(self, cluster: Cluster, topic: str) -> None:
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        old = cluster.writer(transactional_id=topic)
         old.begin_transaction()
         old.append(topic, b"a", b"never").result(20)
-        new = log.writer(transactional_id=topic)
+        new = cluster.writer(transactional_id=topic)
         new.begin_transaction()
         new.append(topic, b"a", b"1").result(20)
         new.commit_transaction(20)
@@ -126,18 +130,18 @@ class TransactionsContract:
         new.begin_transaction()
         new.append(topic, b"b", b"2").result(20)
         new.commit_transaction(20)
-        settled(log, topic)
-        assert pairs(read_all(log, topic)) == [("a", "1"), ("b", "2")]
+        settled(cluster, topic)
+        assert pairs(read_all(cluster, topic)) == [("a", "1"), ("b", "2")]
         old.close(0)
         new.close()
 
-    def test_steps_out_of_order_are_refused(self, log: Log, topic: str) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
-        plain = log.writer()
+    def test_steps_out_of_order_are_refused(self, cluster: Cluster, topic: str) -> None:
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        plain = cluster.writer()
         with pytest.raises(StateError):
             plain.begin_transaction()
         plain.close()
-        writer = log.writer(transactional_id=topic)
+        writer = cluster.writer(transactional_id=topic)
         with pytest.raises(StateError):
             writer.append(topic, b"a", b"1")
         with pytest.raises(StateError):
@@ -148,9 +152,9 @@ class TransactionsContract:
         writer.abort_transaction(20)
         writer.close()
 
-    def test_a_transaction_with_a_failed_append_cannot_be_committed(self, log: Log, topic: str) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED | {"max.message.bytes": "1000"})
-        writer = log.writer(transactional_id=topic)
+    def test_a_transaction_with_a_failed_append_cannot_be_committed(self, cluster: Cluster, topic: str) -> None:
+        cluster.create_topic(topic, partitions=1, config=COMPACTED | {"max.message.bytes": "1000"})
+        writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         writer.append(topic, b"a", b"never").result(20)
         assert writer.append(topic, b"a", b"x" * 5000).exception(20) is not None
@@ -158,81 +162,85 @@ class TransactionsContract:
             writer.commit_transaction(20)
         writer.abort_transaction(20)
         writer.close()
-        successor = log.writer(transactional_id=topic)
+        successor = cluster.writer(transactional_id=topic)
         successor.begin_transaction()
         successor.append(topic, b"a", b"1").result(20)
         successor.commit_transaction(20)
-        settled(log, topic)
-        assert pairs(read_all(log, topic)) == [("a", "1")]
+        settled(cluster, topic)
+        assert pairs(read_all(cluster, topic)) == [("a", "1")]
         successor.close()
 
-    def test_closing_a_writer_aborts_its_open_transaction(self, log: Log, topic: str) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
-        writer = log.writer(transactional_id=topic)
+    def test_closing_a_writer_aborts_its_open_transaction(self, cluster: Cluster, topic: str) -> None:
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         writer.append(topic, b"a", b"never").result(20)
         assert writer.close(20) == 0
-        assert settled(log, topic) == {0: 2}
-        assert read_all(log, topic) == []
+        assert settled(cluster, topic) == {0: 2}
+        assert read_all(cluster, topic) == []
 
     def test_offsets_sent_in_a_transaction_are_committed_or_dropped_with_it(
-        self, log: Log, topic: str, group: str
+        self, cluster: Cluster, topic: str, group: str
     ) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
-        put(log, topic, ("a", "1"))
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
+        put(cluster, topic, ("a", "1"))
         listener = Listener()
-        member = log.member(group, topic, listener)
+        member = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0}, member)
-        writer = log.writer(transactional_id=topic)
+        writer = cluster.writer(transactional_id=topic)
         for end, expected in ((writer.abort_transaction, {}), (writer.commit_transaction, {0: Commit(1, "done")})):
             writer.begin_transaction()
             writer.append(topic, b"b", b"2").result(20)
             writer.send_offsets(member, {0: Commit(1, "done")})
             end(20)
-            settled(log, topic)
-            assert log.committed(group, topic) == expected
+            settled(cluster, topic)
+            assert cluster.committed(group, topic) == expected
         writer.close()
         member.close()
 
-    def test_a_commit_in_an_open_transaction_is_not_answered_yet(self, log: Log, topic: str, group: str) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
+    def test_a_commit_in_an_open_transaction_is_not_answered_yet(
+        self, cluster: Cluster, topic: str, group: str
+    ) -> None:
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
         listener = Listener()
-        member = log.member(group, topic, listener)
+        member = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0}, member)
         member.commit({0: Commit(1, "before")})
-        writer = log.writer(transactional_id=topic)
+        writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         writer.send_offsets(member, {0: Commit(2, "in it")})
         with pytest.raises(TransportError) as caught:
-            log.committed(group, topic, timeout=0.3)
+            cluster.committed(group, topic, timeout=0.3)
         assert caught.value.retriable
         writer.abort_transaction(20)
-        assert log.committed(group, topic) == {0: Commit(1, "before")}
+        assert cluster.committed(group, topic) == {0: Commit(1, "before")}
         writer.close()
         member.close()
 
-    def test_a_plain_commit_overtakes_one_in_an_open_transaction(self, log: Log, topic: str, group: str) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
+    def test_a_plain_commit_overtakes_one_in_an_open_transaction(
+        self, cluster: Cluster, topic: str, group: str
+    ) -> None:
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
         listener = Listener()
-        member = log.member(group, topic, listener)
+        member = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0}, member)
-        writer = log.writer(transactional_id=topic)
+        writer = cluster.writer(transactional_id=topic)
         writer.begin_transaction()
         writer.send_offsets(member, {0: Commit(2, "in it")})
         member.commit({0: Commit(1, "plain")})
         writer.commit_transaction(20)
-        assert log.committed(group, topic) == {0: Commit(1, "plain")}
+        assert cluster.committed(group, topic) == {0: Commit(1, "plain")}
         writer.close()
         member.close()
 
     def test_offsets_of_a_member_that_was_put_out_are_refused(
-        self, log: Log, topic: str, group: str, faults: Faults
+        self, cluster: Cluster, topic: str, group: str, faults: Faults
     ) -> None:
-        log.create_topic(topic, partitions=1, config=COMPACTED)
+        cluster.create_topic(topic, partitions=1, config=COMPACTED)
         listener, others = Listener(), Listener()
-        zombie = log.member(group, topic, listener)
+        zombie = cluster.member(group, topic, listener)
         poll_until(lambda: listener.held == {0}, zombie)
-        writer = log.writer(transactional_id=topic)
+        writer = cluster.writer(transactional_id=topic)
 
         def is_refused() -> bool:
             writer.begin_transaction()
@@ -244,13 +252,13 @@ class TransactionsContract:
 
         faults.expel(zombie)
         assert is_refused()
-        successor = log.member(group, topic, others)
+        successor = cluster.member(group, topic, others)
         poll_until(lambda: others.held == {0}, successor)
         successor.commit({0: Commit(1, "its successor's")})
         assert is_refused()
-        settled(log, topic)
-        assert log.committed(group, topic) == {0: Commit(1, "its successor's")}
-        assert read_all(log, topic) == []
+        settled(cluster, topic)
+        assert cluster.committed(group, topic) == {0: Commit(1, "its successor's")}
+        assert read_all(cluster, topic) == []
         writer.close()
         successor.close()
         zombie.close()

@@ -18,13 +18,13 @@ from lvq_kafka.cli.board import Board
 from lvq_kafka.cli.feeding import _parse
 from lvq_kafka.cli.rows import Format, event_line, to_line
 from lvq_kafka.cli.table import ValueTable
+from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import REGISTRY_TOPIC, is_name
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import Headers
 from lvq_kafka.errors import LVQError
-from lvq_kafka.ports import Commit
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.fuzz.strategies import commits, definitions, headers, keys, lines, values
 
 LONGEST = 5_000
@@ -54,16 +54,16 @@ class _Harmless(logging.Handler):
 
 
 @contextmanager
-def cluster() -> Iterator[MemoryLog]:
-    """A log in memory with a queue ``prices``; what is logged meanwhile is harmless."""
+def fresh_cluster() -> Iterator[MemoryCluster]:
+    """A cluster in memory with a queue ``prices``; what is logged meanwhile is harmless."""
     logger, handler = logging.getLogger("lvq_kafka"), _Harmless()
     logger.addHandler(handler)
-    log = MemoryLog()
+    cluster = MemoryCluster()
     try:
-        LastValueQueue.declare("prices", key_header="ticker", log=log)
-        yield log
+        LastValueQueue.declare("prices", key_header="ticker", cluster=cluster)
+        yield cluster
     finally:
-        log.close()
+        cluster.close()
         logger.removeHandler(handler)
 
 
@@ -75,21 +75,21 @@ def test_a_record_of_the_registry_is_the_trouble_of_its_own_queue_only(record: t
     key, value = record
     if key == b"prices":
         return
-    with cluster() as log:
-        log.writer().append(REGISTRY_TOPIC, key, value).result(5)
-        names = [one.name for one in queues(log=log)]
+    with fresh_cluster() as cluster:
+        cluster.writer().append(REGISTRY_TOPIC, key, value).result(5)
+        names = [one.name for one in queues(cluster=cluster)]
         assert "prices" in names
         with errors_harmless():
-            opened = LastValueQueue.open(key_text(key), log=log)
+            opened = LastValueQueue.open(key_text(key), cluster=cluster)
             assert opened.name in names
             assert is_name(opened.name)
             assert not opened.name.startswith("-")
             assert not opened.topic.startswith("__")
             assert opened.topic != REGISTRY_TOPIC
-        LastValueQueue.open("prices", log=log)
-        LastValueQueue.declare("fresh", key_header="k", log=log)
+        LastValueQueue.open("prices", cluster=cluster)
+        LastValueQueue.declare("fresh", key_header="k", cluster=cluster)
         with errors_harmless():
-            LastValueQueue.declare("evil", key_header="k", log=log)
+            LastValueQueue.declare("evil", key_header="k", cluster=cluster)
 
 
 @settings(max_examples=100 * TIMES)
@@ -106,19 +106,19 @@ def test_a_json_line_is_read_or_refused_and_what_was_read_can_be_sent(text: byte
 
 
 def _send(key: bytes | None, value: object, given: Headers, codec: Codec) -> None:
-    log = _shared_log()
-    with LastValueQueue.open("prices", value=codec, log=log).producer() as producer:
+    cluster = _shared_log()
+    with LastValueQueue.open("prices", value=codec, cluster=cluster).producer() as producer:
         producer.put("k" if key is None else key, value, given).result(5)
 
 
 @settings(max_examples=25 * TIMES)
 @given(keys, values(), headers, st.sampled_from(sorted(FORMS)))
 def test_a_record_is_read_and_shown_by_everybody(key: bytes, value: bytes, given: Headers, form: Format) -> None:
-    with cluster() as log:
-        writer = log.writer()
+    with fresh_cluster() as cluster:
+        writer = cluster.writer()
         writer.append("prices", key, value, given).result(5)
         writer.append("prices", b"after", b"[1]").result(5)
-        queue = LastValueQueue.open("prices", value=FORMS[form], log=log)
+        queue = LastValueQueue.open("prices", value=FORMS[form], cluster=cluster)
         with queue.browser(follow=False, undecodable="raw") as browser:
             events = list(browser)
     found = [event.key for event in events if isinstance(event, Entry)]
@@ -144,12 +144,12 @@ def test_a_record_is_read_and_shown_by_everybody(key: bytes, value: bytes, given
 @example((0, CommitMap(0, sequence=(1 << 62) - 1).encode()))
 @example((0, CommitMap(0, sequence=(1 << 63) - 1).encode()))
 def test_a_commit_is_taken_or_refused_by_all_alike_and_repair_mends_it(commit: tuple[int, str]) -> None:
-    with cluster() as log:
-        queue = LastValueQueue.open("prices", log=log)
+    with fresh_cluster() as cluster:
+        queue = LastValueQueue.open("prices", cluster=cluster)
         with queue.producer() as producer:
             for number in range(10):
                 producer.put(f"k{number}", b"1")
-        log.commit(queue.definition.group, "prices", {0: Commit(*commit)})
+        cluster.commit(queue.definition.group, "prices", {0: Commit(*commit)})
         found = queue.repair(dry_run=True).found
         for damage in found:
             harmless(str(damage.error))
@@ -175,11 +175,11 @@ def _consume(queue: LastValueQueue) -> bool:
     return False
 
 
-_log: list[MemoryLog] = []
+_log: list[MemoryCluster] = []
 
 
-def _shared_log() -> MemoryLog:
+def _shared_log() -> MemoryCluster:
     if not _log:
-        _log.append(MemoryLog())
-        LastValueQueue.declare("prices", key_header="ticker", log=_log[0])
+        _log.append(MemoryCluster())
+        LastValueQueue.declare("prices", key_header="ticker", cluster=_log[0])
     return _log[0]

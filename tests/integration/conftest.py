@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker
 
 pytest.register_assert_rewrite("tests.integration.bad_input")
@@ -20,9 +20,9 @@ def broker(lvq_broker: ProvidedBroker) -> ProvidedBroker:
 
 
 @pytest.fixture
-def kafka_log(lvq_log: KafkaLog) -> KafkaLog:
-    """The session's broker as a `Log`."""
-    return lvq_log
+def kafka_cluster(lvq_cluster: KafkaCluster) -> KafkaCluster:
+    """The session's broker as a `Cluster`."""
+    return lvq_cluster
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import sys
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 
 
 def main(servers: str, queue: str, topic: str) -> None:
-    log = KafkaLog(ClientConfig(servers, {"session.timeout.ms": 6000}))
-    consumer = Consumer(log, QueueDefinition(name=queue, topic=topic, key_header=None), TEXT, revoke_grace=0)
+    cluster = KafkaCluster(ClientConfig(servers, {"session.timeout.ms": 6000}))
+    consumer = Consumer(cluster, QueueDefinition(name=queue, topic=topic, key_header=None), TEXT, revoke_grace=0)
     for count, delivery in enumerate(consumer):
         if count < 10:
             delivery.ack(wait=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from lvq_kafka import TEXT, Deleted, LastValueQueue, TopicSpec
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.retrying import patiently
 from lvq_kafka.testing.compaction import force_compaction
 from tests.cable import Cable
@@ -16,17 +16,17 @@ KEPT = 3.0  # seconds
 
 
 def test_s160_a_view_a_browser_and_a_consumer_that_were_away_too_long_do_not_keep_what_was_deleted(
-    kafka_log: KafkaLog, topic_name: str
+    kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
     here = LastValueQueue.declare(
-        topic_name, key_header="ticker", value=TEXT, log=kafka_log, spec=TopicSpec(delete_retention=KEPT)
+        topic_name, key_header="ticker", value=TEXT, cluster=kafka_cluster, spec=TopicSpec(delete_retention=KEPT)
     )
     put(here, a="1", b="1")
     with (
-        Cable(kafka_log.config.bootstrap_servers) as cable,
-        closing(KafkaLog(ClientConfig(cable.bootstrap_servers, {}))) as log,
+        Cable(kafka_cluster.config.bootstrap_servers) as cable,
+        closing(KafkaCluster(ClientConfig(cable.bootstrap_servers, {}))) as cluster,
     ):
-        away = patiently(lambda: LastValueQueue.open(topic_name, value=TEXT, log=log), 60)
+        away = patiently(lambda: LastValueQueue.open(topic_name, value=TEXT, cluster=cluster), 60)
         with (
             away.view(metadata_interval=0.2) as view,
             view.watch() as watch,
@@ -40,7 +40,7 @@ def test_s160_a_view_a_browser_and_a_consumer_that_were_away_too_long_do_not_kee
             cable.cut()
             try:
                 put(here, a=None, b="2")
-                force_compaction(kafka_log, topic_name, drop_tombstones=True)
+                force_compaction(kafka_cluster, topic_name, drop_tombstones=True)
                 with here.view() as fresh:
                     assert dict(fresh) == {"b": "2"}
                 eventually(lambda: absence.away(view._follower._standing.clock()) > KEPT)

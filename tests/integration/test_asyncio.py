@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, EndOfDump, LastValueQueue
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from tests.waiting import eventually
 
 
 @pytest.fixture
-def queue(kafka_log: KafkaLog, topic_name: str) -> LastValueQueue[str]:
-    kafka_log.create_topic(topic_name, partitions=1, config={"cleanup.policy": "compact"})
-    return LastValueQueue(topic_name, key_header="ticker", value=TEXT, log=kafka_log)
+def queue(kafka_cluster: KafkaCluster, topic_name: str) -> LastValueQueue[str]:
+    kafka_cluster.create_topic(topic_name, partitions=1, config={"cleanup.policy": "compact"})
+    return LastValueQueue(topic_name, key_header="ticker", value=TEXT, cluster=kafka_cluster)
 
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:

@@ -71,7 +71,7 @@ def readable(broker: SecureBroker, user: str) -> bool:
     """Whether the broker knows of the rights of the user yet."""
     try:
         with LastValueQueue.open("prices", config=broker.config(user)) as queue:
-            queue.log.committed("lvq.prices", "prices")
+            queue.cluster.committed("lvq.prices", "prices")
     except Unauthorized:
         return False
     return True
@@ -320,7 +320,7 @@ def test_a_missing_topic_is_named_by_every_reader_and_writer(plain: str, tmp_pat
     assert isinstance(error.__cause__, TopicNotFound)
     assert error.__cause__.topic == "nowhere"
     gone = LastValueQueue.declare("gone", key_header="ticker", bootstrap_servers=plain)
-    gone.log.delete_topic("gone")
+    gone.cluster.delete_topic("gone")
     for call in (gone.consumer, lambda: enter(gone.view()), lambda: enter(gone.browser())):
         error = error_of(call, AT_ONCE)
         assert isinstance(error, TopicNotFound)
@@ -337,7 +337,7 @@ def test_declarations_that_cannot_be_are_told_apart(plain: str, tmp_path: Path) 
         return lambda: LastValueQueue.declare(name, key_header=key_header, bootstrap_servers=plain, **options)
 
     with LastValueQueue.open("prices", bootstrap_servers=plain) as queue:
-        queue.log.create_topic("plain", partitions=1, config={})
+        queue.cluster.create_topic("plain", partitions=1, config={})
     mismatch = error_of(declare("plain"), AT_ONCE)
     assert isinstance(mismatch, TopicMismatch)
     assert mismatch.settings == {"cleanup.policy": ("compact", "delete")}
@@ -361,7 +361,7 @@ def test_declarations_that_cannot_be_are_told_apart(plain: str, tmp_path: Path) 
 
 def test_r17_a_queue_whose_group_has_expired_is_not_begun_anew_in_silence(plain: str, tmp_path: Path) -> None:
     queue = LastValueQueue.declare("forgotten", topic="prices", key_header="ticker", bootstrap_servers=plain)
-    assert queue.log.delete_group("lvq.forgotten")
+    assert queue.cluster.delete_group("lvq.forgotten")
     again = LastValueQueue.declare("forgotten", topic="prices", key_header="ticker", bootstrap_servers=plain)
     for one in (queue, again):
         error = error_of(one.consumer, AT_ONCE)
@@ -383,7 +383,7 @@ def test_r17_a_queue_whose_group_has_expired_is_not_begun_anew_in_silence(plain:
 
 def test_a_definition_that_cannot_be_read_is_its_own_queues_trouble(plain: str, tmp_path: Path) -> None:
     queue = LastValueQueue.open("prices", bootstrap_servers=plain)
-    with Producer(queue.log, REGISTRY_TOPIC, key_header=None) as registry:
+    with Producer(queue.cluster, REGISTRY_TOPIC, key_header=None) as registry:
         registry.put("newer", b'{"version": 2}')
         registry.put("broken", b"{")
     for name, culprit, remedy in (("newer", "version 2", "upgrade"), ("broken", "not readable", "lvq delete")):
@@ -400,7 +400,7 @@ def test_a_definition_that_cannot_be_read_is_its_own_queues_trouble(plain: str, 
     assert code == 2
     assert "upgrade" in line
     assert "prices" in [definition.name for definition in queues(plain)]
-    with Producer(queue.log, REGISTRY_TOPIC, key_header=None) as registry:
+    with Producer(queue.cluster, REGISTRY_TOPIC, key_header=None) as registry:
         registry.delete("newer")
         registry.delete("broken")
     queue.close()
@@ -439,7 +439,7 @@ def test_a_message_that_is_too_large_is_refused_by_the_client_or_the_broker_and_
 
 def test_an_unreadable_value_follows_the_policy_and_ends_no_reader(plain: str) -> None:
     queue = LastValueQueue.declare("numbers", key_header="name", value=JSON, bootstrap_servers=plain)
-    with Producer(queue.log, "numbers", key_header="name") as producer:
+    with Producer(queue.cluster, "numbers", key_header="name") as producer:
         producer.put("good", b"1")
         producer.put("bad", b"{")
     with queue.view() as view:
@@ -460,7 +460,7 @@ def test_an_unreadable_value_follows_the_policy_and_ends_no_reader(plain: str) -
 
 def test_r16_a_record_whose_header_disagrees_with_its_key_fails_those_who_asked_for_it(plain: str) -> None:
     strict = LastValueQueue.declare("strict", key_header="ticker", key_mismatch="fail", bootstrap_servers=plain)
-    with Producer(strict.log, "strict", key_header=None) as producer:
+    with Producer(strict.cluster, "strict", key_header=None) as producer:
         position = producer.put("A", b"1", headers={"ticker": "B"}).result(20)
 
     def consume() -> None:

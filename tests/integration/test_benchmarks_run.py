@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.benchmarks.bootstrap import CONTESTANTS, measure
 from tests.benchmarks.consume import COMPACTED, KAFKA, MODES
@@ -65,16 +65,16 @@ def test_an_idle_queue_takes_less_of_its_process_than_one_with_a_view(broker: Pr
 
 
 def test_a_contestant_that_does_not_hold_the_right_values_is_found_out(
-    broker: ProvidedBroker, kafka_log: KafkaLog
+    broker: ProvidedBroker, kafka_cluster: KafkaCluster
 ) -> None:
-    topic = load(kafka_log, "small", 1000, 100)
+    topic = load(kafka_cluster, "small", 1000, 100)
     try:
         assert measure(broker.bootstrap_servers, topic, "view")["keys"] == 100
         other = Content(100, topic.content.checksum + 1)
         with pytest.raises(RuntimeError, match="view does not hold the newest value of every key of the topic small"):
             measure(broker.bootstrap_servers, replace(topic, content=other), "view")
     finally:
-        kafka_log.delete_topic(topic.name)
+        kafka_cluster.delete_topic(topic.name)
 
 
 def test_a_compacted_backlog_is_compared_with_what_other_brokers_conflated() -> None:

@@ -19,7 +19,7 @@ import pytest
 from lvq_kafka import TEXT, LastValueQueue
 from lvq_kafka.embedded import ensure_jars
 from lvq_kafka.errors import LVQError
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.waiting import eventually
 
@@ -120,14 +120,16 @@ def shell(broker: ProvidedBroker) -> Shell:
 
 
 @pytest.fixture
-def queue(kafka_log: KafkaLog, topic_name: str) -> Iterator[str]:
+def queue(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[str]:
     """A declared queue with two values."""
-    with LastValueQueue.declare(topic_name, key_header="ticker", value=TEXT, log=kafka_log).producer() as producer:
+    with LastValueQueue.declare(
+        topic_name, key_header="ticker", value=TEXT, cluster=kafka_cluster
+    ).producer() as producer:
         producer.put("IBM", "118.50")
         producer.put("MSFT", "402.10")
     yield topic_name
     with suppress(LVQError):
-        LastValueQueue.open(topic_name, log=kafka_log).delete()
+        LastValueQueue.open(topic_name, cluster=kafka_cluster).delete()
 
 
 def test_a_queue_lives_from_its_declaration_to_its_drop(shell: Shell, topic_name: str) -> None:
@@ -165,7 +167,7 @@ def test_a_queue_lives_from_its_declaration_to_its_drop(shell: Shell, topic_name
 
 
 def test_g8_an_export_is_the_view_s_snapshot_and_can_be_put_elsewhere(
-    shell: Shell, queue: str, kafka_log: KafkaLog, tmp_path: Path
+    shell: Shell, queue: str, kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
     lines = b"".join(b'{"key": "k%d", "value": "%d"}\n' % (number % 3000, number) for number in range(5000))
     positions = shell.rows("put", queue, "--from-jsonl", "-", stdin=lines)
@@ -176,7 +178,7 @@ def test_g8_an_export_is_the_view_s_snapshot_and_can_be_put_elsewhere(
     file = tmp_path / "export.jsonl"
     shell.run("export", queue, str(file))
     head, *rows = parsed(file.read_bytes().splitlines())
-    with LastValueQueue.open(queue, log=kafka_log).view() as view:
+    with LastValueQueue.open(queue, cluster=kafka_cluster).view() as view:
         snapshot = view.snapshot()
     assert head["offsets"] == {str(partition): offset for partition, offset in snapshot.offsets.items()}
     assert (head["topic_id"], head["values"]) == (snapshot.topic_id, len(snapshot))
@@ -187,7 +189,7 @@ def test_g8_an_export_is_the_view_s_snapshot_and_can_be_put_elsewhere(
     shell.run("declare", f"{queue}.copy", "-k", "ticker")
     try:
         shell.run("put", f"{queue}.copy", "--from-jsonl", str(file), "--quiet")
-        with LastValueQueue.open(f"{queue}.copy", log=kafka_log).view() as view:
+        with LastValueQueue.open(f"{queue}.copy", cluster=kafka_cluster).view() as view:
             copy = view.snapshot()
         assert {entry.key: (entry.value, entry.headers) for entry in copy.entries()} == {
             entry.key: (entry.value, entry.headers) for entry in snapshot.entries()

@@ -17,7 +17,7 @@ from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import GroupNotFound, LockLost, MessageTooLarge, PartitionsAdded, TransportError
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.managing.groups import declare_group
 from lvq_kafka.producer import Producer
 from lvq_kafka.testing.brokers import ProvidedBroker
@@ -30,14 +30,14 @@ from tests.waiting import eventually
 class World:
     """A declared queue on the real broker."""
 
-    def __init__(self, log: KafkaLog, topic: str, partitions: int) -> None:
-        self.log = log
+    def __init__(self, cluster: KafkaCluster, topic: str, partitions: int) -> None:
+        self.cluster = cluster
         self.definition = QueueDefinition(name=topic, topic=topic, key_header=None)
-        log.create_topic(topic, partitions=partitions, config={"cleanup.policy": "compact"})
-        declare_group(log, self.definition.group, topic)
+        cluster.create_topic(topic, partitions=partitions, config={"cleanup.policy": "compact"})
+        declare_group(cluster, self.definition.group, topic)
 
     def send(self, *records: tuple[str, str | None]) -> None:
-        writer = self.log.writer()
+        writer = self.cluster.writer()
         receipts = [
             writer.append(self.definition.topic, key.encode(), None if value is None else value.encode())
             for key, value in records
@@ -47,33 +47,33 @@ class World:
             receipt.result(0)
 
     def committed(self) -> dict[int, int]:
-        found = self.log.committed(self.definition.group, self.definition.topic)
+        found = self.cluster.committed(self.definition.group, self.definition.topic)
         return {partition: commit.offset for partition, commit in found.items()}
 
     def ends(self) -> dict[int, int]:
-        return self.log.end_offsets(self.definition.topic)
+        return self.cluster.end_offsets(self.definition.topic)
 
     @contextmanager
     def consuming(
         self, properties: dict[str, Any] | None = None, *, servers: str | None = None, **options: Any
     ) -> Iterator[Consumer[str]]:
-        log = KafkaLog(ClientConfig(servers or self.log.config.bootstrap_servers, properties or {}))
+        cluster = KafkaCluster(ClientConfig(servers or self.cluster.config.bootstrap_servers, properties or {}))
         options.setdefault("revoke_grace", 0.0)
         try:
-            with Consumer(log, self.definition, TEXT, **options) as consumer:
+            with Consumer(cluster, self.definition, TEXT, **options) as consumer:
                 yield consumer
         finally:
-            log.close()
+            cluster.close()
 
 
 @pytest.fixture
-def one_partition(kafka_log: KafkaLog, topic_name: str) -> World:
-    return World(kafka_log, topic_name, 1)
+def one_partition(kafka_cluster: KafkaCluster, topic_name: str) -> World:
+    return World(kafka_cluster, topic_name, 1)
 
 
 @pytest.fixture
-def four_partitions(kafka_log: KafkaLog, topic_name: str) -> World:
-    return World(kafka_log, topic_name, 4)
+def four_partitions(kafka_cluster: KafkaCluster, topic_name: str) -> World:
+    return World(kafka_cluster, topic_name, 4)
 
 
 def take(consumer: Consumer[str], timeout: float = 30.0) -> Delivery[str]:
@@ -128,8 +128,8 @@ def test_g11_a_durable_ack_survives_and_g10_the_rest_comes_again(one_partition: 
 def test_g11_many_that_are_acked_at_once_are_durable_at_once_and_leave_with_a_transaction(
     four_partitions: World,
 ) -> None:
-    log, out = four_partitions.log, f"{four_partitions.definition.topic}.out"
-    log.create_topic(out, partitions=1, config={})
+    cluster, out = four_partitions.cluster, f"{four_partitions.definition.topic}.out"
+    cluster.create_topic(out, partitions=1, config={})
     four_partitions.send(*((f"k{number % 400}", str(number)) for number in range(2_000)))
     kept: list[str] = []
     moved: list[str] = []
@@ -140,7 +140,7 @@ def test_g11_many_that_are_acked_at_once_are_durable_at_once_and_leave_with_a_tr
             kept += [delivery.value for delivery in batch]
     with (
         four_partitions.consuming() as consumer,
-        Producer(log, out, key_header=None, value=TEXT, transactional_id=out) as producer,
+        Producer(cluster, out, key_header=None, value=TEXT, transactional_id=out) as producer,
     ):
         while len(kept) + len(moved) < 400:
             with consumer.transaction(producer) as tx:
@@ -151,16 +151,16 @@ def test_g11_many_that_are_acked_at_once_are_durable_at_once_and_leave_with_a_tr
             moved += [delivery.value for delivery in batch]
     assert sorted(map(int, kept + moved)) == list(range(1_600, 2_000))
     assert four_partitions.committed() == four_partitions.ends()
-    settled(log, out)
-    assert [value for _, value in pairs(read_all(log, out))] == moved
-    log.delete_topic(out)
+    settled(cluster, out)
+    assert [value for _, value in pairs(read_all(cluster, out))] == moved
+    cluster.delete_topic(out)
 
 
 def test_a_dead_letter_that_the_broker_refuses_for_its_size_does_not_abort_every_transaction(
     one_partition: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log, dead = one_partition.log, f"{one_partition.definition.topic}.dead"
-    log.create_topic(dead, partitions=1, config={"max.message.bytes": "10000"})
+    cluster, dead = one_partition.cluster, f"{one_partition.definition.topic}.dead"
+    cluster.create_topic(dead, partitions=1, config={"max.message.bytes": "10000"})
     value = "v" * 9_900
     one_partition.send(("a", value))
 
@@ -176,20 +176,20 @@ def test_a_dead_letter_that_the_broker_refuses_for_its_size_does_not_abort_every
     refused: list[TransportError] = []
     with (
         one_partition.consuming(dead_letters=dead) as consumer,
-        Producer(log, dead, key_header=None, value=TEXT, transactional_id=dead) as producer,
+        Producer(cluster, dead, key_header=None, value=TEXT, transactional_id=dead) as producer,
     ):
         eventually(reject, 60)
     assert [type(error) for error in refused][:1] == [MessageTooLarge]
-    settled(log, dead)
-    [letter] = read_all(log, dead)
+    settled(cluster, dead)
+    [letter] = read_all(cluster, dead)
     assert (letter.value, letter.headers) == (value.encode(), ())
     assert "has no room for headers" in caplog.text
-    log.delete_topic(dead)
+    cluster.delete_topic(dead)
 
 
 def test_aborted_transactions_and_markers_at_the_end_of_the_log_hold_nothing_up(one_partition: World) -> None:
     one_partition.send(("a", "a"))
-    writer = one_partition.log.writer(transactional_id=f"tx-{one_partition.definition.topic}")
+    writer = one_partition.cluster.writer(transactional_id=f"tx-{one_partition.definition.topic}")
     for _ in range(2):
         writer.begin_transaction()
         writer.append(one_partition.definition.topic, b"a", b"never")
@@ -320,13 +320,13 @@ def test_the_new_consumer_protocol_shares_and_takes_over_as_well(four_partitions
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_zombie_in_a_transaction_is_fenced_and_its_output_never_seen(one_partition: World, protocol: str) -> None:
-    log, out = one_partition.log, f"{one_partition.definition.topic}.out"
+    cluster, out = one_partition.cluster, f"{one_partition.definition.topic}.out"
     properties = {"classic": {"session.timeout.ms": 6000}, "consumer": {"group.protocol": "consumer"}}[protocol]
-    log.create_topic(out, partitions=1, config={})
+    cluster.create_topic(out, partitions=1, config={})
     one_partition.send(("a", "a"))
 
     def producer(name: str) -> Producer[Any]:
-        return Producer(log, out, key_header=None, value=TEXT, transactional_id=f"{out}.{name}")
+        return Producer(cluster, out, key_header=None, value=TEXT, transactional_id=f"{out}.{name}")
 
     def overtaken(zombie: Consumer[str], its_output: Producer[Any]) -> None:
         with zombie.transaction(its_output) as tx:
@@ -344,7 +344,7 @@ def test_a_zombie_in_a_transaction_is_fenced_and_its_output_never_seen(one_parti
                 again.ack()
 
     with (
-        Cable(log.config.bootstrap_servers) as cable,
+        Cable(cluster.config.bootstrap_servers) as cable,
         one_partition.consuming(properties, servers=cable.bootstrap_servers, commit_interval=60) as zombie,
         producer("zombie") as its_output,
     ):
@@ -353,40 +353,40 @@ def test_a_zombie_in_a_transaction_is_fenced_and_its_output_never_seen(one_parti
                 overtaken(zombie, its_output)
         finally:
             cable.mend()
-    settled(log, out)
-    assert pairs(read_all(log, out)) == [("a", "its successor's")]
+    settled(cluster, out)
+    assert pairs(read_all(cluster, out)) == [("a", "its successor's")]
     assert one_partition.committed() == {0: 1}
-    log.delete_topic(out)
+    cluster.delete_topic(out)
 
 
 def test_r17_an_undeclared_queue_and_one_whose_group_was_deleted_are_errors(
-    kafka_log: KafkaLog, topic_name: str
+    kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_log.create_topic(topic_name, partitions=2, config={"cleanup.policy": "compact"})
+    kafka_cluster.create_topic(topic_name, partitions=2, config={"cleanup.policy": "compact"})
     definition = QueueDefinition(name=topic_name, topic=topic_name, key_header=None)
     with pytest.raises(GroupNotFound):
-        Consumer(kafka_log, definition, TEXT)
-    assert declare_group(kafka_log, definition.group, topic_name)
-    assert not declare_group(kafka_log, definition.group, topic_name)
-    with Consumer(kafka_log, definition, TEXT) as consumer:
+        Consumer(kafka_cluster, definition, TEXT)
+    assert declare_group(kafka_cluster, definition.group, topic_name)
+    assert not declare_group(kafka_cluster, definition.group, topic_name)
+    with Consumer(kafka_cluster, definition, TEXT) as consumer:
         eventually(lambda: consumer.stats.partitions == (0, 1), 30)
-    assert kafka_log.delete_group(definition.group)
+    assert kafka_cluster.delete_group(definition.group)
     with pytest.raises(GroupNotFound, match="expired or was deleted"):
-        Consumer(kafka_log, definition, TEXT)
+        Consumer(kafka_cluster, definition, TEXT)
 
 
 def test_r17_partitions_that_are_added_under_a_consumer_stop_it_with_a_reason(one_partition: World) -> None:
     one_partition.send(("a", "a"))
     with one_partition.consuming({"topic.metadata.refresh.interval.ms": 500}) as consumer:
         take(consumer).ack(wait=True, timeout=30)
-        one_partition.log.add_partitions(one_partition.definition.topic, 2)
+        one_partition.cluster.add_partitions(one_partition.definition.topic, 2)
         with pytest.raises(PartitionsAdded, match="partition 1"):
             take(consumer)
 
 
 def test_a_consumer_that_is_left_behind_leaves_its_partition_to_another(one_partition: World) -> None:
     one_partition.send(("a", "a"), ("b", "b"))
-    consumer = Consumer(one_partition.log, one_partition.definition, TEXT)
+    consumer = Consumer(one_partition.cluster, one_partition.definition, TEXT)
     take(consumer).ack()
     with pytest.warns(ResourceWarning, match=r"unclosed consumer of .*test_consumer\.py"):
         del consumer
@@ -397,8 +397,8 @@ def test_a_consumer_that_is_left_behind_leaves_its_partition_to_another(one_part
 def test_a_consumer_goes_on_when_the_broker_was_killed_and_is_back(
     private_broker: ProvidedBroker, topic_name: str
 ) -> None:
-    log = KafkaLog(private_broker.bootstrap_servers)
-    world = World(log, topic_name, 1)
+    cluster = KafkaCluster(private_broker.bootstrap_servers)
+    world = World(cluster, topic_name, 1)
     world.send(("a", "a1"), ("b", "b1"))
     with world.consuming() as consumer:
         first = take(consumer)
@@ -417,4 +417,4 @@ def test_a_consumer_goes_on_when_the_broker_was_killed_and_is_back(
                 rest.add(delivery.value)
         assert rest <= {"b1", "a2"} | again
     assert world.committed() == world.ends()
-    log.close()
+    cluster.close()

@@ -12,7 +12,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import LockLost
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.managing.groups import declare_group
 from tests.cable import Cable
 from tests.waiting import eventually
@@ -25,13 +25,13 @@ PROTOCOLS: Mapping[str, Mapping[str, str | int]] = {
 
 @contextmanager
 def consuming(servers: str, protocol: str, topic: str) -> Iterator[Consumer[str]]:
-    log = KafkaLog(ClientConfig(servers, dict(PROTOCOLS[protocol])))
+    cluster = KafkaCluster(ClientConfig(servers, dict(PROTOCOLS[protocol])))
     definition = QueueDefinition(name=topic, topic=topic, key_header=None)
     try:
-        with Consumer(log, definition, TEXT, revoke_grace=0.0) as consumer:
+        with Consumer(cluster, definition, TEXT, revoke_grace=0.0) as consumer:
             yield consumer
     finally:
-        log.close()
+        cluster.close()
 
 
 def take(consumer: Consumer[str]) -> Delivery[str]:
@@ -40,8 +40,8 @@ def take(consumer: Consumer[str]) -> Delivery[str]:
     return delivery
 
 
-def put(log: KafkaLog, topic: str, key: str, value: str) -> None:
-    writer = log.writer()
+def put(cluster: KafkaCluster, topic: str, key: str, value: str) -> None:
+    writer = cluster.writer()
     writer.append(topic, key.encode(), value.encode()).result(30)
     writer.close(30)
 
@@ -49,19 +49,19 @@ def put(log: KafkaLog, topic: str, key: str, value: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_g12_it_hands_out_nothing_older_than_what_was_consumed_meanwhile_and_goes_on_when_it_is_back(
-    kafka_log: KafkaLog, topic_name: str, protocol: str
+    kafka_cluster: KafkaCluster, topic_name: str, protocol: str
 ) -> None:
-    servers = kafka_log.config.bootstrap_servers
-    kafka_log.create_topic(topic_name, partitions=1, config={"cleanup.policy": "compact"})
-    declare_group(kafka_log, f"lvq.{topic_name}", topic_name)
-    put(kafka_log, topic_name, "held", "held")
+    servers = kafka_cluster.config.bootstrap_servers
+    kafka_cluster.create_topic(topic_name, partitions=1, config={"cleanup.policy": "compact"})
+    declare_group(kafka_cluster, f"lvq.{topic_name}", topic_name)
+    put(kafka_cluster, topic_name, "held", "held")
     with Cable(servers) as cable, consuming(cable.bootstrap_servers, protocol, topic_name) as first:
         held = take(first)
-        put(kafka_log, topic_name, "a", "a1")
+        put(kafka_cluster, topic_name, "a", "a1")
         eventually(lambda: first.stats.available == 1)
         cable.cut()
         try:
-            put(kafka_log, topic_name, "a", "a2")
+            put(kafka_cluster, topic_name, "a", "a2")
             with consuming(servers, protocol, topic_name) as second:
                 theirs = [take(second), take(second)]
                 assert {one.value for one in theirs} == {"held", "a2"}
@@ -70,11 +70,11 @@ def test_g12_it_hands_out_nothing_older_than_what_was_consumed_meanwhile_and_goe
                 assert first.acquire(1) is None
         finally:
             cable.mend()
-        put(kafka_log, topic_name, "b", "b")
+        put(kafka_cluster, topic_name, "b", "b")
         delivery = take(first)
         assert delivery.value == "b"
         delivery.ack(wait=True, timeout=60)
         with pytest.raises(LockLost):
             held.ack()
-    commit = kafka_log.committed(f"lvq.{topic_name}", topic_name)[0]
+    commit = kafka_cluster.committed(f"lvq.{topic_name}", topic_name)[0]
     assert commit.offset == 4

@@ -22,14 +22,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from docker.errors import APIError
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec
+from lvq_kafka.cluster import Receipt
 from lvq_kafka.embedded import Listener
 from lvq_kafka.embedded.jars import KAFKA_VERSION
 from lvq_kafka.embedded.ports import free_ports
 from lvq_kafka.errors import BrokerStartFailed
-from lvq_kafka.ports import Receipt
 from lvq_kafka.testing import containers
 from lvq_kafka.testing.containers import KafkaContainer, docker_unavailable_reason
-from lvq_kafka.testing.docker_cluster import KafkaCluster
+from lvq_kafka.testing.docker_cluster import DockerCluster
 from lvq_kafka.testing.docker_engine import STAND_IN_IMAGE, kafka_image, owner_labels, prepare
 from tests.integration.composing import Compose, answers, composed, docker, run, stopped
 from tests.running import ROOT
@@ -173,14 +173,14 @@ def test_what_a_killed_process_left_behind_is_removed_by_the_next_one() -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster(docker_engine: None) -> Iterator[KafkaCluster]:
+def cluster(docker_engine: None) -> Iterator[DockerCluster]:
     """Three brokers that would, by themselves, acknowledge what one of them has."""
-    with KafkaCluster(properties={"min.insync.replicas": "1"}) as cluster:
+    with DockerCluster(properties={"min.insync.replicas": "1"}) as cluster:
         yield cluster
 
 
 @contextmanager
-def killed(cluster: KafkaCluster, broker: int) -> Iterator[None]:
+def killed(cluster: DockerCluster, broker: int) -> Iterator[None]:
     """One broker is dead in the block, and there again afterwards."""
     cluster.nodes[broker - 1].kill()
     try:
@@ -193,14 +193,14 @@ def leader(admin: AdminClient, topic: str) -> int:
     return int(admin.list_topics(topic, timeout=20).topics[topic].partitions[0].leader)
 
 
-def test_g14_what_was_acknowledged_outlives_the_leader_and_a_view_goes_on(cluster: KafkaCluster) -> None:
+def test_g14_what_was_acknowledged_outlives_the_leader_and_a_view_goes_on(cluster: DockerCluster) -> None:
     servers = cluster.bootstrap_servers
     admin = AdminClient(client(servers))
     receipts: list[Receipt] = []
     enough = Event()
     with LastValueQueue.declare("replicated", key_header="k", value=TEXT, bootstrap_servers=servers) as queue:
-        assert queue.log.describe_topic("replicated").replication_factor == 3
-        eventually(lambda: queue.log.topic_config("replicated")["min.insync.replicas"] == "2")  # once all know
+        assert queue.cluster.describe_topic("replicated").replication_factor == 3
+        eventually(lambda: queue.cluster.topic_config("replicated")["min.insync.replicas"] == "2")  # once all know
 
         def feed() -> None:
             while not enough.wait(0.001):
@@ -232,7 +232,7 @@ def test_g14_what_was_acknowledged_outlives_the_leader_and_a_view_goes_on(cluste
     assert [position.offset for position in positions] == list(range(len(receipts)))
 
 
-def test_g10_a_consumer_outlives_the_coordinator_of_its_group_and_no_ack_is_lost(cluster: KafkaCluster) -> None:
+def test_g10_a_consumer_outlives_the_coordinator_of_its_group_and_no_ack_is_lost(cluster: DockerCluster) -> None:
     servers, count = cluster.bootstrap_servers, 600
     durable: set[str] = set()
     taken: list[str] = []

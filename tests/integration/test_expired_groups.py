@@ -17,10 +17,10 @@ from lvq_kafka import LastValueQueue, TopicSpec
 from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.session import Session
+from lvq_kafka.cluster import Commit
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import GroupNotFound, OffsetsExpired
-from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.ports import Commit
+from lvq_kafka.kafka import KafkaCluster
 from tests.integration.wire import commit_as_others_do
 from tests.unit.managing import commits, consume, declare, drained, maps, put
 from tests.waiting import eventually
@@ -29,18 +29,18 @@ Queue = LastValueQueue[str]
 
 
 @pytest.fixture(scope="module")
-def log() -> Iterator[KafkaLog]:
+def cluster() -> Iterator[KafkaCluster]:
     """On a broker that looks for offsets to forget all the time, and not every ten minutes."""
     with EmbeddedBroker(properties={"offsets.retention.check.interval.ms": "200"}) as broker:
-        log = KafkaLog(broker.bootstrap_servers)
-        yield log
-        log.close()
+        cluster = KafkaCluster(broker.bootstrap_servers)
+        yield cluster
+        cluster.close()
 
 
 @pytest.fixture
-def queue(log: KafkaLog) -> Queue:
+def queue(cluster: KafkaCluster) -> Queue:
     """Ten messages of which the keys below 6 are consumed, in two partitions; nobody is at work."""
-    queue = declare(log, f"queue-{uuid4().hex[:8]}", spec=TopicSpec(partitions=2))
+    queue = declare(cluster, f"queue-{uuid4().hex[:8]}", spec=TopicSpec(partitions=2))
     put(queue, *(f"{number}={number}" for number in range(10)))
     consume(queue, *map(str, range(6)))
     assert queue.stats().depth == 4
@@ -49,7 +49,7 @@ def queue(log: KafkaLog) -> Queue:
 
 def limit(queue: Queue, told: Mapping[int, Commit], seconds: float) -> None:
     """Say again what is committed, to be forgotten after so many seconds."""
-    commit_as_others_do(queue.log.config.bootstrap_servers, queue.definition.group, queue.topic, told, kept=seconds)
+    commit_as_others_do(queue.cluster.config.bootstrap_servers, queue.definition.group, queue.topic, told, kept=seconds)
 
 
 def forget(queue: Queue, *partitions: int, seconds: float = 0.5) -> None:
@@ -61,7 +61,7 @@ def forget(queue: Queue, *partitions: int, seconds: float = 0.5) -> None:
 
 def run(queue: Queue, *arguments: str) -> tuple[int, str]:
     """Run ``lvq`` for a person: its exit code, and all that it has said."""
-    ran = CliRunner().invoke(lvq, arguments, obj=Session(log=queue.log, out=Output(True)), prog_name="lvq")
+    ran = CliRunner().invoke(lvq, arguments, obj=Session(cluster=queue.cluster, out=Output(True)), prog_name="lvq")
     return ran.exit_code, " ".join((ran.stdout + ran.stderr).split())
 
 
@@ -70,7 +70,7 @@ def test_a_group_that_expired_is_refused_until_somebody_says_where_to_start_and_
 ) -> None:
     before = maps(queue)
     forget(queue, 0, 1)
-    assert queue.log.member_count(queue.definition.group) == 0
+    assert queue.cluster.member_count(queue.definition.group) == 0
     for use in (queue.consumer, queue.stats, queue.purge, lambda: queue.reset("latest")):
         with pytest.raises(GroupNotFound, match="has expired") as caught:
             use()
@@ -126,7 +126,7 @@ def test_a_consumer_at_work_keeps_its_group_though_it_has_nothing_to_do(queue: Q
     """An idle consumer sends no commits. What keeps those there are is its membership, which ends when it leaves."""
     drained(queue)
     before = maps(queue)
-    canary = declare(queue.log, f"{queue.name}-canary")
+    canary = declare(queue.cluster, f"{queue.name}-canary")
     seconds = 8.0  # in which even on a busy machine the consumer is a member
     limit(queue, commits(queue), seconds)
     with queue.consumer() as consumer:

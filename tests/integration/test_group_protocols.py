@@ -14,7 +14,7 @@ from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import LockLost
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.managing.groups import declare_group
 from lvq_kafka.producer import Producer
 from tests.waiting import eventually
@@ -25,38 +25,38 @@ KEYS = [f"k{number}" for number in range(40)]
 class Group:
     """A queue of four partitions with a message for each key, and members that speak one protocol."""
 
-    def __init__(self, log: KafkaLog, topic: str, protocol: str) -> None:
-        self.log = log
+    def __init__(self, cluster: KafkaCluster, topic: str, protocol: str) -> None:
+        self.cluster = cluster
         self.protocol = protocol
         self.definition = QueueDefinition(name=topic, topic=topic, key_header=None)
-        log.create_topic(topic, partitions=4, config={"cleanup.policy": "compact"})
-        declare_group(log, self.definition.group, topic)
-        with Producer(log, topic, key_header=None, value=TEXT) as producer:
+        cluster.create_topic(topic, partitions=4, config={"cleanup.policy": "compact"})
+        declare_group(cluster, self.definition.group, topic)
+        with Producer(cluster, topic, key_header=None, value=TEXT) as producer:
             for key in KEYS:
                 producer.put(key, key)
 
     @contextmanager
-    def member(self, **properties: Any) -> Iterator[tuple[Consumer[str], KafkaLog]]:
+    def member(self, **properties: Any) -> Iterator[tuple[Consumer[str], KafkaCluster]]:
         """A member, and the log that it works on."""
         if self.protocol == "classic":
             properties.setdefault("session.timeout.ms", 6000)
         else:
             properties["group.protocol"] = "consumer"
         with (
-            closing(KafkaLog(ClientConfig(self.log.config.bootstrap_servers, properties))) as log,
-            Consumer(log, self.definition, TEXT, revoke_grace=0.0) as consumer,
+            closing(KafkaCluster(ClientConfig(self.cluster.config.bootstrap_servers, properties))) as cluster,
+            Consumer(cluster, self.definition, TEXT, revoke_grace=0.0) as consumer,
         ):
-            yield consumer, log
+            yield consumer, cluster
 
     def all_done(self) -> bool:
-        committed = self.log.committed(self.definition.group, self.definition.topic)
-        ends = self.log.end_offsets(self.definition.topic)
+        committed = self.cluster.committed(self.definition.group, self.definition.topic)
+        ends = self.cluster.end_offsets(self.definition.topic)
         return {partition: commit.offset for partition, commit in committed.items()} == ends
 
 
 @pytest.fixture(params=["classic", "consumer"])
-def group(request: pytest.FixtureRequest, kafka_log: KafkaLog, topic_name: str) -> Group:
-    return Group(kafka_log, topic_name, request.param)
+def group(request: pytest.FixtureRequest, kafka_cluster: KafkaCluster, topic_name: str) -> Group:
+    return Group(kafka_cluster, topic_name, request.param)
 
 
 def take(consumer: Consumer[str]) -> Delivery[str]:
@@ -118,9 +118,9 @@ def test_what_is_acked_when_a_consumer_closes_is_durable_or_comes_again(group: G
 @pytest.mark.timeout(300)
 def test_transactions_are_not_held_up_by_the_polling_of_their_consumer(group: Group, topic_name: str) -> None:
     # The client lets in one thread at a time. When the poller did not stand back, most of these ran into their timeout.
-    with group.member(**{"transaction.timeout.ms": 15_000}) as (consumer, log):
+    with group.member(**{"transaction.timeout.ms": 15_000}) as (consumer, cluster):
         done = 0
-        with Producer(log, topic_name, key_header=None, value=TEXT, transactional_id=topic_name) as producer:
+        with Producer(cluster, topic_name, key_header=None, value=TEXT, transactional_id=topic_name) as producer:
             for _ in range(8):
                 with consumer.transaction(producer, timeout=60) as transaction:
                     for delivery in transaction.acquire_many(5, timeout=60):

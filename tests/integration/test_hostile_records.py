@@ -10,14 +10,14 @@ from contextlib import suppress
 import pytest
 
 from lvq_kafka import LastValueQueue, Producer
+from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import REGISTRY_TOPIC
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.records import UNREADABLE
 from lvq_kafka.entries import Entry
 from lvq_kafka.errors import CommitMapRefused, KeyMismatch
-from lvq_kafka.kafka import ClientConfig, KafkaLog
-from lvq_kafka.ports import Commit
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import pin
 from lvq_spark.scan.scanning import Scan
@@ -34,9 +34,9 @@ def lvq(broker: ProvidedBroker, *arguments: str) -> list[dict[str, object]]:
 
 
 def test_r16_a_header_name_that_is_not_utf_8_stops_nobody(
-    broker: ProvidedBroker, kafka_log: KafkaLog, topic_name: str
+    broker: ProvidedBroker, kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    queue = declare(kafka_log, topic_name)
+    queue = declare(kafka_cluster, topic_name)
     put(queue, "before=1")
     evil = RawRecord(b"evil", b"2", [(b"ticker", b"evil"), (UNREADABLE_NAME, b"x")])
     produce_raw(broker.bootstrap_servers, topic_name, evil, evil)
@@ -46,7 +46,7 @@ def test_r16_a_header_name_that_is_not_utf_8_stops_nobody(
         assert (view.entry("evil").headers, view.counters.mismatched) == (UNREADABLE, 2)
     with queue.browser(follow=False) as browser:
         assert [event.key for event in browser if isinstance(event, Entry)] == ["before", "evil", "after"]
-    strict = LastValueQueue(topic_name, key_header="ticker", key_mismatch="fail", log=kafka_log)
+    strict = LastValueQueue(topic_name, key_header="ticker", key_mismatch="fail", cluster=kafka_cluster)
     with pytest.raises(KeyMismatch, match=f"{topic_name}/0/1"), strict.view():
         pass
     (status,) = lvq(broker, "status", topic_name)
@@ -59,10 +59,10 @@ def test_r16_a_header_name_that_is_not_utf_8_stops_nobody(
 
 
 def test_whatever_a_record_is_made_of_everything_reads_it(
-    broker: ProvidedBroker, kafka_log: KafkaLog, topic_name: str
+    broker: ProvidedBroker, kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
     """Odd keys, names, values and numbers of headers, among the records of transactions."""
-    queue = declare(kafka_log, topic_name)
+    queue = declare(kafka_cluster, topic_name)
     odd: dict[bytes, list[tuple[bytes, bytes | None]]] = {
         b"": [(b"ticker", b"")],
         b"\xff\xfe": [(b"ticker", b"\xff\xfe")],
@@ -95,7 +95,7 @@ def test_whatever_a_record_is_made_of_everything_reads_it(
         row for rows in Scan(pin(queue), ClientConfig(broker.bootstrap_servers)).read(0) for row in rows.to_pylist()
     ]
     assert [(key_text(row["key"]), row["value"].decode()) for row in rows] == expected
-    other = declare(kafka_log, f"{topic_name}-moved")
+    other = declare(kafka_cluster, f"{topic_name}-moved")
     assert queue.move(other).messages == len(odd)
     assert sorted(drained(other)) == sorted(value for _, value in expected)
     other.delete(delete_topic=True)
@@ -106,7 +106,7 @@ ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 
 
 def test_what_others_put_into_the_registry_stops_no_other_queue_and_steers_no_terminal(
-    broker: ProvidedBroker, kafka_log: KafkaLog, topic_name: str
+    broker: ProvidedBroker, kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
     hostile = {
         f"{topic_name}-deep": b"[" * 100_000,
@@ -114,12 +114,12 @@ def test_what_others_put_into_the_registry_stops_no_other_queue_and_steers_no_te
         f"{topic_name}-many": json.dumps({f"field{number}": 1 for number in range(20_000)}).encode(),
         f"--{topic_name}": b"{}",
     }
-    with Producer(kafka_log, REGISTRY_TOPIC, key_header=None) as registry:
+    with Producer(kafka_cluster, REGISTRY_TOPIC, key_header=None) as registry:
         for key, value in hostile.items():
             registry.put(key, value)
     command = ["-m", "lvq_kafka", "-b", broker.bootstrap_servers]
     try:
-        queue = declare(kafka_log, topic_name)
+        queue = declare(kafka_cluster, topic_name)
         with terminal([*command, "queues"], columns=200) as screen:
             assert screen.wait() == 0
         assert screen.text.count("left out") == len(hostile)
@@ -130,16 +130,16 @@ def test_what_others_put_into_the_registry_stops_no_other_queue_and_steers_no_te
                 assert screen.wait() == 2
             assert screen.text.replace("\n", "").isprintable()
     finally:
-        with Producer(kafka_log, REGISTRY_TOPIC, key_header=None) as registry:
+        with Producer(kafka_cluster, REGISTRY_TOPIC, key_header=None) as registry:
             for key in hostile:
                 registry.delete(key)
     queue.delete()
 
 
 def test_a_sequence_that_nobody_can_have_reached_is_refused_told_and_mended(
-    broker: ProvidedBroker, kafka_log: KafkaLog, topic_name: str
+    broker: ProvidedBroker, kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    queue = declare(kafka_log, topic_name)
+    queue = declare(kafka_cluster, topic_name)
     put(queue, "a=1", "b=2")
 
     def commit(sequence: int) -> None:

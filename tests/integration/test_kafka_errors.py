@@ -9,9 +9,9 @@ from contextlib import suppress
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
+from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.errors import AuthenticationFailed, BrokerUnavailable, TransportError, Unauthorized
-from lvq_kafka.kafka import ClientConfig, KafkaLog
-from lvq_kafka.ports import TopicDescription
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from tests.integration.secure import PASSWORD, SecureBroker, secure_broker, web_server
 from tests.waiting import eventually
 
@@ -26,65 +26,65 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
         yield broker
 
 
-def described(log: KafkaLog, topic: str) -> TopicDescription | None:
+def described(cluster: KafkaCluster, topic: str) -> TopicDescription | None:
     """The description, or None while the broker has not heard of the ACL."""
     with suppress(Unauthorized):
-        return log.describe_topic(topic)
+        return cluster.describe_topic(topic)
     return None
 
 
 class TestNobodyThere:
     def test_no_broker_is_reported_with_its_address_and_what_to_check(self) -> None:
-        log = KafkaLog(NOWHERE)
+        cluster = KafkaCluster(NOWHERE)
         with pytest.raises(BrokerUnavailable, match=NOWHERE) as caught:
-            log.describe_topic("prices", timeout=0.5)
+            cluster.describe_topic("prices", timeout=0.5)
         assert caught.value.retriable
         assert "Connection refused" in str(caught.value)
         assert "broker runs" in caught.value.hint
-        log.close()
+        cluster.close()
 
     def test_the_callers_timeout_is_kept(self) -> None:
-        log = KafkaLog(NOWHERE)
+        cluster = KafkaCluster(NOWHERE)
         started = time.monotonic()
         with pytest.raises(BrokerUnavailable):
-            log.end_offsets("prices", timeout=0.5)
+            cluster.end_offsets("prices", timeout=0.5)
         assert time.monotonic() - started < 2
-        log.close()
+        cluster.close()
 
     def test_a_name_that_does_not_resolve_is_named(self) -> None:
-        log = KafkaLog("no-such-host.invalid:9092")
+        cluster = KafkaCluster("no-such-host.invalid:9092")
         with pytest.raises(BrokerUnavailable, match=r"no-such-host\.invalid"):
-            log.broker_count(timeout=1)
-        log.close()
+            cluster.broker_count(timeout=1)
+        cluster.close()
 
     def test_a_reader_reports_it_and_lives_on(self) -> None:
-        log = KafkaLog(NOWHERE)
-        reader = log.reader("prices", {0: 0})
+        cluster = KafkaCluster(NOWHERE)
+        reader = cluster.reader("prices", {0: 0})
         with pytest.raises(BrokerUnavailable) as caught:
             eventually(lambda: reader.poll(0.1).positions)
         assert caught.value.retriable
         assert reader.poll(0).positions == {}
         reader.close()
-        log.close()
+        cluster.close()
 
     def test_a_port_where_no_kafka_answers_is_reported(self) -> None:
         with web_server() as address:
-            log = KafkaLog(address)
+            cluster = KafkaCluster(address)
             with pytest.raises(BrokerUnavailable, match=address):
-                log.broker_count(timeout=1)
-            log.close()
+                cluster.broker_count(timeout=1)
+            cluster.close()
 
 
 class TestRefused:
     def refused(self, config: ClientConfig) -> AuthenticationFailed:
-        log = KafkaLog(config)
+        cluster = KafkaCluster(config)
         started = time.monotonic()
         with pytest.raises(AuthenticationFailed) as caught:
-            log.describe_topic("alice-prices", timeout=30)
+            cluster.describe_topic("alice-prices", timeout=30)
         assert time.monotonic() - started < 10  # it does not wait for what cannot come
         assert not caught.value.retriable
         assert PASSWORD not in str(caught.value)
-        log.close()
+        cluster.close()
         return caught.value
 
     def test_a_wrong_password(self, secure: SecureBroker) -> None:
@@ -112,63 +112,63 @@ class TestRefused:
         assert self.refused(config).code == "_SSL"
 
     def test_a_reader_learns_of_it(self, secure: SecureBroker) -> None:
-        log = KafkaLog(secure.config(password=f"not {PASSWORD}"))
-        reader = log.reader("alice-prices", {0: 0})
+        cluster = KafkaCluster(secure.config(password=f"not {PASSWORD}"))
+        reader = cluster.reader("alice-prices", {0: 0})
         with pytest.raises(AuthenticationFailed):
             eventually(lambda: reader.poll(0.1).positions)
         with pytest.raises(AuthenticationFailed):
             reader.poll(0)
         reader.close()
-        log.close()
+        cluster.close()
 
     def test_a_plain_client_at_a_tls_port_is_told_about_the_protocol(self, secure: SecureBroker) -> None:
-        log = KafkaLog(secure.secure)
+        cluster = KafkaCluster(secure.secure)
         with pytest.raises(TransportError, match=r"security\.protocol"):
-            log.broker_count(timeout=1)
-        log.close()
+            cluster.broker_count(timeout=1)
+        cluster.close()
 
 
 class TestAllowed:
     def test_the_right_password_and_authority_get_through(self, secure: SecureBroker) -> None:
-        log = KafkaLog(secure.config())
-        assert log.create_topic("alice-open", partitions=1, config=COMPACT)
-        assert log.describe_topic("alice-open").partitions == 1
-        writer = log.writer()
+        cluster = KafkaCluster(secure.config())
+        assert cluster.create_topic("alice-open", partitions=1, config=COMPACT)
+        assert cluster.describe_topic("alice-open").partitions == 1
+        writer = cluster.writer()
         position = writer.append("alice-open", b"k", b"v").result(20)
         writer.close()
-        reader = log.reader("alice-open", {0: 0})
+        reader = cluster.reader("alice-open", {0: 0})
         assert eventually(lambda: len(reader.poll(0.1).batch)) == 1
-        assert log.end_offsets("alice-open") == {0: position.offset + 1}
+        assert cluster.end_offsets("alice-open") == {0: position.offset + 1}
         reader.close()
-        log.close()
+        cluster.close()
 
 
 class TestForbidden:
     """mallory logs in, and no ACL names him."""
 
     @pytest.fixture
-    def log(self, secure: SecureBroker) -> Iterator[KafkaLog]:
-        log = KafkaLog(secure.config(user="mallory"))
-        yield log
-        log.close()
+    def cluster(self, secure: SecureBroker) -> Iterator[KafkaCluster]:
+        cluster = KafkaCluster(secure.config(user="mallory"))
+        yield cluster
+        cluster.close()
 
     @pytest.fixture
     def topic(self, secure: SecureBroker) -> str:
-        log = KafkaLog(secure.plain)
-        log.create_topic("alice-prices", partitions=1, config=COMPACT)
-        log.close()
+        cluster = KafkaCluster(secure.plain)
+        cluster.create_topic("alice-prices", partitions=1, config=COMPACT)
+        cluster.close()
         return "alice-prices"
 
-    def test_every_question_about_a_topic_is_refused_with_its_name(self, log: KafkaLog, topic: str) -> None:
+    def test_every_question_about_a_topic_is_refused_with_its_name(self, cluster: KafkaCluster, topic: str) -> None:
         for call in (
-            lambda: log.describe_topic(topic),
-            lambda: log.topic_config(topic),
-            lambda: log.start_offsets(topic),
-            lambda: log.end_offsets(topic),
-            lambda: log.delete_topic(topic),
-            lambda: log.alter_topic_config(topic, COMPACT),
-            lambda: log.add_partitions(topic, 3),
-            lambda: log.create_topic("alice-new", partitions=1, config=COMPACT),
+            lambda: cluster.describe_topic(topic),
+            lambda: cluster.topic_config(topic),
+            lambda: cluster.start_offsets(topic),
+            lambda: cluster.end_offsets(topic),
+            lambda: cluster.delete_topic(topic),
+            lambda: cluster.alter_topic_config(topic, COMPACT),
+            lambda: cluster.add_partitions(topic, 3),
+            lambda: cluster.create_topic("alice-new", partitions=1, config=COMPACT),
         ):
             with pytest.raises(Unauthorized, match="'alice-") as caught:
                 call()
@@ -179,23 +179,23 @@ class TestForbidden:
         self, secure: SecureBroker, topic: str
     ) -> None:
         secure.allow("carol", ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
-        log = KafkaLog(secure.config(user="carol"))
-        assert eventually(lambda: described(log, topic)).partitions == 1
+        cluster = KafkaCluster(secure.config(user="carol"))
+        assert eventually(lambda: described(cluster, topic)).partitions == 1
         with pytest.raises(Unauthorized, match=f"settings of topic '{topic}'"):
-            log.topic_config(topic)
+            cluster.topic_config(topic)
         with pytest.raises(Unauthorized, match=r"lvq\.prices"):
-            log.committed("lvq.prices", topic)
-        reader = log.reader(topic, {0: 0})
+            cluster.committed("lvq.prices", topic)
+        reader = cluster.reader(topic, {0: 0})
         with pytest.raises(Unauthorized, match=topic):
             eventually(lambda: reader.poll(0.1).positions)
         reader.close()
-        log.close()
+        cluster.close()
 
     def test_a_reader_needs_no_rights_on_any_group(self, secure: SecureBroker, topic: str) -> None:
         """The client insists on a group id, and asks for its coordinator; the broker need not answer."""
-        log = KafkaLog(secure.config())
-        reader = log.reader(topic, {0: 0})
+        cluster = KafkaCluster(secure.config())
+        reader = cluster.reader(topic, {0: 0})
         assert eventually(lambda: reader.poll(0.1).positions) == {0: 0}
         assert reader.poll(0.5).positions == {}
         reader.close()
-        log.close()
+        cluster.close()

@@ -35,7 +35,7 @@ def queue(broker: ProvidedBroker, topic_name: str) -> Iterator[Queue]:
 
 
 def stored(queue: Queue) -> CommitMap:
-    commit = queue.log.committed(queue.definition.group, queue.topic, decided=False)[0]
+    commit = queue.cluster.committed(queue.definition.group, queue.topic, decided=False)[0]
     return CommitMap.decode(commit.offset, commit.metadata)
 
 
@@ -94,8 +94,8 @@ def test_the_commit_of_one_transaction_that_arrives_in_the_next_does_not_commit_
                 for delivery in transaction.acquire_many(4, timeout=10):
                     producer.put(delivery.key, "then")
                     delivery.ack()
-        settled(queue.log, out)
-        records = read_all(queue.log, out)
+        settled(queue.cluster, out)
+        records = read_all(queue.cluster, out)
         assert sorted(record.key or b"" for record in records) == [b"a", b"b", b"c", b"d"]
         assert {record.value for record in records} <= {b"first", b"then"}
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from lvq_kafka.cluster import LogEnd
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import DataLoss, TransportError
-from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.ports import LogEnd
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from tests.waiting import eventually
 
@@ -27,9 +27,9 @@ def own_broker() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-def put(log: KafkaLog, topic: str, *keys: str) -> None:
+def put(cluster: KafkaCluster, topic: str, *keys: str) -> None:
     """One batch for each, in the first partition."""
-    producer = Producer({"bootstrap.servers": log.config.bootstrap_servers, "log_level": 0})
+    producer = Producer({"bootstrap.servers": cluster.config.bootstrap_servers, "log_level": 0})
     for key in keys:
         producer.produce(topic, b"v" * 50, key=key, partition=0)
         assert producer.flush(20) == 0
@@ -42,28 +42,28 @@ def cut(broker: EmbeddedBroker, topic: str) -> None:
 
 
 def test_a_log_that_lost_records_shows_it_however_far_it_has_grown_since(own_broker: EmbeddedBroker) -> None:
-    with closing(KafkaLog(own_broker.bootstrap_servers)) as log:
-        log.create_topic("prices", partitions=2, config=COMPACT)
-        put(log, "prices", *map(str, range(40)))
-        first = log.stable_ends("prices")
+    with closing(KafkaCluster(own_broker.bootstrap_servers)) as cluster:
+        cluster.create_topic("prices", partitions=2, config=COMPACT)
+        put(cluster, "prices", *map(str, range(40)))
+        first = cluster.stable_ends("prices")
         own_broker.kill()
         own_broker.restart()
-        put(log, "prices", *map(str, range(40)))
-        second = log.stable_ends("prices", timeout=30)
+        put(cluster, "prices", *map(str, range(40)))
+        second = cluster.stable_ends("prices", timeout=30)
         assert second[0].leader_epoch > first[0].leader_epoch
-        log.check_uncut("prices", first)  # another epoch is nothing bad
-        log.check_uncut("prices", second)
+        cluster.check_uncut("prices", first)  # another epoch is nothing bad
+        cluster.check_uncut("prices", second)
         own_broker.kill()
         cut(own_broker, "prices")
         own_broker.restart()
-        shorter = log.stable_ends("prices", timeout=30)
+        shorter = cluster.stable_ends("prices", timeout=30)
         assert 0 < shorter[0].offset < second[0].offset
-        put(log, "prices", *map(str, range(80)))
-        assert log.end_offsets("prices")[0] > second[0].offset
+        put(cluster, "prices", *map(str, range(80)))
+        assert cluster.end_offsets("prices")[0] > second[0].offset
         with pytest.raises(DataLoss, match=r"partition 0.*truncation"):
-            log.check_uncut("prices", second)
-        log.check_uncut("prices", shorter)
-        log.check_uncut("prices", {1: second[1]})
+            cluster.check_uncut("prices", second)
+        cluster.check_uncut("prices", shorter)
+        cluster.check_uncut("prices", {1: second[1]})
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -72,9 +72,9 @@ def test_r17_a_queue_does_not_skip_what_was_written_where_its_log_was_cut(
 ) -> None:
     config = {"bootstrap.servers": own_broker.bootstrap_servers, "group.protocol": protocol}
     with LastValueQueue.declare("prices", key_header=None, config=config) as queue:
-        log = queue.log
-        assert isinstance(log, KafkaLog)
-        put(log, "prices", *(f"a{number}" for number in range(40)))
+        cluster = queue.cluster
+        assert isinstance(cluster, KafkaCluster)
+        put(cluster, "prices", *(f"a{number}" for number in range(40)))
         taken = []
         with queue.consumer() as consumer:
             while len(taken) < 40:
@@ -83,8 +83,8 @@ def test_r17_a_queue_does_not_skip_what_was_written_where_its_log_was_cut(
         own_broker.kill()
         cut(own_broker, "prices")
         own_broker.restart()
-        eventually(lambda: log.stable_ends("prices")[0].offset == 20, timeout=30)
-        put(log, "prices", *(f"b{number}" for number in range(60)))
+        eventually(lambda: cluster.stable_ends("prices")[0].offset == 20, timeout=30)
+        put(cluster, "prices", *(f"b{number}" for number in range(60)))
         for _ in range(2):
             with queue.consumer() as consumer, pytest.raises(DataLoss, match=r"up to 40, of which .* below 20"):
                 consumer.acquire(30)
@@ -95,47 +95,47 @@ def test_r17_a_queue_does_not_skip_what_was_written_where_its_log_was_cut(
 
 
 def test_who_gets_no_answer_says_so(own_broker: EmbeddedBroker) -> None:
-    with closing(KafkaLog(own_broker.bootstrap_servers)) as log:
-        log.create_topic("prices", partitions=1, config=COMPACT)
-        ends = log.stable_ends("prices")
+    with closing(KafkaCluster(own_broker.bootstrap_servers)) as cluster:
+        cluster.create_topic("prices", partitions=1, config=COMPACT)
+        ends = cluster.stable_ends("prices")
         own_broker.pause()
         with pytest.raises(TransportError) as caught:
-            log.check_uncut("prices", ends, timeout=1)
+            cluster.check_uncut("prices", ends, timeout=1)
         assert caught.value.retriable
         own_broker.resume()
-        log.check_uncut("prices", ends, timeout=30)
+        cluster.check_uncut("prices", ends, timeout=30)
 
 
 def test_where_a_log_was_overwritten_is_found_by_the_epochs_of_its_records(own_broker: EmbeddedBroker) -> None:
-    with closing(KafkaLog(own_broker.bootstrap_servers)) as log:
-        log.create_topic("prices", partitions=2, config=COMPACT)
-        put(log, "prices", *map(str, range(40)))
+    with closing(KafkaCluster(own_broker.bootstrap_servers)) as cluster:
+        cluster.create_topic("prices", partitions=2, config=COMPACT)
+        put(cluster, "prices", *map(str, range(40)))
         own_broker.kill()
         cut(own_broker, "prices")
         own_broker.restart()
-        end = log.stable_ends("prices", timeout=30)[0]
-        put(log, "prices", *map(str, range(80)))
+        end = cluster.stable_ends("prices", timeout=30)[0]
+        put(cluster, "prices", *map(str, range(80)))
         assert end.offset == 20
-        now = log.stable_ends("prices")
-        assert log.overwritten("prices", {0: LogEnd(40, 0), 1: LogEnd(40, 0)}) == {0: 20}
+        now = cluster.stable_ends("prices")
+        assert cluster.overwritten("prices", {0: LogEnd(40, 0), 1: LogEnd(40, 0)}) == {0: 20}
         for below in (1, 19, 20, 21, 22, 39, 100):
-            assert log.overwritten("prices", {0: LogEnd(below, 0)}) == ({0: 20} if below > 20 else {})
-            assert log.overwritten("prices", {0: LogEnd(below, now[0].leader_epoch)}) == {}
+            assert cluster.overwritten("prices", {0: LogEnd(below, 0)}) == ({0: 20} if below > 20 else {})
+            assert cluster.overwritten("prices", {0: LogEnd(below, now[0].leader_epoch)}) == {}
 
 
 def test_markers_of_a_later_epoch_overwrite_nothing(own_broker: EmbeddedBroker) -> None:
-    with closing(KafkaLog(own_broker.bootstrap_servers)) as log:
-        log.create_topic("prices", partitions=1, config=COMPACT)
-        writer = log.writer(transactional_id="x")
+    with closing(KafkaCluster(own_broker.bootstrap_servers)) as cluster:
+        cluster.create_topic("prices", partitions=1, config=COMPACT)
+        writer = cluster.writer(transactional_id="x")
         writer.begin_transaction()
         writer.append("prices", b"k", b"v")
         assert writer.flush(20) == 0
         own_broker.kill()
         own_broker.restart()
         writer.commit_transaction(30)
-        eventually(lambda: log.end_offsets("prices") == {0: 2}, timeout=30)
-        assert log.overwritten("prices", {0: LogEnd(2, 0)}, timeout=30) == {}
-        put(log, "prices", "k")
-        assert log.overwritten("prices", {0: LogEnd(2, 0)}) == {}
-        assert log.overwritten("prices", {0: LogEnd(3, 0)}) == {0: 2}
+        eventually(lambda: cluster.end_offsets("prices") == {0: 2}, timeout=30)
+        assert cluster.overwritten("prices", {0: LogEnd(2, 0)}, timeout=30) == {}
+        put(cluster, "prices", "k")
+        assert cluster.overwritten("prices", {0: LogEnd(2, 0)}) == {}
+        assert cluster.overwritten("prices", {0: LogEnd(3, 0)}) == {0: 2}
         writer.close()

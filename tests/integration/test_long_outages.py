@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from lvq_kafka.cluster import Receipt
 from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown
-from lvq_kafka.kafka import ClientConfig, KafkaLog
-from lvq_kafka.ports import Receipt
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Producer
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.integration.test_producer import COMPACT, read
@@ -34,10 +34,10 @@ class Numbers:
         """Send one after the other until one is acknowledged."""
         eventually(lambda: self.send()[0].exception(20) is None, 60)
 
-    def judge(self, log: KafkaLog) -> set[int]:
+    def judge(self, cluster: KafkaCluster) -> set[int]:
         """The numbers in the log, after the last was decided."""
         failures = {number: receipt.exception(20) for number, receipt in enumerate(self.sent)}
-        stored = [int(record.value or b"") for record in read(log, self._producer.topic)]
+        stored = [int(record.value or b"") for record in read(cluster, self._producer.topic)]
         assert stored == sorted(set(stored)), "in the order in which they were sent, and none twice"
         assert {number for number, failure in failures.items() if failure is None} <= set(stored)
         assert not {number for number, failure in failures.items() if isinstance(failure, DeliveryFailed)} & set(stored)
@@ -49,9 +49,9 @@ class Numbers:
 
 
 @contextmanager
-def numbers(log: KafkaLog, servers: str, topic: str, limit: float = 1.0) -> Iterator[Numbers]:
-    log.create_topic(topic, partitions=1, config=COMPACT)
-    through = KafkaLog(ClientConfig(servers, {"delivery.timeout.ms": int(limit * 1000)}))
+def numbers(cluster: KafkaCluster, servers: str, topic: str, limit: float = 1.0) -> Iterator[Numbers]:
+    cluster.create_topic(topic, partitions=1, config=COMPACT)
+    through = KafkaCluster(ClientConfig(servers, {"delivery.timeout.ms": int(limit * 1000)}))
     producer = Producer(through, topic, key_header="n")
     sent = Numbers(producer)
     sent.send_until_stored()  # a broker that has just begun takes a while to give a producer its id
@@ -79,12 +79,14 @@ def outlast(sent: Numbers) -> None:
     sent.send(20)
 
 
-def test_g14_nothing_lands_behind_what_was_sent_after_a_broken_line(kafka_log: KafkaLog, topic_name: str) -> None:
+def test_g14_nothing_lands_behind_what_was_sent_after_a_broken_line(
+    kafka_cluster: KafkaCluster, topic_name: str
+) -> None:
     """On a slow line messages are given up while requests are under way that others depend on."""
-    servers = kafka_log.config.bootstrap_servers
+    servers = kafka_cluster.config.bootstrap_servers
     with (
         SlowCable(servers) as cable,
-        numbers(kafka_log, cable.bootstrap_servers, topic_name, limit=2.0) as sent,
+        numbers(kafka_cluster, cable.bootstrap_servers, topic_name, limit=2.0) as sent,
     ):
         steadily(sent, 1.0)
         cable.cut()
@@ -95,32 +97,32 @@ def test_g14_nothing_lands_behind_what_was_sent_after_a_broken_line(kafka_log: K
         cable.latency = 0.0
         sent.send_until_stored()
         assert sent.failed(DeliveryUnknown)
-        sent.judge(kafka_log)
+        sent.judge(kafka_cluster)
 
 
 def test_g14_nothing_lands_behind_what_was_sent_after_a_broker_stood_still_or_was_killed(
     private_broker: ProvidedBroker,
 ) -> None:
-    log = KafkaLog(private_broker.bootstrap_servers)
-    with numbers(log, private_broker.bootstrap_servers, "prices") as sent:
+    cluster = KafkaCluster(private_broker.bootstrap_servers)
+    with numbers(cluster, private_broker.bootstrap_servers, "prices") as sent:
         private_broker.pause()
         outlast(sent)
         private_broker.resume()
         sent.send_until_stored()
-        sent.judge(log)
+        sent.judge(cluster)
         private_broker.kill()
         outlast(sent)
         private_broker.restart()
         sent.send_until_stored()
-        sent.judge(log)
-    log.close()
+        sent.judge(cluster)
+    cluster.close()
 
 
 def test_g14_requests_that_the_network_has_kept_are_refused_once_newer_ones_are_stored(
-    kafka_log: KafkaLog, topic_name: str
+    kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    servers = kafka_log.config.bootstrap_servers
-    with HoldingCable(servers) as cable, numbers(kafka_log, cable.bootstrap_servers, topic_name) as sent:
+    servers = kafka_cluster.config.bootstrap_servers
+    with HoldingCable(servers) as cable, numbers(kafka_cluster, cable.bootstrap_servers, topic_name) as sent:
         cable.hold()
         outlast(sent)
         given_up = set(sent.failed(DeliveryUnknown))
@@ -128,16 +130,16 @@ def test_g14_requests_that_the_network_has_kept_are_refused_once_newer_ones_are_
         sent.send_until_stored()
         cable.release()
         sent.send_until_stored()
-        assert not sent.judge(kafka_log) & given_up
+        assert not sent.judge(kafka_cluster) & given_up
 
 
 @pytest.mark.parametrize("arrival", ["before", "after"])
 def test_g14_what_waits_in_the_client_to_be_sent_again_may_have_been_stored(
-    kafka_log: KafkaLog, topic_name: str, arrival: str
+    kafka_cluster: KafkaCluster, topic_name: str, arrival: str
 ) -> None:
-    servers = kafka_log.config.bootstrap_servers
-    with HoldingCable(servers) as cable, numbers(kafka_log, cable.bootstrap_servers, topic_name) as sent:
-        first, end = len(sent.sent), kafka_log.end_offsets(topic_name)[0]
+    servers = kafka_cluster.config.bootstrap_servers
+    with HoldingCable(servers) as cable, numbers(kafka_cluster, cable.bootstrap_servers, topic_name) as sent:
+        first, end = len(sent.sent), kafka_cluster.end_offsets(topic_name)[0]
         cable.hold()
         on_the_line = sent.send(5)
         eventually(lambda: cable.held)
@@ -146,10 +148,10 @@ def test_g14_what_waits_in_the_client_to_be_sent_again_may_have_been_stored(
         assert [type(receipt.exception(20)) for receipt in on_the_line] == [DeliveryUnknown] * 5
         if arrival == "before":
             cable.release()
-            eventually(lambda: kafka_log.end_offsets(topic_name)[0] > end)
+            eventually(lambda: kafka_cluster.end_offsets(topic_name)[0] > end)
         cable.accept()
         sent.send_until_stored()
         if arrival == "after":
             cable.release()
         sent.send_until_stored()
-        assert (first in sent.judge(kafka_log)) == (arrival == "before")
+        assert (first in sent.judge(kafka_cluster)) == (arrival == "before")

@@ -142,12 +142,12 @@ def test_a_full_disk_is_what_the_broker_died_of_and_nothing_acknowledged_is_lost
 ASKING = """
 import sys
 from lvq_kafka.errors import TransportError
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 
-log = KafkaLog(sys.argv[1])
+cluster = KafkaCluster(sys.argv[1])
 while True:
     try:
-        log.member_count("lvq.prices", timeout=1)
+        cluster.member_count("lvq.prices", timeout=1)
     except TransportError as error:
         assert error.retriable
         print("no answer", flush=True)

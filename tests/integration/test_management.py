@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from lvq_kafka import LastValueQueue, TopicSpec
+from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.errors import (
     CommitMapRefused,
@@ -25,12 +26,11 @@ from lvq_kafka.errors import (
     TopicNotFound,
     TopicRecreated,
 )
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.managing import management
 from lvq_kafka.managing.backlog import look
 from lvq_kafka.managing.management import signed, store
 from lvq_kafka.managing.moving import _SoleMember
-from lvq_kafka.ports import Commit
 from tests.unit.managing import claims, commits, consume, declare, drained, maps, overwrite, put, said
 from tests.waiting import eventually
 
@@ -38,28 +38,28 @@ Queue = LastValueQueue[str]
 
 
 @pytest.fixture
-def queue(kafka_log: KafkaLog, topic_name: str) -> Iterator[Queue]:
-    queue = declare(kafka_log, topic_name, spec=TopicSpec(partitions=2, reclaim=True))
+def queue(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[Queue]:
+    queue = declare(kafka_cluster, topic_name, spec=TopicSpec(partitions=2, reclaim=True))
     yield queue
     queue.delete()
 
 
 @pytest.fixture
-def other(kafka_log: KafkaLog, topic_name: str) -> Iterator[Queue]:
-    other = declare(kafka_log, f"{topic_name}-other")
+def other(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[Queue]:
+    other = declare(kafka_cluster, f"{topic_name}-other")
     yield other
     other.delete()
     with suppress(TopicNotFound):
-        kafka_log.delete_topic(other.topic)
+        kafka_cluster.delete_topic(other.topic)
 
 
-def test_what_declare_commits_is_whole(kafka_log: KafkaLog, queue: Queue) -> None:
-    described = kafka_log.describe_topic(queue.topic)
+def test_what_declare_commits_is_whole(kafka_cluster: KafkaCluster, queue: Queue) -> None:
+    described = kafka_cluster.describe_topic(queue.topic)
     assert {one.partitions for one in maps(queue).values()} == {described.partitions} == {2}
     assert queue.repair(dry_run=True).found == ()
 
 
-def test_a_queue_is_counted_purged_reset_and_expired(kafka_log: KafkaLog, queue: Queue) -> None:
+def test_a_queue_is_counted_purged_reset_and_expired(kafka_cluster: KafkaCluster, queue: Queue) -> None:
     put(queue, *(f"{number}=1" for number in range(20)), *(f"{number}=2" for number in range(10)))
     begin = time.time()
     stats = queue.stats()
@@ -81,7 +81,7 @@ def test_a_queue_is_counted_purged_reset_and_expired(kafka_log: KafkaLog, queue:
     assert queue.stats().depth == 0
     change = queue.reset(begin - 3600)
     assert {p: one.base for p, one in change.after.items()} == {0: 0, 1: 0}
-    assert {p: one.base for p, one in queue.reset(begin + 3600).after.items()} == kafka_log.end_offsets(queue.topic)
+    assert {p: one.base for p, one in queue.reset(begin + 3600).after.items()} == kafka_cluster.end_offsets(queue.topic)
     assert queue.reset({1: 2}).after[1].base == 2
 
 
@@ -102,9 +102,9 @@ def test_nothing_is_changed_while_consumers_are_at_work(queue: Queue, other: Que
                 change()
 
         def broker_refuses() -> bool:  # unless the consumer has committed since the look, which is refused by us
-            standing = look(queue.log, queue.definition)
+            standing = look(queue.cluster, queue.definition)
             with pytest.raises(QueueError) as caught:
-                store(queue.log, standing, signed(standing, standing.maps()))
+                store(queue.cluster, standing, signed(standing, standing.maps()))
             return "still at work" in str(caught.value)
 
         eventually(broker_refuses)
@@ -114,23 +114,25 @@ def test_nothing_is_changed_while_consumers_are_at_work(queue: Queue, other: Que
     assert queue.stats().depth == 0
 
 
-def test_added_partitions_and_lost_groups_are_repaired_when_it_is_said_how(kafka_log: KafkaLog, queue: Queue) -> None:
+def test_added_partitions_and_lost_groups_are_repaired_when_it_is_said_how(
+    kafka_cluster: KafkaCluster, queue: Queue
+) -> None:
     put(queue, *(f"{number}=1" for number in range(20)))
     consume(queue, *map(str, range(20)))
-    kafka_log.add_partitions(queue.topic, 3)
+    kafka_cluster.add_partitions(queue.topic, 3)
     with pytest.raises(PartitionsAdded, match="partition 2 after"):
         queue.stats()
     assert [damage.kind for damage in queue.repair().found] == ["partitions-added"]
     assert queue.stats().depth == 0
 
-    kafka_log.delete_group(queue.definition.group)
+    kafka_cluster.delete_group(queue.definition.group)
     with pytest.raises(GroupNotFound, match="expired or was deleted"):
         queue.consumer().close()
     assert [damage.kind for damage in queue.repair().left] == ["group-gone"]
     queue.repair("earliest")
     assert queue.stats().depth == 20
 
-    kafka_log.delete_group(queue.definition.group)
+    kafka_cluster.delete_group(queue.definition.group)
     overwrite(queue, p0=said(queue, 1), p2=said(queue, 0))
     with pytest.raises(OffsetsExpired, match="expire one by one"):
         queue.stats()
@@ -138,13 +140,13 @@ def test_added_partitions_and_lost_groups_are_repaired_when_it_is_said_how(kafka
     assert maps(queue)[0].base == 1
 
 
-def test_commits_that_are_not_of_this_log_are_told_and_repaired(kafka_log: KafkaLog, queue: Queue) -> None:
+def test_commits_that_are_not_of_this_log_are_told_and_repaired(kafka_cluster: KafkaCluster, queue: Queue) -> None:
     put(queue, *(f"{number}=1" for number in range(20)))
     overwrite(queue, p0=said(queue, 1, 1, 1000))
     with pytest.raises(DataLoss):
         queue.stats()
     queue.repair()
-    assert maps(queue)[0].end == kafka_log.end_offsets(queue.topic)[0]
+    assert maps(queue)[0].end == kafka_cluster.end_offsets(queue.topic)[0]
 
     overwrite(queue, p1=Commit(1, "text of another kind"))
     with pytest.raises(CommitMapRefused):
@@ -153,8 +155,8 @@ def test_commits_that_are_not_of_this_log_are_told_and_repaired(kafka_log: Kafka
     assert maps(queue)[1].base == 1
 
     old = commits(queue)
-    kafka_log.delete_topic(queue.topic)
-    kafka_log.create_topic(queue.topic, partitions=2, config={"cleanup.policy": "compact"})
+    kafka_cluster.delete_topic(queue.topic)
+    kafka_cluster.create_topic(queue.topic, partitions=2, config={"cleanup.policy": "compact"})
     eventually(lambda: commits(queue) == {})  # a broker forgets the commits with the topic
     with pytest.raises(GroupNotFound, match="deleted and created again"):
         queue.stats()
@@ -166,7 +168,7 @@ def test_commits_that_are_not_of_this_log_are_told_and_repaired(kafka_log: Kafka
 
 
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "at least once"])
-def test_messages_move_to_another_queue(kafka_log: KafkaLog, queue: Queue, other: Queue, atomic: bool) -> None:
+def test_messages_move_to_another_queue(kafka_cluster: KafkaCluster, queue: Queue, other: Queue, atomic: bool) -> None:
     put(queue, *(f"{number}={number}" for number in range(20)), "3=three")
     consume(queue, "0")
     assert queue.move(other, keys=[0, 3, 4], atomic=atomic).messages == 2
@@ -179,7 +181,7 @@ def test_messages_move_to_another_queue(kafka_log: KafkaLog, queue: Queue, other
 
 
 def test_a_consumer_that_joins_while_messages_move_ends_the_move_and_none_is_in_both(
-    kafka_log: KafkaLog, queue: Queue, other: Queue, monkeypatch: pytest.MonkeyPatch
+    kafka_cluster: KafkaCluster, queue: Queue, other: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lvq_kafka.managing.moving._BATCH", 50)
     put(queue, *(f"{number}={number}" for number in range(1000)))
@@ -200,12 +202,12 @@ def test_a_consumer_that_joins_while_messages_move_ends_the_move_and_none_is_in_
     assert (queue.stats().depth, other.stats().depth) == (900, 100)
 
 
-def test_what_is_consumed_is_reclaimed(kafka_log: KafkaLog, queue: Queue, other: Queue) -> None:
+def test_what_is_consumed_is_reclaimed(kafka_cluster: KafkaCluster, queue: Queue, other: Queue) -> None:
     put(queue, *(f"{number}=1" for number in range(20)))
     overwrite(queue, p0=said(queue, 3), p1=said(queue, 2, 1, 1))
     assert queue.reclaim(dry_run=True).after == {0: 3, 1: 2}
     assert queue.reclaim().offsets == 5
-    assert kafka_log.start_offsets(queue.topic) == {0: 3, 1: 2}
+    assert kafka_cluster.start_offsets(queue.topic) == {0: 3, 1: 2}
     assert queue.stats().depth == len(drained(queue)) == 14
     with pytest.raises(TopicMismatch, match="compact"):
         other.reclaim()
@@ -213,7 +215,7 @@ def test_what_is_consumed_is_reclaimed(kafka_log: KafkaLog, queue: Queue, other:
         queue.reset({0: 0})
 
 
-def test_a_map_of_a_few_thousand_runs_is_stored_and_read_back(kafka_log: KafkaLog, queue: Queue) -> None:
+def test_a_map_of_a_few_thousand_runs_is_stored_and_read_back(kafka_cluster: KafkaCluster, queue: Queue) -> None:
     put(queue, *(f"{number}=1" for number in range(6000)))
     change = queue.purge(keys=Random(7).sample(range(6000), 3000))
     assert change.messages == 3000

@@ -14,7 +14,7 @@ from py4j.java_gateway import JavaGateway
 
 from lvq_kafka.core.keys import home_partition, murmur2
 from lvq_kafka.embedded import ensure_jars, find_java
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producer import Message, Producer
 
 PARTITION_COUNTS = (1, 2, 7, 64, 1000)
@@ -63,10 +63,10 @@ def test_g15_a_keys_home_is_where_the_java_producer_puts_it(vectors: dict[bytes,
 
 
 def test_g15_the_producer_puts_every_key_where_the_java_producer_does(
-    vectors: dict[bytes, list[int]], kafka_log: KafkaLog, topic_name: str
+    vectors: dict[bytes, list[int]], kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_log.create_topic(topic_name, partitions=TOPIC_PARTITIONS, config={"cleanup.policy": "compact"})
-    with Producer(kafka_log, topic_name, key_header="key") as producer:
+    kafka_cluster.create_topic(topic_name, partitions=TOPIC_PARTITIONS, config={"cleanup.policy": "compact"})
+    with Producer(kafka_cluster, topic_name, key_header="key") as producer:
         put = {key: producer.put(key, b"v") for key in vectors}
         sent = {key: producer.send(Message(b"v", headers={"key": key})) for key in vectors}
         deleted = {key: producer.delete(key) for key in vectors}
@@ -77,11 +77,11 @@ def test_g15_the_producer_puts_every_key_where_the_java_producer_does(
 
 
 def test_g15_a_transactional_producer_does_too(
-    vectors: dict[bytes, list[int]], kafka_log: KafkaLog, topic_name: str
+    vectors: dict[bytes, list[int]], kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_log.create_topic(topic_name, partitions=TOPIC_PARTITIONS, config={"cleanup.policy": "compact"})
+    kafka_cluster.create_topic(topic_name, partitions=TOPIC_PARTITIONS, config={"cleanup.policy": "compact"})
     with (
-        Producer(kafka_log, topic_name, key_header="key", transactional_id=topic_name) as producer,
+        Producer(kafka_cluster, topic_name, key_header="key", transactional_id=topic_name) as producer,
         producer.transaction(),
     ):
         receipts = {key: producer.put(key, b"v") for key in vectors}

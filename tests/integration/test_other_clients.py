@@ -16,11 +16,11 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from lvq_kafka import LastValueQueue, TopicSpec
+from lvq_kafka.cluster import Commit
 from lvq_kafka.embedded.jars import ensure_jars
 from lvq_kafka.embedded.java import find_java
 from lvq_kafka.errors import CommitMapRefused
-from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.ports import Commit
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.integration.wire import commit_as_others_do
 from tests.unit.managing import commits, consume, declare, drained, maps, put
@@ -31,9 +31,9 @@ Write = Callable[[Mapping[int, Commit]], None]
 
 
 @pytest.fixture
-def queue(kafka_log: KafkaLog, topic_name: str) -> Iterator[LastValueQueue[str]]:
+def queue(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[LastValueQueue[str]]:
     """Ten messages in two partitions, and the first of each partition is acked."""
-    queue = declare(kafka_log, topic_name, spec=TopicSpec(partitions=2))
+    queue = declare(kafka_cluster, topic_name, spec=TopicSpec(partitions=2))
     put(queue, *(f"{number}={number}" for number in range(10)))
     with queue.view() as view:
         consume(queue, *(entry.key for entry in view.entries() if entry.position.offset == 0))

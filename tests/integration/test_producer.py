@@ -10,10 +10,10 @@ from queue import SimpleQueue
 
 import pytest
 
+from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.records import Position, Record
 from lvq_kafka.errors import DeliveryFailed, MessageTooLarge, OutcomeUnknown, TransportError
-from lvq_kafka.kafka import ClientConfig, KafkaLog
-from lvq_kafka.ports import Receipt
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Message, Producer
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.contract.harness import follow
@@ -22,17 +22,17 @@ from tests.waiting import eventually
 COMPACT = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
 
 
-def read(log: KafkaLog, topic: str) -> list[Record]:
+def read(cluster: KafkaCluster, topic: str) -> list[Record]:
     """All committed records, by partition and offset."""
-    reader = log.reader(topic, log.start_offsets(topic))
-    records = follow(reader, log.end_offsets(topic), 30)
+    reader = cluster.reader(topic, cluster.start_offsets(topic))
+    records = follow(reader, cluster.end_offsets(topic), 30)
     reader.close()
     return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
-def test_messages_lie_in_the_log_as_they_were_sent(kafka_log: KafkaLog, topic_name: str) -> None:
-    kafka_log.create_topic(topic_name, partitions=1, config=COMPACT)
-    with Producer(kafka_log, topic_name, key_header="ticker") as producer:
+def test_messages_lie_in_the_log_as_they_were_sent(kafka_cluster: KafkaCluster, topic_name: str) -> None:
+    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+    with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
         receipts = [
             producer.send(Message(b"118.50", headers={"ticker": "IBM", "ttl": 60_000, "none": None})),
             producer.put(1, b""),
@@ -41,7 +41,7 @@ def test_messages_lie_in_the_log_as_they_were_sent(kafka_log: KafkaLog, topic_na
             producer.send(Message(b"no key")),
         ]
         assert [receipt.result(20) for receipt in receipts] == [Position(topic_name, 0, n) for n in range(5)]
-    records = read(kafka_log, topic_name)
+    records = read(kafka_cluster, topic_name)
     assert [(record.key, record.value) for record in records[:4]] == [
         (b"IBM", b"118.50"),
         (b"1", b""),
@@ -53,26 +53,28 @@ def test_messages_lie_in_the_log_as_they_were_sent(kafka_log: KafkaLog, topic_na
     assert records[4].headers == (("lvq-unkeyed", b"1"),)
 
 
-def test_a_burst_is_acknowledged_by_itself_and_in_order_per_key(kafka_log: KafkaLog, topic_name: str) -> None:
-    kafka_log.create_topic(topic_name, partitions=4, config=COMPACT)
+def test_a_burst_is_acknowledged_by_itself_and_in_order_per_key(kafka_cluster: KafkaCluster, topic_name: str) -> None:
+    kafka_cluster.create_topic(topic_name, partitions=4, config=COMPACT)
     called: list[Receipt] = []
-    with Producer(kafka_log, topic_name, key_header="n") as producer:
+    with Producer(kafka_cluster, topic_name, key_header="n") as producer:
         receipts = []
         for number in range(30_000):
             receipts.append(producer.put(number % 100, b"%d" % number))
             receipts[-1].add_done_callback(called.append)
         eventually(lambda: len(called) == 30_000, 60)
     by_key: dict[bytes | None, list[int]] = {}
-    for record in read(kafka_log, topic_name):
+    for record in read(kafka_cluster, topic_name):
         by_key.setdefault(record.key, []).append(int(record.value or b""))
     assert by_key == {b"%d" % key: list(range(key, 30_000, 100)) for key in range(100)}
 
 
-def test_an_acknowledgement_comes_at_once_when_the_producer_is_idle(kafka_log: KafkaLog, topic_name: str) -> None:
-    kafka_log.create_topic(topic_name, partitions=1, config=COMPACT)
+def test_an_acknowledgement_comes_at_once_when_the_producer_is_idle(
+    kafka_cluster: KafkaCluster, topic_name: str
+) -> None:
+    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
     seconds: list[float] = []
     told: list[float] = []
-    with Producer(kafka_log, topic_name, key_header="ticker") as producer:
+    with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
         producer.put("IBM", b"v").result(20)
         for _ in range(100):
             begin = time.perf_counter()
@@ -88,12 +90,12 @@ def test_an_acknowledgement_comes_at_once_when_the_producer_is_idle(kafka_log: K
     assert statistics.median(told) < 0.03
 
 
-def test_sends_can_be_awaited_one_by_one_and_together(kafka_log: KafkaLog, topic_name: str) -> None:
-    kafka_log.create_topic(topic_name, partitions=1, config=COMPACT)
+def test_sends_can_be_awaited_one_by_one_and_together(kafka_cluster: KafkaCluster, topic_name: str) -> None:
+    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
 
     async def use() -> list[float]:
         seconds = []
-        async with Producer(kafka_log, topic_name, key_header="ticker") as producer:
+        async with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
             for number in range(50):
                 begin = time.perf_counter()
                 assert await producer.put("IBM", b"v") == Position(topic_name, 0, number)
@@ -110,10 +112,10 @@ def test_sends_can_be_awaited_one_by_one_and_together(kafka_log: KafkaLog, topic
 def test_g14_acknowledged_messages_outlive_the_broker_once_and_in_order(
     private_broker: ProvidedBroker, fault: str
 ) -> None:
-    log = KafkaLog(private_broker.bootstrap_servers)
-    log.create_topic("prices", partitions=1, config=COMPACT)
+    cluster = KafkaCluster(private_broker.bootstrap_servers)
+    cluster.create_topic("prices", partitions=1, config=COMPACT)
     receipts = []
-    with Producer(log, "prices", key_header="ticker") as producer:
+    with Producer(cluster, "prices", key_header="ticker") as producer:
         for number in range(3000):
             receipts.append(producer.put("IBM", b"%d" % number))
             if number == 1000:
@@ -125,15 +127,15 @@ def test_g14_acknowledged_messages_outlive_the_broker_once_and_in_order(
                 private_broker.restart() if fault == "kill" else private_broker.resume()
         producer.flush(60)
     assert [receipt.result(0).offset for receipt in receipts] == list(range(3000))
-    assert [record.value for record in read(log, "prices")] == [b"%d" % number for number in range(3000)]
-    log.close()
+    assert [record.value for record in read(cluster, "prices")] == [b"%d" % number for number in range(3000)]
+    cluster.close()
 
 
 def test_without_a_broker_a_message_fails_when_its_time_is_up_and_names_the_address(
     unused_tcp_address: str,
 ) -> None:
-    log = KafkaLog(ClientConfig(unused_tcp_address, {"delivery.timeout.ms": 500}))
-    with Producer(log, "prices", key_header="ticker") as producer:
+    cluster = KafkaCluster(ClientConfig(unused_tcp_address, {"delivery.timeout.ms": 500}))
+    with Producer(cluster, "prices", key_header="ticker") as producer:
         receipt = producer.put("IBM", b"v")
         with pytest.raises(OutcomeUnknown):
             receipt.result(0.05)
@@ -141,7 +143,7 @@ def test_without_a_broker_a_message_fails_when_its_time_is_up_and_names_the_addr
             receipt.result(20)
     assert caught.value.key == b"IBM"
     assert caught.value.retriable
-    log.close()
+    cluster.close()
 
 
 @pytest.fixture
@@ -152,17 +154,20 @@ def unused_tcp_address() -> str:
 
 
 def test_a_message_for_a_missing_topic_says_so_on_leaving_the_context(broker: ProvidedBroker, topic_name: str) -> None:
-    log = KafkaLog(ClientConfig(broker.bootstrap_servers, {"topic.metadata.propagation.max.ms": 200}))
-    with pytest.raises(DeliveryFailed, match="no such topic"), Producer(log, topic_name, key_header="t") as producer:
+    cluster = KafkaCluster(ClientConfig(broker.bootstrap_servers, {"topic.metadata.propagation.max.ms": 200}))
+    with (
+        pytest.raises(DeliveryFailed, match="no such topic"),
+        Producer(cluster, topic_name, key_header="t") as producer,
+    ):
         producer.put("IBM", b"v")
-    log.close()
+    cluster.close()
 
 
 def test_an_oversized_message_is_refused_by_client_or_topic_with_key_and_size(
-    kafka_log: KafkaLog, topic_name: str
+    kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_log.create_topic(topic_name, partitions=1, config={**COMPACT, "max.message.bytes": "10000"})
-    with Producer(kafka_log, topic_name, key_header="ticker") as producer:
+    kafka_cluster.create_topic(topic_name, partitions=1, config={**COMPACT, "max.message.bytes": "10000"})
+    with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
         with pytest.raises(MessageTooLarge, match=r"'IBM' has 1048600 bytes; the client takes 1048588"):
             producer.put("IBM", b"v" * 1_048_588)
         with pytest.raises(MessageTooLarge, match=r"'IBM' has 20003 bytes.*max\.message\.bytes") as caught:
@@ -172,16 +177,16 @@ def test_an_oversized_message_is_refused_by_client_or_topic_with_key_and_size(
 
 
 def test_a_message_as_large_as_a_broker_takes_by_default_passes_the_client(
-    kafka_log: KafkaLog, topic_name: str
+    kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_log.create_topic(topic_name, partitions=1, config=COMPACT)
-    with Producer(kafka_log, topic_name, key_header="ticker") as producer:
+    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
+    with Producer(kafka_cluster, topic_name, key_header="ticker") as producer:
         receipts = [producer.put("IBM", b"v" * 1_048_400) for _ in range(3)]  # none of them in a batch with another
         assert [receipt.result(20).offset for receipt in receipts] == [0, 1, 2]
 
 
-def test_a_transaction_is_seen_whole_or_not_at_all(kafka_log: KafkaLog, topic_name: str) -> None:
-    kafka_log.create_topic(topic_name, partitions=3, config=COMPACT)
+def test_a_transaction_is_seen_whole_or_not_at_all(kafka_cluster: KafkaCluster, topic_name: str) -> None:
+    kafka_cluster.create_topic(topic_name, partitions=3, config=COMPACT)
 
     def fail() -> None:
         with producer.transaction():
@@ -189,7 +194,7 @@ def test_a_transaction_is_seen_whole_or_not_at_all(kafka_log: KafkaLog, topic_na
             producer.put("b", b"never")
             raise ZeroDivisionError
 
-    with Producer(kafka_log, topic_name, key_header="n", transactional_id=topic_name) as producer:
+    with Producer(kafka_cluster, topic_name, key_header="n", transactional_id=topic_name) as producer:
         with pytest.raises(ZeroDivisionError):
             fail()
         with producer.transaction(timeout=30):
@@ -197,19 +202,19 @@ def test_a_transaction_is_seen_whole_or_not_at_all(kafka_log: KafkaLog, topic_na
                 producer.put(key, b"1")
         with producer.transaction():
             producer.delete("a")
-    eventually(lambda: kafka_log.end_offsets(topic_name, stable=True) == kafka_log.end_offsets(topic_name))
-    records = read(kafka_log, topic_name)
+    eventually(lambda: kafka_cluster.end_offsets(topic_name, stable=True) == kafka_cluster.end_offsets(topic_name))
+    records = read(kafka_cluster, topic_name)
     assert len(records) == 7
     assert {record.key: record.value for record in records} == {b"a": None, **{key.encode(): b"1" for key in "bcdef"}}
 
 
 def test_a_producer_that_was_fenced_off_learns_it_in_every_way_by_the_same_code(
-    kafka_log: KafkaLog, topic_name: str
+    kafka_cluster: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_log.create_topic(topic_name, partitions=1, config=COMPACT)
+    kafka_cluster.create_topic(topic_name, partitions=1, config=COMPACT)
 
     def open_producer() -> Producer[bytes]:
-        return Producer(kafka_log, topic_name, key_header="n", transactional_id=topic_name)
+        return Producer(kafka_cluster, topic_name, key_header="n", transactional_id=topic_name)
 
     zombie = open_producer()
     with zombie.transaction():
@@ -236,12 +241,12 @@ def test_a_producer_that_was_fenced_off_learns_it_in_every_way_by_the_same_code(
     zombie.close()
     with successors[0] as successor, successor.transaction():
         successor.put("a", b"2")
-    eventually(lambda: kafka_log.end_offsets(topic_name, stable=True) == kafka_log.end_offsets(topic_name))
-    assert [record.value for record in read(kafka_log, topic_name)] == [b"1", b"2"]
+    eventually(lambda: kafka_cluster.end_offsets(topic_name, stable=True) == kafka_cluster.end_offsets(topic_name))
+    assert [record.value for record in read(kafka_cluster, topic_name)] == [b"1", b"2"]
 
 
-def test_a_message_that_the_topic_refuses_aborts_its_transaction(kafka_log: KafkaLog, topic_name: str) -> None:
-    kafka_log.create_topic(topic_name, partitions=1, config={**COMPACT, "max.message.bytes": "10000"})
+def test_a_message_that_the_topic_refuses_aborts_its_transaction(kafka_cluster: KafkaCluster, topic_name: str) -> None:
+    kafka_cluster.create_topic(topic_name, partitions=1, config={**COMPACT, "max.message.bytes": "10000"})
 
     def send() -> None:
         with producer.transaction():
@@ -258,9 +263,9 @@ def test_a_message_that_the_topic_refuses_aborts_its_transaction(kafka_log: Kafk
             return False
         return True
 
-    with Producer(kafka_log, topic_name, key_header="n", transactional_id=topic_name) as producer:
+    with Producer(kafka_cluster, topic_name, key_header="n", transactional_id=topic_name) as producer:
         with pytest.raises(MessageTooLarge):
             send()
         eventually(send_again)
-    eventually(lambda: kafka_log.end_offsets(topic_name, stable=True) == kafka_log.end_offsets(topic_name))
-    assert [record.value for record in read(kafka_log, topic_name)] == [b"1"]
+    eventually(lambda: kafka_cluster.end_offsets(topic_name, stable=True) == kafka_cluster.end_offsets(topic_name))
+    assert [record.value for record in read(kafka_cluster, topic_name)] == [b"1"]

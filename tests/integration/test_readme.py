@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from lvq_kafka import LastValueQueue
-from lvq_kafka.ports import Log
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.readme import after, block
 
 
 @pytest.fixture
-def prices(kafka_log: Log) -> object:
+def prices(kafka_cluster: Cluster) -> object:
     yield None
-    LastValueQueue.open("prices", log=kafka_log).delete(delete_topic=True)
+    LastValueQueue.open("prices", cluster=kafka_cluster).delete(delete_topic=True)
 
 
 def test_the_first_example_and_the_shell_commands_do_what_they_say(

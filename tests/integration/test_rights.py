@@ -16,7 +16,7 @@ from lvq_kafka import LastValueQueue, Producer
 from lvq_kafka.core.definition import REGISTRY_TOPIC
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import QueueNotDeclared, TopicNotFound, Unauthorized
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from tests.integration.rights import ROLES, grant, names, needs_each
 from tests.integration.secure import SecureBroker, secure_broker
 from tests.waiting import eventually
@@ -33,7 +33,7 @@ class Stage:
 
     name: str
     """The queue's; on the page it is ``prices``."""
-    admin: KafkaLog
+    admin: KafkaCluster
     config: ClientConfig
     producer: Producer[bytes]
     """The administrator's."""
@@ -56,7 +56,7 @@ class Stage:
     def gone(self, *, topic: bool = True) -> None:
         """Let nothing of the queue be there, or nothing but its topic."""
         with suppress(QueueNotDeclared):
-            LastValueQueue.open(self.name, log=self.admin).delete()
+            LastValueQueue.open(self.name, cluster=self.admin).delete()
         if topic:
             with suppress(TopicNotFound):
                 self.admin.delete_topic(self.name)
@@ -170,7 +170,7 @@ def move(stage: Stage) -> None:
 
 def reclaim(stage: Stage) -> None:
     stage.put()
-    LastValueQueue.open(stage.name, log=stage.admin).purge()
+    LastValueQueue.open(stage.name, cluster=stage.admin).purge()
     with stage.open() as queue:
         assert queue.reclaim().offsets
 
@@ -207,20 +207,20 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
 
 
 @pytest.fixture(scope="module")
-def admin(secure: SecureBroker) -> Iterator[KafkaLog]:
-    with closing(KafkaLog(secure.plain)) as log:
-        LastValueQueue.declare(OUTPUT, key_header="ticker", log=log)
-        yield log
+def admin(secure: SecureBroker) -> Iterator[KafkaCluster]:
+    with closing(KafkaCluster(secure.plain)) as cluster:
+        LastValueQueue.declare(OUTPUT, key_header="ticker", cluster=cluster)
+        yield cluster
 
 
 @contextmanager
-def stage_for(user: str, name: str, secure: SecureBroker, admin: KafkaLog) -> Iterator[Stage]:
-    with LastValueQueue(name, key_header="ticker", log=admin).producer() as producer:
+def stage_for(user: str, name: str, secure: SecureBroker, admin: KafkaCluster) -> Iterator[Stage]:
+    with LastValueQueue(name, key_header="ticker", cluster=admin).producer() as producer:
         yield Stage(name, admin, secure.config(user), producer)
 
 
 @pytest.fixture
-def stage(request: pytest.FixtureRequest, secure: SecureBroker, admin: KafkaLog) -> Iterator[Stage]:
+def stage(request: pytest.FixtureRequest, secure: SecureBroker, admin: KafkaCluster) -> Iterator[Stage]:
     user = USERS[request.param]
     policy = {"cleanup.policy": "compact,delete" if "reclaims" in request.param else "compact"}
     admin.create_topic(f"prices-{user}", partitions=1, config=policy)
@@ -239,7 +239,7 @@ def test_a_role_needs_the_rights_of_the_page_and_no_others(secure: SecureBroker,
 
 @pytest.mark.parametrize("name", HALFWAY)
 def test_declare_leaves_nothing_behind_where_a_later_right_is_missing(
-    secure: SecureBroker, admin: KafkaLog, name: str
+    secure: SecureBroker, admin: KafkaCluster, name: str
 ) -> None:
     rights = [
         Right("Read", "Group", f"lvq.{name}"),
@@ -247,7 +247,7 @@ def test_declare_leaves_nothing_behind_where_a_later_right_is_missing(
         Right("Read", "Topic", name),
         Right("Create", "Topic", name),
     ]
-    LastValueQueue.declare("another", key_header="ticker", log=admin)  # there is a registry
+    LastValueQueue.declare("another", key_header="ticker", cluster=admin)  # there is a registry
     missing = rights.pop(HALFWAY.index(name))
     for right in [*rights, Right("Read", "Topic", REGISTRY_TOPIC)]:
         grant(secure, name, right)

@@ -1,4 +1,4 @@
-"""The scenarios on a real broker: the same functions that run on the in-memory log, collected again here.
+"""The scenarios on a real broker: the same functions that run on the in-memory cluster, collected again here.
 
 Left out are those that need no cluster at all, or do to it what no broker can be asked to do.
 """
@@ -19,7 +19,7 @@ pytest.register_assert_rewrite("tests.scenarios.harness")
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec  # noqa: E402
 from lvq_kafka.embedded import EmbeddedBroker  # noqa: E402
-from lvq_kafka.kafka import ClientConfig, KafkaLog  # noqa: E402  # the harness must not be imported before this
+from lvq_kafka.kafka import ClientConfig, KafkaCluster  # noqa: E402  # the harness must not be imported before this
 from lvq_kafka.retrying import patiently  # noqa: E402
 from lvq_kafka.testing.brokers import ProvidedBroker  # noqa: E402
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction  # noqa: E402
@@ -36,7 +36,7 @@ from tests.scenarios import (  # noqa: E402
     test_selecting,
     test_transactions,
 )
-from tests.scenarios.harness import PATIENCE, Cluster, Declare, Queue, declaring  # noqa: E402
+from tests.scenarios.harness import PATIENCE, Declare, Queue, Venue, declaring  # noqa: E402
 from tests.scenarios.test_compacted_log import check_what_is_left, write_what_goes  # noqa: E402
 from tests.waiting import eventually  # noqa: E402
 
@@ -69,12 +69,12 @@ NOT_ON_A_BROKER = {
 
 
 def test_s094_a_view_that_was_cut_off_goes_on_where_it_was(q: Queue, lvq_broker: ProvidedBroker) -> None:
-    """As on the in-memory log, whose outage is an order; here nothing passes between the view and its broker."""
+    """As on the in-memory cluster, whose outage is an order; here nothing passes between the view and its broker."""
     q.send("a=a1", "b=b1")
     with (
         Cable(lvq_broker.bootstrap_servers) as cable,
-        closing(KafkaLog(ClientConfig(cable.bootstrap_servers, {"socket.timeout.ms": 2000}))) as log,
-        LastValueQueue.open(q.name, value=TEXT, log=log) as queue,
+        closing(KafkaCluster(ClientConfig(cable.bootstrap_servers, {"socket.timeout.ms": 2000}))) as cluster,
+        LastValueQueue.open(q.name, value=TEXT, cluster=cluster) as queue,
         queue.view(catch_up_timeout=PATIENCE, metadata_interval=0.1) as view,
     ):
         cable.cut()
@@ -101,7 +101,8 @@ def last_record(segment: Path) -> int:
 
 
 def test_s157_a_log_whose_last_records_were_compacted_away_is_loaded_to_its_end(tmp_path: Path) -> None:
-    """As on the in-memory log. No client can leave a broker's active segment empty, so a file does, between two runs.
+    """As on the in-memory cluster. No client can leave a broker's active segment empty, so a file does, between two
+    runs.
 
     A leader that is cut back to where a segment begins stands like that, and brokers other than Kafka do.
     """
@@ -123,9 +124,9 @@ def test_s157_a_log_whose_last_records_were_compacted_away_is_loaded_to_its_end(
 
     with own_cluster(tmp_path) as cluster, declaring(cluster, "q") as declare:
         # The marker of a producer that the broker knows is kept.
-        cluster.log.alter_broker_config({"log.cleaner.backoff.ms": "100", "producer.id.expiration.ms": "1"})
+        cluster.cluster.alter_broker_config({"log.cleaner.backoff.ms": "100", "producer.id.expiration.ms": "1"})
         eventually(cleaned, PATIENCE, every=0.05)
-        cluster.log.alter_topic_config("q", DELETES_STAY)
+        cluster.cluster.alter_topic_config("q", DELETES_STAY)
         check_what_is_left(declare(spec=spec), ends)
 
 
@@ -147,14 +148,14 @@ for _module in ON_A_BROKER:
 
 
 class OnKafka:
-    """`Cluster` on a real broker."""
+    """`Venue` on a real broker."""
 
     def __init__(self, broker: ProvidedBroker) -> None:
         self._broker = broker
-        self.log = KafkaLog(broker.bootstrap_servers)
+        self.cluster = KafkaCluster(broker.bootstrap_servers)
 
     def compact(self, topic: str, *, drop_tombstones: bool = False) -> None:
-        force_compaction(self.log, topic, drop_tombstones=drop_tombstones)
+        force_compaction(self.cluster, topic, drop_tombstones=drop_tombstones)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers})
@@ -168,16 +169,16 @@ class OnKafka:
         assert producer.flush(30) == 0
 
     def close(self) -> None:
-        self.log.close()
+        self.cluster.close()
 
     def restart(self) -> None:
         self.close()
         self._broker.restart()
-        self.log = KafkaLog(self._broker.bootstrap_servers)
+        self.cluster = KafkaCluster(self._broker.bootstrap_servers)
 
 
 @pytest.fixture
-def cluster(request: pytest.FixtureRequest, lvq_broker: ProvidedBroker) -> Iterator[Cluster]:
+def venue(request: pytest.FixtureRequest, lvq_broker: ProvidedBroker) -> Iterator[Venue]:
     restarts = request.function.__module__ in {test_restart.__name__, test_transactions.__name__}
     cluster = OnKafka(request.getfixturevalue("private_broker") if restarts else lvq_broker)
     yield cluster
@@ -185,8 +186,8 @@ def cluster(request: pytest.FixtureRequest, lvq_broker: ProvidedBroker) -> Itera
 
 
 @pytest.fixture
-def declare(cluster: Cluster, topic_name: str) -> Iterator[Declare]:
-    with declaring(cluster, topic_name) as declare:
+def declare(venue: Venue, topic_name: str) -> Iterator[Declare]:
+    with declaring(venue, topic_name) as declare:
         yield declare
 
 

@@ -13,13 +13,13 @@ from uuid import uuid4
 
 import pytest
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError
-from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.ports import Commit
+from lvq_kafka.kafka import KafkaCluster
 from tests.integration.test_consumer import World, take
 from tests.waiting import eventually
 
@@ -33,27 +33,27 @@ def short_texts(data_dir: Path | None = None) -> EmbeddedBroker:
 
 
 @pytest.fixture(scope="module")
-def log() -> Iterator[KafkaLog]:
+def cluster() -> Iterator[KafkaCluster]:
     with short_texts() as broker:
-        log = KafkaLog(broker.bootstrap_servers)
-        yield log
-        log.close()
+        cluster = KafkaCluster(broker.bootstrap_servers)
+        yield cluster
+        cluster.close()
 
 
 @pytest.fixture
-def queue(log: KafkaLog) -> World:
+def queue(cluster: KafkaCluster) -> World:
     """A queue with messages of different keys."""
-    return filled(log, f"prices-{uuid4().hex[:8]}")
+    return filled(cluster, f"prices-{uuid4().hex[:8]}")
 
 
-def filled(log: KafkaLog, name: str) -> World:
-    world = World(log, name, 1)
+def filled(cluster: KafkaCluster, name: str) -> World:
+    world = World(cluster, name, 1)
     world.send(*((f"k{number}", str(number)) for number in range(_MESSAGES)))
     return world
 
 
 def stored(queue: World) -> CommitMap:
-    commit = queue.log.committed(queue.definition.group, queue.definition.topic)[0]
+    commit = queue.cluster.committed(queue.definition.group, queue.definition.topic)[0]
     return CommitMap.decode(commit.offset, commit.metadata)
 
 
@@ -103,21 +103,21 @@ def test_whoever_is_no_member_hears_that_and_not_how_long_a_text_may_be(queue: W
     with queue.consuming() as consumer:
         take(consumer)
         with pytest.raises(TransportError) as caught:
-            queue.log.commit(queue.definition.group, queue.definition.topic, {0: Commit(0, "x" * (_LIMIT + 1))})
+            queue.cluster.commit(queue.definition.group, queue.definition.topic, {0: Commit(0, "x" * (_LIMIT + 1))})
         assert caught.value.code == "UNKNOWN_MEMBER_ID"
 
 
 def test_a_queue_whose_stored_text_has_become_too_long_goes_on_and_takes_nothing_back(tmp_path: Path) -> None:
     """As when its coordinator moves to a broker that takes less."""
     with EmbeddedBroker(data_dir=tmp_path) as broker:
-        log = KafkaLog(broker.bootstrap_servers)
-        with (queue := filled(log, "prices")).consuming() as consumer:
+        cluster = KafkaCluster(broker.bootstrap_servers)
+        with (queue := filled(cluster, "prices")).consuming() as consumer:
             for settlement in [delivery.ack() for delivery in take_all(consumer)[1::2]]:
                 settlement.result(30)
         assert len(stored(queue).encode()) > _LIMIT
-        log.close()
+        cluster.close()
     with short_texts(tmp_path) as broker:
-        queue.log = KafkaLog(broker.bootstrap_servers)
+        queue.cluster = KafkaCluster(broker.bootstrap_servers)
         with queue.consuming() as consumer:
             for number in range(0, _MESSAGES, 2):
                 delivery = take(consumer)
@@ -126,7 +126,7 @@ def test_a_queue_whose_stored_text_has_become_too_long_goes_on_and_takes_nothing
             last.result(30)
             assert consumer.acquire(0.05) is None
         assert queue.committed() == queue.ends()
-        queue.log.close()
+        queue.cluster.close()
 
 
 def test_beside_messages_that_fail_always_all_others_are_acked(queue: World) -> None:
@@ -151,10 +151,10 @@ def test_a_broker_that_takes_longer_texts_is_sent_longer_ones() -> None:
     rng = Random(3)
     healthy = {str(number) for number in range(1, 26_000) if rng.random() < 0.5}
     with EmbeddedBroker(properties={"offset.metadata.max.bytes": "16384"}) as broker:
-        log = KafkaLog(broker.bootstrap_servers)
-        world = World(log, "prices", 1)
+        cluster = KafkaCluster(broker.bootstrap_servers)
+        world = World(cluster, "prices", 1)
         world.send(*((f"k{number}", str(number)) for number in range(26_000)))
-        assert log.commit_text_limit() == 16_383
+        assert cluster.commit_text_limit() == 16_383
         with world.consuming(max_in_work=26_000) as consumer:
             left = set(healthy)
             while left:
@@ -167,4 +167,4 @@ def test_a_broker_that_takes_longer_texts_is_sent_longer_ones() -> None:
             last.result(30)
             assert 4096 < consumer.stats.commit_text <= consumer.stats.text_limit == 16_383
         assert sum(map(stored(world).done, range(26_000))) == len(healthy)
-        log.close()
+        cluster.close()

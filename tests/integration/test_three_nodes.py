@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from lvq_kafka import TEXT, Consumer, LastValueQueue, TopicSpec, View
+from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.policy import topic_settings
 from lvq_kafka.errors import DataLoss, DeliveryFailed, LockLost, OutcomeUnknown, TransportError
 from lvq_kafka.kafka import ClientConfig
-from lvq_kafka.ports import Receipt
 from tests.integration.guarantees.cluster import Raw, fold, read_raw
 from tests.three_nodes import NODES, ThreeNodes, three_nodes
 from tests.waiting import eventually

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from lvq_kafka import TEXT, Consumer, LastValueQueue, QueueDefinition, queues
 from lvq_kafka.embedded import EmbeddedBroker, Listener
 from lvq_kafka.errors import AuthenticationFailed, DeliveryFailed
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from tests.integration.bad_input import AT_ONCE, IN_TIME, enter, error_of, lvq, queue_of, send
 
 DEFINITION = QueueDefinition(name="prices", topic="prices", key_header="ticker")
@@ -121,7 +121,7 @@ def test_who_is_refused_is_told_at_once_by_whatever_he_asks(brokers: Brokers, wr
         lambda: queues(config=config),
         lambda: enter(queue_of(config).view()),
         lambda: enter(queue_of(config).browser()),
-        lambda: Consumer(KafkaLog(config), DEFINITION, TEXT),
+        lambda: Consumer(KafkaCluster(config), DEFINITION, TEXT),
         lambda: queue_of(config).producer(transactional_id="feed"),
     ]
     for call in calls:

@@ -14,7 +14,7 @@ import pytest
 from lvq_kafka import TEXT, Entry, LastValueQueue
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.errors import BrokerUnavailable, OffsetsPending, OutcomeUnknown
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producer import Producer
 from tests.cable import END_TXN, Cable
 from tests.contract.harness import read_all
@@ -27,9 +27,9 @@ OVERDUE = {"transaction.timeout.ms": 2500}
 
 
 @pytest.fixture
-def queues(kafka_log: KafkaLog, topic_name: str) -> Iterator[tuple[Queue, Queue]]:
+def queues(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[tuple[Queue, Queue]]:
     """One to consume, with three messages; and one for what is made of them."""
-    servers = kafka_log.config.bootstrap_servers
+    servers = kafka_cluster.config.bootstrap_servers
     source, out = (
         LastValueQueue.declare(name, key_header="k", value=TEXT, bootstrap_servers=servers)
         for name in (topic_name, f"{topic_name}.out")
@@ -72,7 +72,7 @@ def test_a_worker_goes_on_after_an_outage_at_its_commit_and_does_everything_once
 ) -> None:
     source, out = queues
     with (
-        Cable(source.log.config.bootstrap_servers) as cable,  # type: ignore[attr-defined]
+        Cable(source.cluster.config.bootstrap_servers) as cable,  # type: ignore[attr-defined]
         working(cable, source, out, **(OVERDUE if overdue else IN_TIME)) as (consumer, producer),
     ):
         trap = cable.cut_at(END_TXN, answer=arrived)
@@ -87,8 +87,10 @@ def test_a_worker_goes_on_after_an_outage_at_its_commit_and_does_everything_once
         while work(consumer, producer, 1, 60.0, wait=1.0):
             pass
         assert not consumer.stats.trouble
-        assert {p: one.base for p, one in consumer._holdings.durable.items()} == source.log.end_offsets(source.topic)
-    assert sorted(record.value for record in read_all(source.log, out.topic)) == [b"a!", b"b!", b"c!"]
+        assert {p: one.base for p, one in consumer._holdings.durable.items()} == source.cluster.end_offsets(
+            source.topic
+        )
+    assert sorted(record.value for record in read_all(source.cluster, out.topic)) == [b"a!", b"b!", b"c!"]
 
 
 DIES = """
@@ -109,7 +111,7 @@ def test_what_a_dead_worker_has_left_open_holds_up_those_who_must_know_and_nobod
     queues: tuple[Queue, Queue], caplog: pytest.LogCaptureFixture
 ) -> None:
     source, out = queues
-    servers = source.log.config.bootstrap_servers  # type: ignore[attr-defined]
+    servers = source.cluster.config.bootstrap_servers  # type: ignore[attr-defined]
     command = [sys.executable, "-c", DIES, servers, source.name, out.name]
     assert subprocess.run(command, cwd=ROOT, timeout=90, check=False).returncode == 9
     with ThreadPoolExecutor(1) as pool:
@@ -119,7 +121,7 @@ def test_what_a_dead_worker_has_left_open_holds_up_those_who_must_know_and_nobod
         with source.browser(follow=False) as browser:
             assert [event.key for event in browser if isinstance(event, Entry)] == ["a", "b", "c"]
         with pytest.raises(OffsetsPending, match="open transaction") as caught:
-            source.log.committed(source.definition.group, source.topic, timeout=0.5)
+            source.cluster.committed(source.definition.group, source.topic, timeout=0.5)
         assert caught.value.retriable
         assert "transactional id" in caught.value.hint
         assert not opening.done()

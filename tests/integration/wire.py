@@ -6,7 +6,7 @@ import socket
 import struct
 from collections.abc import Mapping
 
-from lvq_kafka.ports import Commit
+from lvq_kafka.cluster import Commit
 
 __all__ = ["commit_as_others_do"]
 

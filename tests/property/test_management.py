@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from lvq_kafka import LastValueQueue, TopicSpec
 from lvq_kafka.core.records import Record
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import commits, declare, maps
 
 KEYS = st.integers(0, 5)
@@ -31,9 +31,9 @@ class World:
     """A queue, and beside it what it should hold."""
 
     def __init__(self) -> None:
-        self.log = MemoryLog()
-        self.queue: LastValueQueue[str] = declare(self.log, "q", spec=TopicSpec(partitions=2, reclaim=True))
-        self.other: LastValueQueue[str] = declare(self.log, "other")
+        self.cluster = MemoryCluster()
+        self.queue: LastValueQueue[str] = declare(self.cluster, "q", spec=TopicSpec(partitions=2, reclaim=True))
+        self.other: LastValueQueue[str] = declare(self.cluster, "other")
         self.begin: dict[int, int] = {0: 0, 1: 0}  # by partition, where it was last reset to
         self.done: set[tuple[int, int]] = set()
         self.moved = 0
@@ -44,7 +44,7 @@ class World:
                 with self.queue.producer() as producer:
                     producer.put(argument, what) if what == "put" else producer.delete(argument)
             case "compact":
-                self.log.compact("q", drop_tombstones=argument == 0, choose=lambda r: r.offset % 4 != argument)
+                self.cluster.compact("q", drop_tombstones=argument == 0, choose=lambda r: r.offset % 4 != argument)
             case "purge":
                 self._take(argument)
                 assert self.queue.purge(keys=argument).without_room == 0
@@ -53,26 +53,26 @@ class World:
                 assert self.queue.move(self.other, keys=argument).messages == gone
                 self.moved += gone
             case "purge all":
-                self.begin = self.log.end_offsets("q")
+                self.begin = self.cluster.end_offsets("q")
                 self.queue.purge()
             case "reset":
-                starts, ends = self.log.start_offsets("q"), self.log.end_offsets("q")
+                starts, ends = self.cluster.start_offsets("q"), self.cluster.end_offsets("q")
                 at = {p: start + round((ends[p] - start) * argument) for p, start in starts.items()}
                 self.begin, self.done = at, set()
                 self.queue.reset(at)
             case "reclaim":
                 self.queue.reclaim()
             case "add partition":
-                count = self.log.describe_topic("q").partitions
+                count = self.cluster.describe_topic("q").partitions
                 if count < 4:
-                    self.log.add_partitions("q", count + 1)
+                    self.cluster.add_partitions("q", count + 1)
                     self.begin[count] = 0
                     self.queue.repair()
 
     def waiting(self) -> dict[tuple[int, int], Record]:
         """By partition and offset, what should be in the queue."""
         newest: dict[tuple[int, bytes | None], Record] = {}
-        for record in self.log.records("q"):
+        for record in self.cluster.records("q"):
             if record.offset >= self.begin[record.partition]:
                 newest[record.partition, record.key] = record
         found = {(one.partition, one.offset): one for one in newest.values() if one.value is not None}
@@ -101,4 +101,4 @@ def test_a_queue_holds_what_it_should_whatever_its_owner_does(steps: list[tuple[
     for what, argument in steps:
         world.step(what, argument)
         world.check()
-    assert sum(record.value is not None for record in world.log.records("other")) == world.moved
+    assert sum(record.value is not None for record in world.cluster.records("other")) == world.moved

@@ -8,9 +8,9 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
 from lvq_kafka import TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue, TopicSpec
+from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
-from lvq_kafka.ports import Commit
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 
 At = tuple[int, int]
 """A partition and an offset."""
@@ -43,12 +43,12 @@ class World:
 
     def __init__(self, partitions: int, *, filtered: bool) -> None:
         self.filtered = filtered
-        self.log = MemoryLog()
+        self.cluster = MemoryCluster()
         self.queue: LastValueQueue[str] = LastValueQueue.declare(
-            "q", key_header="key", value=TEXT, log=self.log, spec=TopicSpec(partitions=partitions)
+            "q", key_header="key", value=TEXT, cluster=self.cluster, spec=TopicSpec(partitions=partitions)
         )
         self.partitions = partitions
-        self.tag = topic_tag(self.log.describe_topic("q").id)
+        self.tag = topic_tag(self.cluster.describe_topic("q").id)
         self.written: dict[At, tuple[str, str | None]] = {}
         self.elsewhere: set[At] = set()
         self.newest: dict[str, At] = {}
@@ -86,7 +86,7 @@ class World:
                 self._reset(argument)
             case "compact":
                 old = self.browser is None and argument == 0
-                self.log.compact("q", drop_tombstones=old, choose=lambda record: record.offset % 4 != argument)
+                self.cluster.compact("q", drop_tombstones=old, choose=lambda record: record.offset % 4 != argument)
             case "take":
                 assert self.browser is not None
                 self._see(self.browser.take(0))
@@ -118,7 +118,7 @@ class World:
     def _store(self) -> None:
         commits = {}
         for partition in range(self.partitions):
-            done = [(partition, offset) in self.committed for offset in range(self.log.end_offsets("q")[partition])]
+            done = [(partition, offset) in self.committed for offset in range(self.cluster.end_offsets("q")[partition])]
             base = [*done, False].index(False)
             runs: list[int] = []
             for offset in range(base, len(done)):
@@ -127,7 +127,7 @@ class World:
                 runs[-1] += 1
             said = CommitMap(base, tuple(runs[: len(runs) // 2 * 2]), self.tag, self.partitions)
             commits[partition] = Commit(base, said.encode())
-        self.log.commit("lvq.q", "q", commits)
+        self.cluster.commit("lvq.q", "q", commits)
 
     # ---------------------------------------------------------------- browsing
 

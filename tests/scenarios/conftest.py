@@ -1,4 +1,4 @@
-"""The scenarios on the in-memory log. ``tests/integration/test_scenarios.py`` runs them on a real broker."""
+"""The scenarios on the in-memory cluster. ``tests/integration/test_scenarios.py`` runs them on a real broker."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ import pytest
 
 pytest.register_assert_rewrite("tests.scenarios.harness")
 
-from lvq_kafka.testing import MemoryLog  # noqa: E402  # the harness must not be imported before this
-from tests.scenarios.harness import Cluster, Declare, Queue, declaring  # noqa: E402
+from lvq_kafka.testing import MemoryCluster  # noqa: E402  # the harness must not be imported before this
+from tests.scenarios.harness import Declare, Queue, Venue, declaring  # noqa: E402
 
 
 class InMemory:
-    """`Cluster` in memory. Its storage outlives whoever uses it, so a restart has nothing left to do."""
+    """`Venue` in memory. Its storage outlives whoever uses it, so a restart has nothing left to do."""
 
     def __init__(self) -> None:
-        self.log = MemoryLog()
-        self.compact = self.log.compact
-        self.delete_records = self.log.delete_records
+        self.cluster = MemoryCluster()
+        self.compact = self.cluster.compact
+        self.delete_records = self.cluster.delete_records
 
     def write(self, topic: str, partition: int, key: str, value: str | None, timestamp: int | None = None) -> None:
         body = None if value is None else value.encode()
-        self.log.write(topic, key.encode(), body, partition=partition, timestamp=timestamp)
+        self.cluster.write(topic, key.encode(), body, partition=partition, timestamp=timestamp)
 
     def restart(self) -> None:
         pass
 
 
 @pytest.fixture
-def cluster() -> Cluster:
+def venue() -> Venue:
     return InMemory()
 
 
 @pytest.fixture
-def declare(cluster: Cluster) -> Iterator[Declare]:
-    with declaring(cluster, "q") as declare:
+def declare(venue: Venue) -> Iterator[Declare]:
+    with declaring(venue, "q") as declare:
         yield declare
 
 

@@ -1,6 +1,6 @@
 """The language of the scenarios: send, browse, take, ack, restart, in a few words each.
 
-Scenarios run on any cluster: on the in-memory log from here, and the same functions on a real broker from
+Scenarios run on any cluster: on the in-memory cluster from here, and the same functions on a real broker from
 ``tests/integration/test_scenarios.py``. They speak to the library through its public surface only. What looks inside a
 consumer is here, in one place: `Taking.settle` and `Taking.index_size`.
 """
@@ -14,13 +14,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from lvq_kafka import LastValueQueue, Message, TopicSpec
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.records import Position
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
-from lvq_kafka.ports import Log
 from lvq_kafka.producer import Producer
 from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.view import View
@@ -32,11 +32,11 @@ __all__ = [
     "PATIENCE",
     "PRODUCERS_TIMES",
     "Browsing",
-    "Cluster",
     "Declare",
     "Queue",
     "Send",
     "Taking",
+    "Venue",
     "declaring",
     "text",
 ]
@@ -53,11 +53,11 @@ PRODUCERS_TIMES = TopicSpec(config={"message.timestamp.type": "CreateTime"})
 _PATIENTLY: dict[str, Any] = {"catch_up_timeout": PATIENCE, "metadata_interval": 0.1}
 
 
-class Cluster(Faults, Protocol):
+class Venue(Faults, Protocol):
     """Where a scenario runs, and what its other users and its operator do."""
 
     @property
-    def log(self) -> Log:
+    def cluster(self) -> Cluster:
         """The cluster, as it is now."""
 
     def write(self, topic: str, partition: int, key: str, value: str | None, timestamp: int | None = None) -> None:
@@ -93,11 +93,11 @@ class Queue:
     and ``"-=x1"`` has no key header.
     """
 
-    def __init__(self, cluster: Cluster, name: str, **options: Any) -> None:
-        self.cluster = cluster
+    def __init__(self, venue: Venue, name: str, **options: Any) -> None:
+        self.venue = venue
         self.name = name
         self._opened: list[Closeable] = []
-        self.queue = LastValueQueue.declare(name, key_header=KEY, value=TEXT, log=cluster.log, **options)
+        self.queue = LastValueQueue.declare(name, key_header=KEY, value=TEXT, cluster=venue.cluster, **options)
         self._producer = self._keep(self.queue.producer())
 
     def close(self) -> None:
@@ -110,14 +110,14 @@ class Queue:
     def restart(self) -> None:
         """Every process that uses the queue ends, the broker restarts, and the queue is opened anew."""
         self.close()
-        self.cluster.restart()
-        self.queue = LastValueQueue.open(self.name, value=TEXT, log=self.cluster.log)
+        self.venue.restart()
+        self.queue = LastValueQueue.open(self.name, value=TEXT, cluster=self.venue.cluster)
         self._producer = self._keep(self.queue.producer())
 
     def restart_broker(self) -> None:
         """The broker restarts, and whoever has something open goes on when it is back."""
-        self.cluster.restart()
-        self.queue = LastValueQueue.open(self.name, value=TEXT, log=self.cluster.log)
+        self.venue.restart()
+        self.queue = LastValueQueue.open(self.name, value=TEXT, cluster=self.venue.cluster)
 
     def _keep(self, opened: C) -> C:
         self._opened.append(opened)
@@ -132,7 +132,7 @@ class Queue:
     def send_at(self, time: float, message: str) -> None:
         """Send with a time, in seconds since the epoch; the topic has to take `PRODUCERS_TIMES`."""
         key, _, value = message.partition("=")
-        self.cluster.write(self.queue.topic, 0, key, value, round(time * 1000))
+        self.venue.write(self.queue.topic, 0, key, value, round(time * 1000))
 
     def delete(self, *keys: str) -> None:
         """Remove keys."""
@@ -147,7 +147,7 @@ class Queue:
             yield lambda *messages: _send(producer, messages, {})
             if abort:
                 raise _Abort
-        settled(self.cluster.log, self.queue.topic)
+        settled(self.venue.cluster, self.queue.topic)
 
     # ---------------------------------------------------------------- reading
 
@@ -258,7 +258,7 @@ class Taking:
     def settle(self) -> None:
         """Wait until the consumer has read all that was sent before, and may hand it out."""
         holdings = self.consumer._holdings
-        ends = self._queue.cluster.log.end_offsets(self._queue.queue.topic, stable=True)
+        ends = self._queue.venue.cluster.end_offsets(self._queue.queue.topic, stable=True)
 
         def has_read_all() -> bool:
             with holdings._changed:
@@ -316,12 +316,12 @@ class Declare(Protocol):
 
 
 @contextmanager
-def declaring(cluster: Cluster, name: str) -> Iterator[Declare]:
+def declaring(venue: Venue, name: str) -> Iterator[Declare]:
     """Gives what declares queues called ``name`` and a suffix; closes everything that was opened on them."""
     with ExitStack() as queues:
 
         def declare(suffix: str = "", **options: Any) -> Queue:
-            queue = Queue(cluster, name + suffix, **options)
+            queue = Queue(venue, name + suffix, **options)
             queues.callback(queue.close)
             return queue
 

@@ -156,12 +156,12 @@ def test_s044_a_dump_under_load_misses_no_key_and_shows_no_older_value_after_a_n
 def test_s047_reading_all_that_there_is_settles_nothing(q: Queue) -> None:
     """G6: what a browser gives is no delivery, so there is nothing to ack, and nothing is."""
     q.send("a=a1", "b=b1")
-    log, group = q.cluster.log, q.queue.definition.group
-    before = log.committed(group, q.queue.topic), q.queue.stats()
+    cluster, group = q.venue.cluster, q.queue.definition.group
+    before = cluster.committed(group, q.queue.topic), q.queue.stats()
     b = q.browse()
     assert b.drain() == ["a1", "b1"]
     b.close()
-    assert (log.committed(group, q.queue.topic), q.queue.stats()) == before
+    assert (cluster.committed(group, q.queue.topic), q.queue.stats()) == before
     assert q.content() == ["a1", "b1"]
     assert q.consume().take_all() == ["a1", "b1"]
 

@@ -13,7 +13,7 @@ import pytest
 from lvq_kafka import LastValueQueue, TopicSpec
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Position
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.contract.harness import read_all
 from tests.scenarios.harness import PATIENCE, Declare, Queue
 
@@ -23,7 +23,7 @@ def cold_load(q: Queue) -> dict[str, str]:
     view = q.view()
     values, end = q.browse().dump()
     assert end.blocked == ()
-    assert end.offsets == q.cluster.log.end_offsets(q.queue.topic) == view.snapshot().offsets
+    assert end.offsets == q.venue.cluster.end_offsets(q.queue.topic) == view.snapshot().offsets
     assert values == list(view.values())
     consumer = q.consume()
     assert consumer.take_all() == values
@@ -50,15 +50,15 @@ def test_s156_a_log_that_ends_in_transaction_markers_is_loaded_to_its_end(q: Que
 def test_s156_a_log_that_starts_at_offset_1_is_loaded_to_its_end(declare: Declare) -> None:
     q = declare(spec=TopicSpec(reclaim=True))
     q.send("a=1", "a=2", "b=3")
-    q.cluster.delete_records(q.queue.topic, 0, 1)
-    assert q.cluster.log.start_offsets(q.queue.topic) == {0: 1}
+    q.venue.delete_records(q.queue.topic, 0, 1)
+    assert q.venue.cluster.start_offsets(q.queue.topic) == {0: 1}
     assert cold_load(q) == {"a": "2", "b": "3"}
 
 
 def test_s156_a_log_with_offsets_and_nothing_in_it_is_loaded_to_its_end(declare: Declare) -> None:
     q = declare(spec=TopicSpec(reclaim=True))
     q.send("a=1", "a=2")
-    q.cluster.delete_records(q.queue.topic, 0, 2)
+    q.venue.delete_records(q.queue.topic, 0, 2)
     assert cold_load(q) == {}
 
 
@@ -69,7 +69,7 @@ def test_s157_a_log_whose_last_record_was_aborted_is_loaded_to_its_end(q: Queue)
         send("a=4")
     assert dict(q.view()) == {"a": "1", "b": "3"}
     assert q.content() == ["1", "3"]
-    q.cluster.compact(q.queue.topic)
+    q.venue.compact(q.queue.topic)
     assert cold_load(q) == {"a": "1", "b": "3"}
 
 
@@ -79,31 +79,34 @@ def write_what_goes(q: Queue) -> dict[int, int]:
     Not through an idempotent producer: of that the broker keeps the last batch, without records.
     """
     for partition, key, value in [(0, "a", "1"), (0, "b", "2"), (1, "c", "1"), (1, "d", "2"), (1, "d", None)]:
-        q.cluster.write(q.queue.topic, partition, key, value)
+        q.venue.write(q.queue.topic, partition, key, value)
     aborted = next(key for key in map(str, count()) if home_partition(key.encode(), 2) == 1)
     with q.transaction(abort=True) as send:
         send(f"{aborted}=3")
-    q.cluster.write(q.queue.topic, 0, "b", None)
-    ends = q.cluster.log.end_offsets(q.queue.topic)
+    q.venue.write(q.queue.topic, 0, "b", None)
+    ends = q.venue.cluster.end_offsets(q.queue.topic)
     assert ends == {0: 3, 1: 5}
     return ends
 
 
 def check_what_is_left(q: Queue, ends: dict[int, int]) -> None:
     """Of each partition only the first record, and the end."""
-    assert q.cluster.log.end_offsets(q.queue.topic) == ends
-    assert [(record.partition, record.offset) for record in read_all(q.cluster.log, q.queue.topic)] == [(0, 0), (1, 0)]
+    assert q.venue.cluster.end_offsets(q.queue.topic) == ends
+    assert [(record.partition, record.offset) for record in read_all(q.venue.cluster, q.queue.topic)] == [
+        (0, 0),
+        (1, 0),
+    ]
     assert cold_load(q) == {"a": "1", "c": "1"}
 
 
 def test_s157_a_log_whose_last_records_were_compacted_away_is_loaded_to_its_end(declare: Declare) -> None:
     """Nothing lies between the first records and the ends, and nothing ever will."""
     q = declare(spec=TopicSpec(partitions=2))
-    log = q.cluster.log
-    assert isinstance(log, MemoryLog)
+    cluster = q.venue.cluster
+    assert isinstance(cluster, MemoryCluster)
     ends = write_what_goes(q)
-    log.close_segments(q.queue.topic)
-    log.compact(q.queue.topic, drop_tombstones=True)
+    cluster.close_segments(q.queue.topic)
+    cluster.compact(q.queue.topic, drop_tombstones=True)
     check_what_is_left(q, ends)
 
 
@@ -118,11 +121,11 @@ def test_s158_a_key_in_two_partitions_has_one_value_and_is_reported(
     view = q.view()
     foreign = (home_partition(key.encode(), 3) + 1) % 3
     if foreign_first:
-        q.cluster.write(q.queue.topic, foreign, key, "foreign")
+        q.venue.write(q.queue.topic, foreign, key, "foreign")
         assert q.content() == ["foreign"]
     q.send(f"{key}=ours")
     if not foreign_first:
-        q.cluster.write(q.queue.topic, foreign, key, "foreign")
+        q.venue.write(q.queue.topic, foreign, key, "foreign")
     view.barrier(PATIENCE)
     assert dict(view) == {key: "ours"}
     assert (view.split_keys, view.counters.split) == ([key], 1)
@@ -132,14 +135,14 @@ def test_s158_a_key_in_two_partitions_has_one_value_and_is_reported(
 
 def test_s159_a_key_that_has_moved_to_another_partition_has_its_newest_value_or_none(q: Queue) -> None:
     """R14: a delete in the new home hides the value that is left in the old one."""
-    topic, log = q.queue.topic, q.cluster.log
+    topic, cluster = q.queue.topic, q.venue.cluster
     key = next(key for key in map(str, count()) if home_partition(key.encode(), 4) != 0)
     view, browser = q.view(), q.browse()
     assert q.send(f"{key}=1") == [Position(topic, 0, 0)]
     assert browser.drain() == ["1"]
-    log.add_partitions(topic, 4)
+    cluster.add_partitions(topic, 4)
     # Writers learn of new partitions in their own time; one that is opened now knows them.
-    with LastValueQueue.open(q.name, log=log).producer() as writer:
+    with LastValueQueue.open(q.name, cluster=cluster).producer() as writer:
         assert writer.put(key, b"2").result(PATIENCE).partition == home_partition(key.encode(), 4)
         view.barrier(PATIENCE)
         assert dict(view) == dict(q.view()) == {key: "2"}
@@ -168,12 +171,12 @@ def test_s162_a_snapshot_of_a_log_with_gaps_and_markers_has_the_right_rows(q: Qu
         send("b=never", "d=never")
     q.send("c=2", "e=1")
     q.delete("e")
-    q.cluster.compact(q.queue.topic)
+    q.venue.compact(q.queue.topic)
     with q.transaction() as send:
         send("f=1")
     snapshot = q.view().snapshot()
     assert dict(snapshot) == {"b": "1", "a": "3", "c": "2", "f": "1"}
     assert len(snapshot) == len(snapshot.entries()) == 4
-    assert snapshot.offsets == q.cluster.log.end_offsets(q.queue.topic)
+    assert snapshot.offsets == q.venue.cluster.end_offsets(q.queue.topic)
     assert snapshot.offsets[0] > 12
     assert cold_load(q) == dict(snapshot)

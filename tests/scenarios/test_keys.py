@@ -6,7 +6,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue, Message, QueueDefinition
 from lvq_kafka.errors import ConfigError
-from tests.scenarios.harness import KEY, Cluster, Queue
+from tests.scenarios.harness import KEY, Queue, Venue
 
 
 def test_s018_messages_without_a_key_pass_through(q: Queue) -> None:
@@ -45,14 +45,14 @@ def test_s023_a_number_and_its_text_are_one_key(q: Queue) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", None])
-def test_s025_a_queue_without_the_name_of_its_key_header_is_refused(cluster: Cluster, name: str | None) -> None:
+def test_s025_a_queue_without_the_name_of_its_key_header_is_refused(venue: Venue, name: str | None) -> None:
     """R3. In Python None means the record key itself, which is a name; as an option it is a missing one."""
     for option in ("key-header", "last-value-key", "qpid.last_value_queue_key", "lvqKey"):
         with pytest.raises(ConfigError, match="key header"):
             QueueDefinition.from_options("q", {option: name})
     if name is not None:
         with pytest.raises(ConfigError, match="key header") as caught:
-            LastValueQueue.declare("q", key_header=name, log=cluster.log)
+            LastValueQueue.declare("q", key_header=name, cluster=venue.cluster)
         assert caught.value.options == ("key_header",)
 
 

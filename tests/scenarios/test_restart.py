@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.scenarios.harness import PATIENCE, Queue
 from tests.waiting import eventually
 
@@ -57,16 +57,16 @@ def test_s094_a_view_that_was_away_shows_what_a_new_one_shows(q: Queue) -> None:
 
 def test_s094_a_view_that_was_cut_off_goes_on_where_it_was(q: Queue) -> None:
     """The same for a view whose process lives on while it cannot reach the cluster: it resumes at its position."""
-    log = q.cluster.log
-    assert isinstance(log, MemoryLog)
+    cluster = q.venue.cluster
+    assert isinstance(cluster, MemoryCluster)
     q.send("a=a1", "b=b1")
     view = q.view()
-    log.disconnect()
+    cluster.disconnect()
     eventually(lambda: view.state == "disconnected")
     assert dict(view) == {"a": "a1", "b": "b1"}
-    log.write(q.queue.topic, b"a", b"a2")
-    log.write(q.queue.topic, b"b", None)
-    log.reconnect()
+    cluster.write(q.queue.topic, b"a", b"a2")
+    cluster.write(q.queue.topic, b"b", None)
+    cluster.reconnect()
     view.barrier(PATIENCE)
     assert dict(view) == dict(q.view()) == {"a": "a2"}
     assert view.counters.stale == 0

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from lvq_kafka.cluster import Cluster, LogWriter, Receipt, TopicDescription
 from lvq_kafka.errors import DeliveryFailed
-from lvq_kafka.ports import Log, LogWriter, Receipt, TopicDescription
 
 __all__ = ["Letters"]
 
@@ -19,8 +19,8 @@ class Letters:
         self._waiting: deque[_Letter] = deque()
 
     @property
-    def log(self) -> Log:
-        return cast(Log, self)
+    def cluster(self) -> Cluster:
+        return cast(Cluster, self)
 
     def describe_topic(self, topic: str) -> TopicDescription:
         return TopicDescription(topic, "id", 1, 1)

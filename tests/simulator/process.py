@@ -100,7 +100,7 @@ class Process:
         self.ledger, self.commits = self.custody.ledger, self.custody.commits
         self.ledger.limit = options.text_limit
         self.letters = Letters()
-        self.dead_letters = DeadLetters(self.letters.log, "dead" if options.dead_letters else None, self.custody)
+        self.dead_letters = DeadLetters(self.letters.cluster, "dead" if options.dead_letters else None, self.custody)
         self.settling = Settling(self.custody, self.dead_letters)
         self.lives: dict[int, Life] = {}
         self.working: dict[Item, Life] = {}

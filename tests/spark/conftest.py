@@ -11,7 +11,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.records import Record
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import local_session
 from lvq_spark.scan.tally import logger as tasks_logger
 from tests.spark.starting import quick_start
@@ -48,14 +48,14 @@ def own_log_level() -> Iterator[None]:
 
 
 @pytest.fixture
-def make_queue(lvq_log: KafkaLog, lvq_topic: str) -> Callable[..., LastValueQueue[bytes]]:
+def make_queue(lvq_cluster: KafkaCluster, lvq_topic: str) -> Callable[..., LastValueQueue[bytes]]:
     """Creates the test's topic and gives a queue on it."""
 
     def make(
         partitions: int = 1, key_header: str | None = None, config: Mapping[str, str] | None = None
     ) -> LastValueQueue[bytes]:
-        lvq_log.create_topic(lvq_topic, partitions=partitions, config={**COMPACTED, **(config or {})})
-        return LastValueQueue(lvq_topic, key_header=key_header, log=lvq_log)
+        lvq_cluster.create_topic(lvq_topic, partitions=partitions, config={**COMPACTED, **(config or {})})
+        return LastValueQueue(lvq_topic, key_header=key_header, cluster=lvq_cluster)
 
     return make
 
@@ -66,7 +66,7 @@ def uncommitted(lvq_topic: str) -> Callable[[LastValueQueue[bytes]], AbstractCon
 
     @contextmanager
     def uncommitted(queue: LastValueQueue[bytes]) -> Iterator[None]:
-        writer = queue.log.writer(transactional_id=lvq_topic)
+        writer = queue.cluster.writer(transactional_id=lvq_topic)
         writer.begin_transaction()
         writer.append(lvq_topic, b"a", b"never")
         writer.flush(20)

@@ -19,7 +19,7 @@ class Overtaken:
         self.overtakes: set[int] = set()
         """The cuts, counted from 1, behind which ``new<number>`` comes at once."""
         self._queue = queue
-        self._writer = queue.log.writer(transactional_id=queue.topic)
+        self._writer = queue.cluster.writer(transactional_id=queue.topic)
 
     def __call__(self, *args: Any, **options: Any) -> SnapshotSpec:
         self.cuts.append(pin(*args, **options))
@@ -29,13 +29,13 @@ class Overtaken:
 
     def transaction(self, key: str) -> int:
         """Write a key by itself; returns the offset of its marker."""
-        log, topic = self._queue.log, self._queue.topic
-        behind = {0: log.end_offsets(topic)[0] + 2}
+        cluster, topic = self._queue.cluster, self._queue.topic
+        behind = {0: cluster.end_offsets(topic)[0] + 2}
         self._writer.begin_transaction()
         self._writer.append(topic, key.encode(), b"3")
         self._writer.flush(20)
         self._writer.commit_transaction(20)
-        eventually(lambda: log.end_offsets(topic, stable=True) == behind)
+        eventually(lambda: cluster.end_offsets(topic, stable=True) == behind)
         return behind[0] - 1
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 import lvq_spark
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 
 SPARK: Any = type("Session", (), {"version": "4.1.0"})()
 
@@ -57,9 +57,9 @@ CASES: list[tuple[str, str, list[Any], Callable[[LastValueQueue[Any], Any], obje
     ],
 )
 def test_an_argument_that_is_none_is_refused_by_name(
-    memory_log: MemoryLog, option: str, bad: Any, call: Callable[[LastValueQueue[Any], Any], object]
+    memory_cluster: MemoryCluster, option: str, bad: Any, call: Callable[[LastValueQueue[Any], Any], object]
 ) -> None:
-    queue = LastValueQueue.declare("prices", key_header="k", log=memory_log)
+    queue = LastValueQueue.declare("prices", key_header="k", cluster=memory_cluster)
     with pytest.raises(ConfigError) as caught:
         call(queue, bad)
     assert caught.value.options == (option,)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.benchmarks import spark as part
 from tests.benchmarks.children import result, start
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which ta
 
 
 def test_every_contestant_gives_the_newest_value_of_every_key(
-    spark: SparkSession, lvq_broker: ProvidedBroker, lvq_log: KafkaLog, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, lvq_broker: ProvidedBroker, lvq_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All in this session, one after the other; the benchmark starts a process for each."""
 
@@ -56,8 +56,10 @@ def test_every_contestant_gives_the_newest_value_of_every_key(
             next(part.run(servers, [(wrong, headers, count)], 1))
 
 
-def test_a_contestant_s_own_process_says_what_it_has_read(lvq_broker: ProvidedBroker, lvq_log: KafkaLog) -> None:
-    topic = load(lvq_log, "small", 2000, 200)
+def test_a_contestant_s_own_process_says_what_it_has_read(
+    lvq_broker: ProvidedBroker, lvq_cluster: KafkaCluster
+) -> None:
+    topic = load(lvq_cluster, "small", 2000, 200)
     try:
         topics = json.dumps([(topic.name, False)])
         [read] = result(start("spark", "format lvq", lvq_broker.bootstrap_servers, topics), timeout=250)["topics"]
@@ -65,7 +67,7 @@ def test_a_contestant_s_own_process_says_what_it_has_read(lvq_broker: ProvidedBr
         assert set(read) == {"wall", "cpu", "peak_jvm", "peak_python"}
         assert min(read.values()) > 0
     finally:
-        lvq_log.delete_topic(topic.name)
+        lvq_cluster.delete_topic(topic.name)
 
 
 DAEMON = """

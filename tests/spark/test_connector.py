@@ -16,7 +16,7 @@ from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.records import Record
 from lvq_kafka.entries import Entry
 from lvq_kafka.errors import ConfigError, KeyMismatch
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import local_session, pin, snapshot, task_errors
@@ -40,8 +40,8 @@ ENGINES: tuple[Engine, ...] = ("python", "connector")
 POLICIES = get_args(KeyMismatchPolicy)
 
 
-def append(log: KafkaLog, topic: str, *pairs: tuple[str, str | None]) -> None:
-    writer = log.writer()
+def append(cluster: KafkaCluster, topic: str, *pairs: tuple[str, str | None]) -> None:
+    writer = cluster.writer()
     for receipt in [writer.append(topic, k.encode(), None if v is None else v.encode()) for k, v in pairs]:
         receipt.result(20)
     writer.close()
@@ -63,11 +63,11 @@ def test_a_key_that_was_compacted_out_of_the_cut_fails_the_job_and_comes_when_at
     from pyspark.errors import PythonException
 
     queue = make_queue(partitions)
-    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"))  # type: ignore[arg-type]
     spec = pin(queue)
     frame = snapshot(spark, queue, spec=spec, engine="connector")
     assert set(collect(frame)) == {b"a", b"b"}
-    append(queue.log, lvq_topic, ("a", "2"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("a", "2"))  # type: ignore[arg-type]
     force_compaction(lvq_broker.bootstrap_servers, lvq_topic)
     with pytest.raises(PythonException, match=r"DataLoss: .* among them b'a'"):
         frame.collect()
@@ -79,9 +79,9 @@ def test_keys_that_are_new_behind_the_cut_are_no_reason_to_fail_as_long_as_the_l
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
 ) -> None:
     queue = make_queue(2)
-    append(queue.log, lvq_topic, *[(f"k{n % 7}", str(n)) for n in range(20)])  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, *[(f"k{n % 7}", str(n)) for n in range(20)])  # type: ignore[arg-type]
     frame = snapshot(spark, queue, engine="connector")
-    append(queue.log, lvq_topic, *[(f"new {n}", "1") for n in range(10)])  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, *[(f"new {n}", "1") for n in range(10)])  # type: ignore[arg-type]
     assert set(collect(frame)) == {b"k%d" % n for n in range(7)}
 
 
@@ -91,7 +91,7 @@ def test_keys_that_are_new_behind_a_cut_of_transactions_are_no_reason_to_fail_be
     spark: SparkSession,
     make_queue: MakeQueue,
     collect: Collect,
-    lvq_log: KafkaLog,
+    lvq_cluster: KafkaCluster,
     lvq_topic: str,
     engine: Engine,
     policy: str,
@@ -100,7 +100,7 @@ def test_keys_that_are_new_behind_a_cut_of_transactions_are_no_reason_to_fail_be
     from pyspark.errors import PythonException
 
     queue = make_queue(config={"cleanup.policy": policy})
-    writer = queue.log.writer(transactional_id=lvq_topic)
+    writer = queue.cluster.writer(transactional_id=lvq_topic)
 
     def transaction(*pairs: tuple[str, str], ends: Callable[[float], None] = writer.commit_transaction) -> None:
         writer.begin_transaction()
@@ -108,7 +108,7 @@ def test_keys_that_are_new_behind_a_cut_of_transactions_are_no_reason_to_fail_be
             writer.append(lvq_topic, key.encode(), value.encode())
         writer.flush(20)
         ends(20)
-        eventually(lambda: lvq_log.end_offsets(lvq_topic, stable=True) == lvq_log.end_offsets(lvq_topic))
+        eventually(lambda: lvq_cluster.end_offsets(lvq_topic, stable=True) == lvq_cluster.end_offsets(lvq_topic))
 
     transaction(("a", "1"), ("b", "1"))
     transaction(("a", "2"))
@@ -118,7 +118,7 @@ def test_keys_that_are_new_behind_a_cut_of_transactions_are_no_reason_to_fail_be
     writer.close()
     assert {key: row.value for key, row in collect(frame).items()} == {b"a": b"2", b"b": b"1"}
     if policy == "compact":
-        force_compaction(lvq_log, lvq_topic)
+        force_compaction(lvq_cluster, lvq_topic)
         with pytest.raises(PythonException, match=r"DataLoss: .* among them b'b'"):
             frame.collect()
 
@@ -130,7 +130,7 @@ def test_records_that_were_deleted_from_the_log_fail_the_job(
     from confluent_kafka.admin import AdminClient
 
     queue = make_queue(config={"cleanup.policy": "compact,delete"})
-    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"))  # type: ignore[arg-type]
     frame = snapshot(spark, queue, engine="connector")
     admin = AdminClient({"bootstrap.servers": lvq_broker.bootstrap_servers})
     for future in admin.delete_records([TopicPartition(lvq_topic, 0, 1)]).values():
@@ -145,11 +145,11 @@ def test_a_topic_that_was_created_again_fails_the_job(
     from pyspark.errors import PythonException
 
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
     frame = snapshot(spark, queue, engine="connector")
-    queue.log.delete_topic(lvq_topic, timeout=60)
+    queue.cluster.delete_topic(lvq_topic, timeout=60)
     make_queue()
-    append(queue.log, lvq_topic, ("a", "another"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("a", "another"))  # type: ignore[arg-type]
     with pytest.raises(PythonException, match="TopicRecreated"):
         frame.collect()
 
@@ -161,11 +161,11 @@ def test_every_action_reads_the_same_cut_also_when_partitions_are_added(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
 ) -> None:
     queue = make_queue(2)
-    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(10)])  # type: ignore[arg-type]
     frame = snapshot(spark, queue, engine="connector")
     before = collect(frame)
-    append(queue.log, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))  # type: ignore[arg-type]
-    queue.log.add_partitions(lvq_topic, 4)
+    append(queue.cluster, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))  # type: ignore[arg-type]
+    queue.cluster.add_partitions(lvq_topic, 4)
     assert frame.filter("key = X'6B31'").count() == 1
     assert frame.count() == len(before) == 10
     assert frame.alias("a").join(frame.alias("b"), "key").count() == 10
@@ -190,10 +190,10 @@ def test_records_without_a_key_have_a_row_each(
 
 
 def test_what_a_group_has_done_has_no_row_and_shows_nothing_older(
-    spark: SparkSession, make_queue: MakeQueue, lvq_log: KafkaLog, lvq_topic: str
+    spark: SparkSession, make_queue: MakeQueue, lvq_cluster: KafkaCluster, lvq_topic: str
 ) -> None:
     make_queue(2)
-    queue = LastValueQueue.declare(lvq_topic, key_header="ticker", log=lvq_log)
+    queue = LastValueQueue.declare(lvq_topic, key_header="ticker", cluster=lvq_cluster)
     with queue.producer() as producer:
         for number in range(30):
             producer.put(f"k{number % 10}", b"%d" % number)
@@ -211,17 +211,17 @@ def test_what_a_group_has_done_has_no_row_and_shows_nothing_older(
 
 
 def test_what_lies_below_the_start_of_the_log_is_gone_for_a_group_as_it_is_for_its_consumers_and_browsers(
-    spark: SparkSession, make_queue: MakeQueue, lvq_log: KafkaLog, lvq_topic: str
+    spark: SparkSession, make_queue: MakeQueue, lvq_cluster: KafkaCluster, lvq_topic: str
 ) -> None:
     """Nobody can hand it out any more; the group's offset, which is lower, is one to go on from all the same (R19)."""
     make_queue(config={"cleanup.policy": "compact,delete"})
-    queue = LastValueQueue.declare(lvq_topic, key_header="ticker", log=lvq_log, on_mismatch="warn")
+    queue = LastValueQueue.declare(lvq_topic, key_header="ticker", cluster=lvq_cluster, on_mismatch="warn")
     with queue.producer() as producer:
         for number in range(5):
             producer.put(f"k{number}", b"%d" % number).result(20)
-    lvq_log.delete_before(lvq_topic, {0: 2})
+    lvq_cluster.delete_before(lvq_topic, {0: 2})
     spec = pin(queue, group=queue.definition.group)
-    assert lvq_log.committed(queue.definition.group, lvq_topic)[0].offset == 0
+    assert lvq_cluster.committed(queue.definition.group, lvq_topic)[0].offset == 0
     assert (spec.start, spec.end) == ({0: 2}, {0: 5})
     with queue.browser(follow=False) as browser:
         left = {event.key.encode() for event in browser if isinstance(event, Entry)}
@@ -239,7 +239,7 @@ def test_several_tasks_may_share_a_partition(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, *[(f"k{n % 7}", None if n % 9 == 0 else str(n)) for n in range(100)])  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, *[(f"k{n % 7}", None if n % 9 == 0 else str(n)) for n in range(100)])  # type: ignore[arg-type]
     frame = snapshot(spark, queue, connector_options={"minPartitions": "4"})
     assert collect(frame) == collect(snapshot(spark, queue, engine="python"))
 
@@ -249,7 +249,7 @@ def test_a_partition_is_one_task_which_sorts_once_and_nothing_but_its_newest_row
     spark: SparkSession, make_queue: MakeQueue, lvq_topic: str, partitions: int
 ) -> None:
     queue = make_queue(partitions)
-    append(queue.log, lvq_topic, *[(f"k{n % 30}", str(n)) for n in range(100)])  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, *[(f"k{n % 30}", str(n)) for n in range(100)])  # type: ignore[arg-type]
     plan = snapshot(spark, queue, engine="connector")._jdf.queryExecution().executedPlan().toString()
     assert plan.count("Scan KafkaRelation") == plan.count("WindowGroupLimit") == partitions
     exchanges = partitions > 1
@@ -280,16 +280,16 @@ def test_a_topic_of_very_many_partitions_is_planned_at_once(
     spec = pin(queue)
     frame = snapshot(spark, queue, spec=spec, engine="connector")
     assert frame._jdf.queryExecution().executedPlan().toString().count("Scan KafkaRelation") == 1
-    append(queue.log, lvq_topic, ("new", "1"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("new", "1"))  # type: ignore[arg-type]
     rows = [
         sorted(tuple(row) for row in one.fillna("").drop("key").collect())
         for one in (frame, snapshot(spark, queue, spec=spec, engine="python"))
     ]
     assert len(rows[0]) == 12 + 7
     assert rows[0] == rows[1]
-    queue.log.alter_topic_config(lvq_topic, {"cleanup.policy": "compact"})
+    queue.cluster.alter_topic_config(lvq_topic, {"cleanup.policy": "compact"})
     split = snapshot(spark, queue, connector_options={"minPartitions": "9"})
-    append(queue.log, lvq_topic, ("newer", "1"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("newer", "1"))  # type: ignore[arg-type]
     assert split.count() == 12 + 8
     force_compaction(lvq_broker.bootstrap_servers, lvq_topic)
     with pytest.raises(PythonException, match=r"DataLoss: .* among them b'"):
@@ -297,12 +297,12 @@ def test_a_topic_of_very_many_partitions_is_planned_at_once(
 
 
 def test_a_header_that_disagrees_with_the_key_fails_the_job_where_the_queue_says_so(
-    spark: SparkSession, make_queue: MakeQueue, lvq_log: KafkaLog, lvq_topic: str
+    spark: SparkSession, make_queue: MakeQueue, lvq_cluster: KafkaCluster, lvq_topic: str
 ) -> None:
     make_queue(key_header="ticker")
-    writer = lvq_log.writer()
+    writer = lvq_cluster.writer()
     writer.append(lvq_topic, b"a", b"1", headers=[("ticker", b"a")]).result(20)
-    strict = LastValueQueue(lvq_topic, key_header="ticker", key_mismatch="fail", log=lvq_log)
+    strict = LastValueQueue(lvq_topic, key_header="ticker", key_mismatch="fail", cluster=lvq_cluster)
     assert snapshot(spark, strict, engine="connector").count() == 1
     writer.append(lvq_topic, b"a", b"1", headers=[("ticker", b"a"), ("ticker", b"b")]).result(20)
     writer.close()
@@ -311,13 +311,13 @@ def test_a_header_that_disagrees_with_the_key_fails_the_job_where_the_queue_says
 
 
 def test_both_engines_take_the_record_key_where_headers_cannot_be_read(
-    spark: SparkSession, make_queue: MakeQueue, lvq_broker: ProvidedBroker, lvq_log: KafkaLog, lvq_topic: str
+    spark: SparkSession, make_queue: MakeQueue, lvq_broker: ProvidedBroker, lvq_cluster: KafkaCluster, lvq_topic: str
 ) -> None:
     make_queue(key_header="ticker")
     bad = RawRecord(b"a", b"1", [(b"ticker", b"b"), (UNREADABLE_NAME, b"x")])
     produce_raw(lvq_broker.bootstrap_servers, lvq_topic, bad)
     for engine in ENGINES:
-        queues = [LastValueQueue(lvq_topic, key_header="ticker", key_mismatch=p, log=lvq_log) for p in POLICIES]
+        queues = [LastValueQueue(lvq_topic, key_header="ticker", key_mismatch=p, cluster=lvq_cluster) for p in POLICIES]
         record, header, fail = (snapshot(spark, queue, engine=engine) for queue in queues)
         assert [bytes(row["key"]) for rows in (record, header) for row in rows.collect()] == [b"a", b"a"]
         with pytest.raises(KeyMismatch, match=f"{lvq_topic}/0/0.* cannot be read"), task_errors():
@@ -331,7 +331,7 @@ def test_auto_takes_the_cheaper_engine_as_long_as_keys_fit_and_says_why(
     spark: SparkSession, make_queue: MakeQueue, caplog: pytest.LogCaptureFixture, lvq_topic: str
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
     spec = pin(queue)
     with caplog.at_level(logging.INFO, "lvq_spark"):
         assert snapshot(spark, queue, spec=spec).count() == 1
@@ -413,13 +413,13 @@ def test_no_secret_is_in_a_plan(
         "sasl.password": "hunter2",
         "ssl.key.password": "tr0ub",
     }
-    log = KafkaLog(ClientConfig(lvq_broker.bootstrap_servers, secrets))
-    frame = snapshot(spark, LastValueQueue(lvq_topic, key_header=None, log=log), engine="connector")
+    cluster = KafkaCluster(ClientConfig(lvq_broker.bootstrap_servers, secrets))
+    frame = snapshot(spark, LastValueQueue(lvq_topic, key_header=None, cluster=cluster), engine="connector")
     plans = frame._jdf.queryExecution().toString() + repr(frame) + str(frame.rdd.toDebugString())
     assert "KafkaRelation" in plans or frame.isEmpty()
     assert "hunter2" not in plans
     assert "tr0ub" not in plans
-    log.close()
+    cluster.close()
 
 
 # -- client properties under their Java names --------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, DataLoss, MissingKey, QueueNotDeclared, TopicNotFound
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import submitting
 from lvq_spark.points import EARLIEST
@@ -68,7 +68,7 @@ def test_a_snapshot_is_written_with_the_offsets_it_was_cut_at(
         producer.delete("k0")
     result = run("snapshot", spark, queue, "--output", tmp_path / "out", "--files", "1")
     assert result["rows"] == 5
-    assert {int(p): offset for p, offset in result["end"].items()} == queue.log.end_offsets(queue.topic)
+    assert {int(p): offset for p, offset in result["end"].items()} == queue.cluster.end_offsets(queue.topic)
     assert values(spark.read.parquet(str(tmp_path / "out"))) == {"k1": "7", "k2": "8", "k3": "3", "k4": "4", "k5": "5"}
     assert len(list((tmp_path / "out").glob("*.parquet"))) == 1
     past = ["--as-of", "2020-01-01T00:00:00Z", "--mode", "overwrite"]
@@ -108,7 +108,7 @@ def test_a_snapshot_that_would_replace_something_ends_before_anything_is_read(
     target = {"--output": str(tmp_path / "out"), "--table": "lvq_jobs.out"}[option]
     try:
         assert run("snapshot", spark, queue, option, target)["rows"] == 1
-        queue.log.delete_topic(queue.topic)  # who asks for it from now on has an error
+        queue.cluster.delete_topic(queue.topic)  # who asks for it from now on has an error
         with pytest.raises(
             ConfigError, match=rf"{target} is there already\. --mode overwrite .*, --mode append"
         ) as error:
@@ -187,7 +187,7 @@ def test_a_stream_goes_on_when_partitions_are_added(
         put(b"2")
     else:
         run("refresh", spark, queue, *once[:2])
-    queue.log.add_partitions(queue.topic, 5)
+    queue.cluster.add_partitions(queue.topic, 5)
     put(b"3")
     for value in ("3", "4"):
         assert run("stream", spark, queue, *once)["rows"] == 20
@@ -208,9 +208,9 @@ def chain() -> MagicMock:
 
 def told(module: ModuleType, spark: MagicMock, *arguments: str, properties: Mapping[str, str] | None = None) -> None:
     """Let a job work on a topic of two partitions, where there is neither Spark nor Kafka."""
-    log = MagicMock(spec=KafkaLog, config=ClientConfig("broker:9092", properties or {}))
+    log = MagicMock(spec=KafkaCluster, config=ClientConfig("broker:9092", properties or {}))
     log.describe_topic.return_value.partitions = 2
-    queue: LastValueQueue[Any] = LastValueQueue("prices", key_header=None, log=log)
+    queue: LastValueQueue[Any] = LastValueQueue("prices", key_header=None, cluster=log)
     module.work(spark, queue, module.parser().parse_args(["prices", "--bare", *arguments]))
 
 
@@ -441,7 +441,7 @@ def test_errors_have_the_exit_codes_of_the_command_line_wherever_they_come_from(
 
 
 def test_a_fault_shows_where_it_was(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, lvq_log: KafkaLog
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, lvq_cluster: KafkaCluster
 ) -> None:
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("division by zero")

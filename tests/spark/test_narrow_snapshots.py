@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import SCHEMA, pin, snapshot
@@ -82,10 +82,10 @@ def test_any_columns_are_those_of_the_full_snapshot(
 
 @ENGINES
 def test_where_headers_name_the_keys_they_do_so_without_being_asked_for(
-    spark: SparkSession, make_queue: MakeQueue, write: Callable[..., None], lvq_log: KafkaLog, engine: Engine
+    spark: SparkSession, make_queue: MakeQueue, write: Callable[..., None], lvq_cluster: KafkaCluster, engine: Engine
 ) -> None:
     topic = make_queue(2).definition.topic
-    queue = LastValueQueue(topic, key_header=HEADER, key_mismatch="header", log=lvq_log)
+    queue = LastValueQueue(topic, key_header=HEADER, key_mismatch="header", cluster=lvq_cluster)
     write(("a", "1", 0), ("b", "1", 1), headers=[(HEADER, b"x")])
     write(("c", "1", 0), headers=[(HEADER, None)])
     rows = snapshot(spark, queue, engine=engine, columns=["key", "offset"]).collect()
@@ -95,10 +95,10 @@ def test_where_headers_name_the_keys_they_do_so_without_being_asked_for(
 
 @ENGINES
 def test_what_a_group_has_done_stays_hidden(
-    spark: SparkSession, make_queue: MakeQueue, write: Callable[..., None], lvq_log: KafkaLog, engine: Engine
+    spark: SparkSession, make_queue: MakeQueue, write: Callable[..., None], lvq_cluster: KafkaCluster, engine: Engine
 ) -> None:
     topic = make_queue(2, config={"min.compaction.lag.ms": "60000"}).definition.topic
-    queue = LastValueQueue.declare(topic, key_header=None, log=lvq_log)
+    queue = LastValueQueue.declare(topic, key_header=None, cluster=lvq_cluster)
     write(*[(f"k{n}", str(n), n % 2) for n in range(8)])
     with queue.consumer() as consumer:
         for delivery in consumer:
@@ -172,16 +172,16 @@ def test_the_reader_is_not_asked_for_headers_and_no_value_is_copied(
 ) -> None:
     queue = make_queue(partitions)
     write(*[(f"k{n}", "1", n % partitions) for n in range(4)], headers=[(HEADER, b"x")])
-    asked, reader = [], queue.log.reader
+    asked, reader = [], queue.cluster.reader
 
     def remember(*arguments: Any, headers: bool = True, **options: Any) -> Any:
         asked.append(headers)
         return reader(*arguments, headers=headers, **options)
 
-    monkeypatch.setattr(queue.log, "reader", remember)
+    monkeypatch.setattr(queue.cluster, "reader", remember)
     for columns in (["key", "offset"], ["key", "headers"], SNAPSHOT_COLUMNS):
         snapshot(spark, queue, columns=columns)
-        names = [batch.schema.names for batch in scans[-1].rows_of(queue.log, 0)]
+        names = [batch.schema.names for batch in scans[-1].rows_of(queue.cluster, 0)]
         assert names
         assert all(("value" in some) == ("value" in columns) for some in names)
     assert asked == [False, True, True]

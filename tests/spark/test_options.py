@@ -13,9 +13,9 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import InputPartition
 
 from lvq_kafka import LastValueQueue
+from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import CommitMapRefused, ConfigError, DataLoss
-from lvq_kafka.ports import Commit
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from lvq_spark.points import Offsets, Times
 from lvq_spark.scan.homes import Partitioner
 from lvq_spark.scan.scanning import Scan
@@ -268,12 +268,12 @@ def test_servers_and_something_to_read_must_be_given() -> None:
 
 
 @pytest.fixture
-def log(memory_log: MemoryLog) -> MemoryLog:
-    memory_log.create_topic("t", partitions=2, config={"cleanup.policy": "compact,delete"})
+def cluster(memory_cluster: MemoryCluster) -> MemoryCluster:
+    memory_cluster.create_topic("t", partitions=2, config={"cleanup.policy": "compact,delete"})
     for partition, count in ((0, 4), (1, 6)):
         for n in range(count):
-            memory_log.write("t", b"k%d" % n, b"v", partition=partition)
-    return memory_log
+            memory_cluster.write("t", b"k%d" % n, b"v", partition=partition)
+    return memory_cluster
 
 
 def at(**offsets: Any) -> str:
@@ -304,9 +304,9 @@ def at(**offsets: Any) -> str:
 )
 @pytest.mark.filterwarnings("ignore:The cut through t is of")
 def test_a_cut_is_what_the_options_say(
-    log: MemoryLog, options: dict[str, str], start: dict[int, int], end: dict[int, int]
+    cluster: MemoryCluster, options: dict[str, str], start: dict[int, int], end: dict[int, int]
 ) -> None:
-    spec = plan(parse(**options), log)
+    spec = plan(parse(**options), cluster)
     assert (spec.start, spec.end) == (start, end)
 
 
@@ -321,96 +321,98 @@ def test_a_cut_is_what_the_options_say(
         ({"endingTimestamp": "5"}, r"keeps superseded records for 0 s .*lvq\.asOfPolicy"),
     ],
 )
-def test_options_that_do_not_fit_the_topic_are_an_error(log: MemoryLog, options: dict[str, str], message: str) -> None:
+def test_options_that_do_not_fit_the_topic_are_an_error(
+    cluster: MemoryCluster, options: dict[str, str], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
-        plan(parse(**options), log)
+        plan(parse(**options), cluster)
 
 
-def test_an_error_about_a_cut_names_the_options_that_said_it(log: MemoryLog) -> None:
+def test_an_error_about_a_cut_names_the_options_that_said_it(cluster: MemoryCluster) -> None:
     with pytest.raises(
         ConfigError, match=r"^endingTimestamp cannot be followed\. The cut through t is of 1970"
     ) as error:
-        plan(parse(endingTimestamp="5"), log)
+        plan(parse(endingTimestamp="5"), cluster)
     assert error.value.options == ("endingTimestamp",)
     with pytest.raises(ConfigError, match="start 9 is behind end 6") as error:
-        plan(parse(startingOffsets=at(p0=0, p1=9), endingOffsets="latest"), log)
+        plan(parse(startingOffsets=at(p0=0, p1=9), endingOffsets="latest"), cluster)
     assert error.value.options == ("startingOffsets", "endingOffsets")
 
 
-def test_offsets_that_are_gone_are_an_error_unless_they_may_be(log: MemoryLog) -> None:
-    log.delete_records("t", 1, 3)
+def test_offsets_that_are_gone_are_an_error_unless_they_may_be(cluster: MemoryCluster) -> None:
+    cluster.delete_records("t", 1, 3)
     options = {"startingOffsets": at(p0=0, p1=1), "endingOffsets": at(p0=9, p1=5)}
     with pytest.raises(DataLoss):
-        plan(parse(**options), log)
-    spec = plan(parse(**options, failOnDataLoss="false"), log)
+        plan(parse(**options), cluster)
+    spec = plan(parse(**options, failOnDataLoss="false"), cluster)
     assert (spec.start, spec.end) == ({0: 0, 1: 3}, {0: 4, 1: 5})
 
 
-def test_a_queues_definition_says_what_its_key_is(memory_log: MemoryLog) -> None:
-    LastValueQueue.declare("q", topic="t", key_header="ticker", key_mismatch="header", log=memory_log)
-    spec = plan(parse(queue="q"), memory_log)
+def test_a_queues_definition_says_what_its_key_is(memory_cluster: MemoryCluster) -> None:
+    LastValueQueue.declare("q", topic="t", key_header="ticker", key_mismatch="header", cluster=memory_cluster)
+    spec = plan(parse(queue="q"), memory_cluster)
     assert (spec.topic, spec.key_header, spec.key_mismatch, spec.done) == ("t", "ticker", "header", None)
-    assert plan(parse(queue="q", **{"lvq.hideConsumed": "true"}), memory_log).done is not None
-    LastValueQueue.declare("free", topic="t", key_header="ticker", non_destructive=True, log=memory_log)
+    assert plan(parse(queue="q", **{"lvq.hideConsumed": "true"}), memory_cluster).done is not None
+    LastValueQueue.declare("free", topic="t", key_header="ticker", non_destructive=True, cluster=memory_cluster)
     with pytest.raises(ConfigError, match="non_destructive"):
-        plan(parse(queue="free", **{"lvq.hideConsumed": "true"}), memory_log)
+        plan(parse(queue="free", **{"lvq.hideConsumed": "true"}), memory_cluster)
 
 
-def test_commits_of_another_program_are_refused_unless_their_offsets_are_to_count(log: MemoryLog) -> None:
-    log.commit("g", "t", {0: Commit(1, "a note"), 1: Commit(2)})
+def test_commits_of_another_program_are_refused_unless_their_offsets_are_to_count(cluster: MemoryCluster) -> None:
+    cluster.commit("g", "t", {0: Commit(1, "a note"), 1: Commit(2)})
     with pytest.raises(CommitMapRefused):
-        plan(parse(**{"lvq.group": "g"}), log)
-    assert plan(parse(**{"lvq.group": "g", "lvq.onForeignCommits": "ignore"}), log).start == {0: 1, 1: 2}
+        plan(parse(**{"lvq.group": "g"}), cluster)
+    assert plan(parse(**{"lvq.group": "g", "lvq.onForeignCommits": "ignore"}), cluster).start == {0: 1, 1: 2}
 
 
-def test_each_partition_with_anything_to_read_is_a_task_of_its_own(log: MemoryLog) -> None:
+def test_each_partition_with_anything_to_read_is_a_task_of_its_own(cluster: MemoryCluster) -> None:
     options = parse(endingOffsets=at(p0=0, p1=6))
-    [(spec, partition)] = ranges(options, plan(options, log))
+    [(spec, partition)] = ranges(options, plan(options, cluster))
     assert (partition, spec.start, spec.end[1], spec.partitions) == (1, {1: 0}, 6, 2)
 
 
 @pytest.mark.parametrize("splits", [{"minPartitions": "5"}, {"maxRecordsPerPartition": "2"}])
-def test_splits_share_out_every_offset_once(log: MemoryLog, splits: dict[str, str]) -> None:
+def test_splits_share_out_every_offset_once(cluster: MemoryCluster, splits: dict[str, str]) -> None:
     options = parse(**{"lvq.dedupe": "none"}, **splits)
-    shares = [(p, spec.start[p], spec.end[p]) for spec, p in ranges(options, plan(options, log))]
+    shares = [(p, spec.start[p], spec.end[p]) for spec, p in ranges(options, plan(options, cluster))]
     assert len(shares) == 5
     assert [offset for p, first, after in shares if p == 1 for offset in range(first, after)] == list(range(6))
     assert [offset for p, first, after in shares if p == 0 for offset in range(first, after)] == list(range(4))
 
 
 def test_what_is_lost_once_the_cut_was_pinned_is_passed_over_where_it_may_be(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_spark.source.batch.KafkaLog", lambda config: log)
-    monkeypatch.setattr(log, "close", lambda: None)
+    monkeypatch.setattr("lvq_spark.source.batch.KafkaCluster", lambda config: cluster)
+    monkeypatch.setattr(cluster, "close", lambda: None)
     options = parse(failOnDataLoss="false")
-    spec = plan(options, log)
-    log.delete_records("t", 1, 2)
-    log.elect("t", 1, end=5)
+    spec = plan(options, cluster)
+    cluster.delete_records("t", 1, 2)
+    cluster.elect("t", 1, end=5)
     left = _still_there(options, spec, 1)
     assert (left.start[1], left.end[1], left.epochs) == (2, 5, {})
 
 
 @pytest.mark.parametrize("dedupe", ["partition", "none"])
 def test_what_is_lost_once_a_task_has_looked_is_passed_over_where_it_may_be(
-    log: MemoryLog, dedupe: str, monkeypatch: pytest.MonkeyPatch
+    cluster: MemoryCluster, dedupe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("lvq_spark.source.batch", "lvq_spark.scan.scanning"):
-        monkeypatch.setattr(f"{module}.KafkaLog", lambda config: log)
-    monkeypatch.setattr(log, "close", lambda: None)
-    make, gone = log.reader, 0
+        monkeypatch.setattr(f"{module}.KafkaCluster", lambda config: cluster)
+    monkeypatch.setattr(cluster, "close", lambda: None)
+    make, gone = cluster.reader, 0
 
     def lose_some_and_read(*arguments: Any, **options: Any) -> Any:
         nonlocal gone
         gone = min(gone + 2, 4)  # again when it starts over, and then no more
-        log.delete_records("t", 1, gone)
+        cluster.delete_records("t", 1, gone)
         return make(*arguments, **options)
 
-    monkeypatch.setattr(log, "reader", lose_some_and_read)
+    monkeypatch.setattr(cluster, "reader", lose_some_and_read)
     strict, lenient = (
         parse(failOnDataLoss=fails, **{"lvq.dedupe": dedupe, "lvq.strays": "pass"}) for fails in ("true", "false")
     )
-    [_, share] = ranges(lenient, plan(lenient, log))
+    [_, share] = ranges(lenient, plan(lenient, cluster))
     found = [row for batch in rows(lenient, InputPartition(share), ("key",), deletes=True) for row in batch.to_pylist()]
     assert [row["key"] for row in found] == [b"k4", b"k5"]
     with pytest.raises(DataLoss):
@@ -419,7 +421,7 @@ def test_what_is_lost_once_a_task_has_looked_is_passed_over_where_it_may_be(
 
 @pytest.mark.parametrize(("given", "gone"), [(0, 0), (1, 2)])
 def test_a_task_does_not_start_over_where_it_has_given_rows_out_or_no_offsets_are_gone(
-    log: MemoryLog, given: int, gone: int, monkeypatch: pytest.MonkeyPatch
+    cluster: MemoryCluster, given: int, gone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows would come twice, or it would read all of it again for the same error, such as keys that have vanished."""
     reads = []
@@ -427,39 +429,39 @@ def test_a_task_does_not_start_over_where_it_has_given_rows_out_or_no_offsets_ar
     def lose(self: Scan, partition: int) -> Iterator[str]:
         reads.append(partition)
         yield from ["a batch"] * given
-        log.delete_records("t", partition, gone)
+        cluster.delete_records("t", partition, gone)
         raise DataLoss("Something is gone.")
 
-    monkeypatch.setattr("lvq_spark.source.batch.KafkaLog", lambda config: log)
-    monkeypatch.setattr(log, "close", lambda: None)
+    monkeypatch.setattr("lvq_spark.source.batch.KafkaCluster", lambda config: cluster)
+    monkeypatch.setattr(cluster, "close", lambda: None)
     monkeypatch.setattr(Scan, "read", lose)
     options = parse(failOnDataLoss="false")
-    share = next(ranges(options, plan(options, log)))
+    share = next(ranges(options, plan(options, cluster)))
     with pytest.raises(DataLoss, match="Something is gone"):
         list(rows(options, InputPartition(share), ("key",), deletes=False))
     assert reads == [0]
 
 
-def test_the_limits_of_a_task_reach_what_reads_there(log: MemoryLog) -> None:
+def test_the_limits_of_a_task_reach_what_reads_there(cluster: MemoryCluster) -> None:
     limits = {"lvq.batchRows": "50", "lvq.batchBytes": "4m", "lvq.memoryBytes": "1k"}
     options = parse(**limits, **{"kafkaConsumer.pollTimeoutMs": "1500"})
-    scan = _scan(options, plan(options, log), ("key",), deletes=False, changes=False)
+    scan = _scan(options, plan(options, cluster), ("key",), deletes=False, changes=False)
     assert (scan.strays, scan.partitioner) == ("fail", "murmur2_random")
     assert (scan.rows, scan.bytes, scan.memory, scan.patience) == (50, 4 << 20, 1 << 10, 1.5)
 
 
 @pytest.mark.parametrize("partitioner", get_args(Partitioner))
-def test_only_the_partitions_are_read_where_the_keys_lie(memory_log: MemoryLog, partitioner: str) -> None:
+def test_only_the_partitions_are_read_where_the_keys_lie(memory_cluster: MemoryCluster, partitioner: str) -> None:
     """Each key lies where the client itself puts it, with the partitioner of that name."""
-    memory_log.create_topic("t", partitions=7, config={"cleanup.policy": "compact"})
+    memory_cluster.create_topic("t", partitions=7, config={"cleanup.policy": "compact"})
     where = placed(partitioner, [b"IBM", b"MSFT", b"x", *(b"k%d" % n for n in range(40))])
     for key, partition in where.items():
-        memory_log.write("t", key, b"v", partition=partition)
+        memory_cluster.write("t", key, b"v", partition=partition)
     assert len(set(where.values())) == 7
 
     def read(*keys: bytes, **more: str) -> list[int]:
         said = json.dumps([base64.b64encode(key).decode() for key in keys])
-        return plan(parse(**{"lvq.keys": said, "lvq.partitioner": partitioner, **more}), memory_log).ranges
+        return plan(parse(**{"lvq.keys": said, "lvq.partitioner": partitioner, **more}), memory_cluster).ranges
 
     assert [read(key) for key in where] == [[partition] for partition in where.values()]
     assert read(b"IBM", b"MSFT") == sorted({where[b"IBM"], where[b"MSFT"]})
@@ -473,9 +475,9 @@ def test_only_the_partitions_are_read_where_the_keys_lie(memory_log: MemoryLog, 
 def placed(partitioner: str, keys: list[bytes]) -> dict[bytes, int]:
     """Where librdkafka puts keys, of seven partitions."""
     where: dict[bytes, int] = {}
-    with closing(MockCluster()) as cluster:
-        cluster.create_topic("t", 7)
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "partitioner": partitioner})
+    with closing(MockCluster()) as mock:
+        mock.create_topic("t", 7)
+        producer = Producer({"bootstrap.servers": mock.bootstrap_servers, "partitioner": partitioner})
         for key in keys:
             producer.produce("t", b"v", key, on_delivery=lambda _, m: where.update({m.key(): m.partition()}))
         assert producer.flush(20) == 0

@@ -23,7 +23,7 @@ from lvq_kafka import LastValueQueue
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record
 from lvq_kafka.entries import Entry
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot
@@ -196,7 +196,7 @@ def test_g8_all_that_shows_a_queue_shows_the_same_rows(
     make_queue: MakeQueue,
     collect: Collect,
     lvq_broker: ProvidedBroker,
-    lvq_log: KafkaLog,
+    lvq_cluster: KafkaCluster,
     lvq_topic: str,
     seed: int,
     clock: bool,
@@ -211,8 +211,8 @@ def test_g8_all_that_shows_a_queue_shows_the_same_rows(
         with history.transaction(ending):
             history.write(40)
     if not clock:
-        force_compaction(lvq_log, lvq_topic)
-        lvq_log.alter_topic_config(lvq_topic, QUIET)
+        force_compaction(lvq_cluster, lvq_topic)
+        lvq_cluster.alter_topic_config(lvq_topic, QUIET)
     history.write(100)
     with history.transaction("abort"):
         pass
@@ -241,13 +241,13 @@ def test_g8_where_headers_name_the_keys_both_engines_show_the_rows_of_a_view(
     make_queue: MakeQueue,
     collect: Collect,
     lvq_broker: ProvidedBroker,
-    lvq_log: KafkaLog,
+    lvq_cluster: KafkaCluster,
     lvq_topic: str,
     engine: Engine,
 ) -> None:
     """The last header of the name counts, and one without a value says nothing (R16)."""
     make_queue(PARTITIONS)
-    queue = LastValueQueue(lvq_topic, key_header=HEADER, key_mismatch="header", log=lvq_log)
+    queue = LastValueQueue(lvq_topic, key_header=HEADER, key_mismatch="header", cluster=lvq_cluster)
     History(lvq_broker.bootstrap_servers, lvq_topic, 3, clock=False).write(200)
     rows, offsets = of_view(queue)
     assert rows == fold_by_hand(read_raw(lvq_broker.bootstrap_servers, lvq_topic, offsets), by_header=True)
@@ -256,7 +256,12 @@ def test_g8_where_headers_name_the_keys_both_engines_show_the_rows_of_a_view(
 
 @pytest.mark.parametrize("passed", [False, True])
 def test_what_a_group_has_left_of_a_key_in_two_partitions_is_what_a_browser_that_is_opened_now_shows(
-    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_log: KafkaLog, lvq_topic: str, passed: bool
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_cluster: KafkaCluster,
+    lvq_topic: str,
+    passed: bool,
 ) -> None:
     """The newer value lies at home and is consumed, the older one elsewhere, and consumers have it to consume still.
 
@@ -264,9 +269,9 @@ def test_what_a_group_has_left_of_a_key_in_two_partitions_is_what_a_browser_that
     has passed it nobody reads it any more; see the known limits in DESIGN.md.
     """
     make_queue(PARTITIONS)
-    queue = LastValueQueue.declare(lvq_topic, key_header=HEADER, log=lvq_log)
+    queue = LastValueQueue.declare(lvq_topic, key_header=HEADER, cluster=lvq_cluster)
     home, other = b"k", next(b"x%d" % n for n in range(99) if home_partition(b"x%d" % n, PARTITIONS) == _home(b"k"))
-    writer = Producer({"bootstrap.servers": lvq_log.config.bootstrap_servers})
+    writer = Producer({"bootstrap.servers": lvq_cluster.config.bootstrap_servers})
     writer.produce(lvq_topic, b"older", home, (_home(home) + 1) % PARTITIONS, headers=[(HEADER, home)])
     assert writer.flush(30) == 0
     if not passed:
@@ -277,7 +282,7 @@ def test_what_a_group_has_left_of_a_key_in_two_partitions_is_what_a_browser_that
         handed_out = [consumer.acquire(30) for _ in range(2 if passed else 3)]
         [newer] = [one for one in handed_out if one is not None and one.value == b"newer"]
         newer.ack().result(30)
-    maps = lvq_log.committed(queue.definition.group, lvq_topic)
+    maps = lvq_cluster.committed(queue.definition.group, lvq_topic)
     assert (maps[_home(home)].offset == newer.position.offset + 1) is passed
     with queue.browser(follow=False) as browser:
         shown = {event.key.encode(): event.value for event in browser if isinstance(event, Entry)}

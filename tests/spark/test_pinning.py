@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import LastValueQueue
+from lvq_kafka.cluster import Commit, LogEnd
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.errors import (
     CatchUpTimeout,
@@ -22,44 +23,47 @@ from lvq_kafka.errors import (
     TopicNotFound,
     Unauthorized,
 )
-from lvq_kafka.ports import Commit, LogEnd
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from lvq_spark import pin
 
 
 @pytest.fixture
-def queue(memory_log: MemoryLog) -> LastValueQueue[Any]:
-    memory_log.create_topic("t", partitions=2, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "1500"})
+def queue(memory_cluster: MemoryCluster) -> LastValueQueue[Any]:
+    memory_cluster.create_topic(
+        "t", partitions=2, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "1500"}
+    )
     for partition, count in ((0, 3), (1, 5)):
         for n in range(count):
-            memory_log.write("t", b"k%d" % n, b"v", partition=partition)
-    return LastValueQueue("t", key_header="ticker", key_mismatch="header", log=memory_log)
+            memory_cluster.write("t", b"k%d" % n, b"v", partition=partition)
+    return LastValueQueue("t", key_header="ticker", key_mismatch="header", cluster=memory_cluster)
 
 
 def test_a_cut_names_the_whole_log_of_the_moment_it_is_pinned(
-    queue: LastValueQueue[Any], memory_log: MemoryLog
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
     spec = pin(queue)
-    memory_log.write("t", b"k", b"later", partition=0)
+    memory_cluster.write("t", b"k", b"later", partition=0)
     assert (spec.start, spec.end) == ({0: 0, 1: 0}, {0: 3, 1: 5})
-    assert spec.topic_id == memory_log.describe_topic("t").id
+    assert spec.topic_id == memory_cluster.describe_topic("t").id
     assert (spec.partitions, spec.ranges) == (2, [0, 1])
     assert (spec.key_header, spec.key_mismatch, spec.compaction_lag) == ("ticker", "header", 1.5)
     assert spec.blocked == ()
 
 
-def test_a_cut_starts_where_the_log_starts(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
-    memory_log.delete_records("t", 0, 3)
+def test_a_cut_starts_where_the_log_starts(queue: LastValueQueue[Any], memory_cluster: MemoryCluster) -> None:
+    memory_cluster.delete_records("t", 0, 3)
     spec = pin(queue)
     assert spec.start == {0: 3, 1: 0}
     assert spec.ranges == [1]
 
 
-def test_a_cut_stops_before_an_open_transaction_and_says_so(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
-    writer = memory_log.writer(transactional_id="x")
+def test_a_cut_stops_before_an_open_transaction_and_says_so(
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
+) -> None:
+    writer = memory_cluster.writer(transactional_id="x")
     writer.begin_transaction()
     held = writer.append("t", b"held", b"v").result().partition
-    before = memory_log.end_offsets("t", stable=True)
+    before = memory_cluster.end_offsets("t", stable=True)
     with pytest.warns(UserWarning, match=rf"partition {held} .* a transaction that is open"):
         spec = pin(queue)
     assert spec.end == before
@@ -67,14 +71,14 @@ def test_a_cut_stops_before_an_open_transaction_and_says_so(queue: LastValueQueu
 
 
 def test_a_cut_can_wait_until_no_transaction_is_under_way(
-    queue: LastValueQueue[Any], memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither one that is open, nor one that commits between two answers: that would be in one partition only."""
-    first, second = memory_log.writer(transactional_id="1"), memory_log.writer(transactional_id="2")
+    first, second = memory_cluster.writer(transactional_id="1"), memory_cluster.writer(transactional_id="2")
     for writer in (first, second):
         writer.begin_transaction()
         assert {writer.append("t", b"%d" % number, b"v").result().partition for number in range(9)} == {0, 1}
-    ask, steps = memory_log.stable_ends, [first.commit_transaction, second.commit_transaction]
+    ask, steps = memory_cluster.stable_ends, [first.commit_transaction, second.commit_transaction]
 
     def ask_while_they_commit(topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
         before = ask(topic, timeout=timeout)
@@ -82,17 +86,17 @@ def test_a_cut_can_wait_until_no_transaction_is_under_way(
             steps.pop(0)()
         return {0: before[0], 1: ask(topic, timeout=timeout)[1]}
 
-    monkeypatch.setattr(memory_log, "stable_ends", ask_while_they_commit)
+    monkeypatch.setattr(memory_cluster, "stable_ends", ask_while_they_commit)
     with warnings.catch_warnings(action="error"):
         spec = pin(queue, at_rest=10)
-    assert spec.end == memory_log.end_offsets("t")
+    assert spec.end == memory_cluster.end_offsets("t")
     assert (spec.blocked, steps) == ((), [])
 
 
 def test_a_topic_that_is_never_at_rest_is_an_error_that_says_what_goes_on(
-    queue: LastValueQueue[Any], memory_log: MemoryLog
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
-    writer = memory_log.writer(transactional_id="x")
+    writer = memory_cluster.writer(transactional_id="x")
     writer.begin_transaction()
     held = writer.append("t", b"held", b"v").result().partition
     with pytest.raises(CatchUpTimeout, match=rf"not at rest .* within 0\.1 s: partition {held} ") as caught:
@@ -101,33 +105,33 @@ def test_a_topic_that_is_never_at_rest_is_an_error_that_says_what_goes_on(
 
 
 def test_a_log_that_grows_while_it_is_pinned_is_not_taken_for_an_open_transaction(
-    queue: LastValueQueue[Any], memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = memory_log.end_offsets
+    ask = memory_cluster.end_offsets
 
     def ask_while_it_grows(topic: str, *, stable: bool = False, timeout: float = 10.0) -> dict[int, int]:
         answer = ask(topic, stable=stable, timeout=timeout)
-        memory_log.write("t", b"k", b"more", partition=0)
+        memory_cluster.write("t", b"k", b"more", partition=0)
         return answer
 
-    monkeypatch.setattr(memory_log, "end_offsets", ask_while_it_grows)
+    monkeypatch.setattr(memory_cluster, "end_offsets", ask_while_it_grows)
     with warnings.catch_warnings(action="error"):
         assert pin(queue).blocked == ()
 
 
 @pytest.mark.parametrize("question", ["describe_topic", "start_offsets", "end_offsets"])
 def test_a_cut_has_the_same_partitions_throughout_when_some_are_added_while_it_is_pinned(
-    queue: LastValueQueue[Any], memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch, question: str
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
-    ask = getattr(memory_log, question)
+    ask = getattr(memory_cluster, question)
 
     def grow(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(memory_log, question, ask)
+        monkeypatch.setattr(memory_cluster, question, ask)
         answer = ask(*args, **options)
-        memory_log.add_partitions("t", 4)
+        memory_cluster.add_partitions("t", 4)
         return answer
 
-    monkeypatch.setattr(memory_log, question, grow)
+    monkeypatch.setattr(memory_cluster, question, grow)
     spec = pin(queue)
     assert spec.start.keys() == spec.end.keys() == {0, 1}
     assert (spec.partitions, spec.ranges) == (2, [0, 1])
@@ -159,32 +163,32 @@ def test_a_cut_behind_the_end_of_the_log_is_refused(queue: LastValueQueue[Any]) 
         pin(queue, end={0: 3, 1: 9})
 
 
-def test_a_cut_whose_records_are_deleted_is_refused(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
-    memory_log.delete_records("t", 1, 4)
+def test_a_cut_whose_records_are_deleted_is_refused(queue: LastValueQueue[Any], memory_cluster: MemoryCluster) -> None:
+    memory_cluster.delete_records("t", 1, 4)
     with pytest.raises(DataLoss, match="offset 3 of partition 1 of t, which holds 4 to 5"):
         pin(queue, end={0: 3, 1: 3})
     with pytest.raises(DataLoss, match="starts at offset 2 of partition 1 of t, whose log starts at 4"):
         pin(queue, start={0: 0, 1: 2})
 
 
-def test_a_cut_behind_an_open_transaction_is_refused(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
-    writer = memory_log.writer(transactional_id="x")
+def test_a_cut_behind_an_open_transaction_is_refused(queue: LastValueQueue[Any], memory_cluster: MemoryCluster) -> None:
+    writer = memory_cluster.writer(transactional_id="x")
     writer.begin_transaction()
     writer.append("t", b"held", b"v").result()
     with pytest.raises(ConfigError, match="open since offset") as error:
-        pin(queue, end=memory_log.end_offsets("t"))
+        pin(queue, end=memory_cluster.end_offsets("t"))
     assert error.value.options == ("end",)
 
 
-def test_a_missing_topic_is_an_error(memory_log: MemoryLog) -> None:
+def test_a_missing_topic_is_an_error(memory_cluster: MemoryCluster) -> None:
     with pytest.raises(TopicNotFound):
-        pin(LastValueQueue("nowhere", key_header=None, log=memory_log))
+        pin(LastValueQueue("nowhere", key_header=None, cluster=memory_cluster))
 
 
 def test_a_cut_can_be_pinned_without_the_right_to_read_settings(
-    queue: LastValueQueue[Any], memory_log: MemoryLog
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
-    memory_log.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    memory_cluster.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
     spec = pin(queue)
     assert (spec.compaction_lag, spec.delete_retention) == (0.0, 86_400.0), "as Kafka has it by default"
 
@@ -194,9 +198,9 @@ def test_a_cut_can_be_pinned_without_the_right_to_read_settings(
     [("compact", 60.0, 1.5), ("compact,delete", 60.0, 1.5), ("delete", math.inf, math.inf)],
 )
 def test_a_cut_knows_how_long_deletes_and_superseded_records_are_kept(
-    queue: LastValueQueue[Any], memory_log: MemoryLog, policy: str, deletes: float, superseded: float
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster, policy: str, deletes: float, superseded: float
 ) -> None:
-    memory_log.alter_topic_config("t", {"cleanup.policy": policy, "delete.retention.ms": "60000"})
+    memory_cluster.alter_topic_config("t", {"cleanup.policy": policy, "delete.retention.ms": "60000"})
     before = time.time()
     spec = pin(queue)
     assert (spec.delete_retention, spec.compaction_lag) == (deletes, superseded)
@@ -209,22 +213,22 @@ def test_a_cut_knows_how_long_deletes_and_superseded_records_are_kept(
 
 
 @pytest.fixture
-def timed() -> tuple[LastValueQueue[Any], MemoryLog]:
+def timed() -> tuple[LastValueQueue[Any], MemoryCluster]:
     """A record every second from 100 s ago on, in two partitions; superseded ones are kept for a minute."""
     now = [time.time() - 100]
-    log = MemoryLog(clock=lambda: now[0])
-    log.create_topic("t", partitions=2, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "60000"})
+    cluster = MemoryCluster(clock=lambda: now[0])
+    cluster.create_topic("t", partitions=2, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "60000"})
     for second in range(100):
-        log.write("t", b"k", b"%d" % second, partition=second % 2)
+        cluster.write("t", b"k", b"%d" % second, partition=second % 2)
         now[0] += 1
-    return LastValueQueue("t", key_header=None, log=log), log
+    return LastValueQueue("t", key_header=None, cluster=cluster), cluster
 
 
 def test_a_cut_as_of_a_time_stops_before_the_first_record_that_is_as_young(
-    timed: tuple[LastValueQueue[Any], MemoryLog],
+    timed: tuple[LastValueQueue[Any], MemoryCluster],
 ) -> None:
-    queue, log = timed
-    record = log.records("t")[40]
+    queue, cluster = timed
+    record = cluster.records("t")[40]
     moment = record.timestamp / 1000
     spec = pin(queue, as_of=moment)
     assert spec.end[record.partition] == record.offset
@@ -235,25 +239,25 @@ def test_a_cut_as_of_a_time_stops_before_the_first_record_that_is_as_young(
     assert both.end == {0: 40, 1: 50}
 
 
-def test_by_producers_clocks_the_first_record_that_is_as_young_ends_the_cut(memory_log: MemoryLog) -> None:
+def test_by_producers_clocks_the_first_record_that_is_as_young_ends_the_cut(memory_cluster: MemoryCluster) -> None:
     """Later ones may be older: what lies before and behind the cut is decided by offset (R5)."""
-    memory_log.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
+    memory_cluster.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
     for timestamp in (1_000, 3_000, 2_000, 1_500):
-        memory_log.write("t", b"k", b"v", timestamp=timestamp)
-    assert pin(LastValueQueue("t", key_header=None, log=memory_log), as_of=2.0).end == {0: 1}
+        memory_cluster.write("t", b"k", b"v", timestamp=timestamp)
+    assert pin(LastValueQueue("t", key_header=None, cluster=memory_cluster), as_of=2.0).end == {0: 1}
 
 
 def test_a_cut_of_longer_ago_than_records_are_kept_is_refused_or_warned_of(
-    timed: tuple[LastValueQueue[Any], MemoryLog],
+    timed: tuple[LastValueQueue[Any], MemoryCluster],
 ) -> None:
-    queue, log = timed
+    queue, cluster = timed
     with pytest.raises(ConfigError, match=r"is of 20\S+, and the topic keeps superseded records for 60 s") as error:
         pin(queue, as_of=time.time() - 90)
     assert error.value.options == ("as_of",)
     with pytest.warns(UserWarning, match="compaction may have removed some"):
         spec = pin(queue, as_of=time.time() - 90, as_of_policy="warn")
     assert 5 < sum(spec.end.values()) < 15
-    log.alter_topic_config("t", {"cleanup.policy": "delete"})
+    cluster.alter_topic_config("t", {"cleanup.policy": "delete"})
     assert pin(queue, as_of=time.time() - 90).end, "a topic that is not compacted keeps all of them"
 
 
@@ -267,9 +271,9 @@ def test_what_is_no_time_in_seconds_is_refused_rather_than_taken_for_one_that_is
         assert error.value.options == ("as_of",)
 
 
-def test_a_cut_as_of_a_time_stops_before_an_open_transaction(timed: tuple[LastValueQueue[Any], MemoryLog]) -> None:
-    queue, log = timed
-    writer = log.writer(transactional_id="x")
+def test_a_cut_as_of_a_time_stops_before_an_open_transaction(timed: tuple[LastValueQueue[Any], MemoryCluster]) -> None:
+    queue, cluster = timed
+    writer = cluster.writer(transactional_id="x")
     writer.begin_transaction()
     held = writer.append("t", b"held", b"v").result().partition
     with pytest.warns(UserWarning, match="a transaction that is open"):
@@ -282,52 +286,52 @@ def test_a_cut_as_of_a_time_stops_before_an_open_transaction(timed: tuple[LastVa
 
 
 def test_the_view_of_a_group_starts_where_it_stands_and_knows_what_it_has_done(
-    queue: LastValueQueue[Any], memory_log: MemoryLog
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
     done = CommitMap(1, (1, 2), partitions=2)
-    memory_log.commit("g", "t", {0: Commit(0, CommitMap(0).encode()), 1: Commit(1, done.encode())})
+    memory_cluster.commit("g", "t", {0: Commit(0, CommitMap(0).encode()), 1: Commit(1, done.encode())})
     spec = pin(queue, group="g")
     assert (spec.start, spec.end) == ({0: 0, 1: 1}, {0: 3, 1: 5})
     assert spec.done is not None
     assert [spec.done[1].done(offset) for offset in range(5)] == [True, False, True, True, False]
-    memory_log.delete_records("t", 0, 2)
+    memory_cluster.delete_records("t", 0, 2)
     assert pin(queue, group="g").start == {0: 2, 1: 1}
     assert pin(queue, group="g", end={0: 2, 1: 0}).ranges == []
 
 
 def test_a_group_of_another_program_has_done_what_lies_below_its_offsets(
-    queue: LastValueQueue[Any], memory_log: MemoryLog
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
-    memory_log.commit("g", "t", {0: Commit(3), 1: Commit(2)})
+    memory_cluster.commit("g", "t", {0: Commit(3), 1: Commit(2)})
     spec = pin(queue, group="g")
     assert (spec.start, spec.ranges) == ({0: 3, 1: 2}, [1])
-    memory_log.commit("g", "t", {0: Commit(3, "a note"), 1: Commit(2)})
+    memory_cluster.commit("g", "t", {0: Commit(3, "a note"), 1: Commit(2)})
     with pytest.raises(CommitMapRefused):
         pin(queue, group="g")
     assert pin(queue, group="g", on_foreign_commits="ignore").start == {0: 3, 1: 2}
 
 
 def test_what_is_consumed_while_the_cut_is_pinned_does_not_lie_beyond_its_end(
-    queue: LastValueQueue[Any], memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = memory_log.committed
+    ask = memory_cluster.committed
 
     def consume_and_ask(*args: Any, **options: Any) -> Any:
-        memory_log.write("t", b"k", b"new", partition=0)
-        memory_log.commit("g", "t", {0: Commit(4), 1: Commit(0)})
+        memory_cluster.write("t", b"k", b"new", partition=0)
+        memory_cluster.commit("g", "t", {0: Commit(4), 1: Commit(0)})
         return ask(*args, **options)
 
-    monkeypatch.setattr(memory_log, "committed", consume_and_ask)
+    monkeypatch.setattr(memory_cluster, "committed", consume_and_ask)
     spec = pin(queue, group="g")
     assert (spec.start, spec.end) == ({0: 4, 1: 0}, {0: 4, 1: 5})
 
 
 @pytest.mark.parametrize("commits", [{}, {0: Commit(1)}])
 def test_r17_a_group_without_its_commits_is_an_error(
-    queue: LastValueQueue[Any], memory_log: MemoryLog, commits: dict[int, Commit]
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster, commits: dict[int, Commit]
 ) -> None:
     if commits:
-        memory_log.commit("g", "t", commits)
+        memory_cluster.commit("g", "t", commits)
     with pytest.raises(QueueNotDeclared):
         pin(queue, group="g")
 
@@ -345,9 +349,9 @@ def test_what_says_the_same_thing_twice_is_refused(queue: LastValueQueue[Any]) -
 
 @pytest.mark.parametrize(("kind", "number"), [("CreateTime", 0), ("LogAppendTime", 1)])
 def test_a_cut_knows_what_its_timestamps_are(
-    queue: LastValueQueue[Any], memory_log: MemoryLog, kind: str, number: int
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster, kind: str, number: int
 ) -> None:
-    memory_log.alter_topic_config("t", {"message.timestamp.type": kind})
+    memory_cluster.alter_topic_config("t", {"message.timestamp.type": kind})
     assert pin(queue).timestamp_type == number
-    memory_log.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    memory_cluster.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
     assert pin(queue).timestamp_type == -1

@@ -15,7 +15,7 @@ from lvq_kafka import LastValueQueue, Message
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey, TopicNotFound
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Producer
 from lvq_spark import snapshot
 from lvq_spark.publishing import Published, publish
@@ -43,7 +43,7 @@ def held(queue: LastValueQueue[bytes]) -> dict[str, bytes]:
 
 def written(queue: LastValueQueue[bytes]) -> int:
     """How many records its topic has had."""
-    return sum(queue.log.end_offsets(queue.topic).values())
+    return sum(queue.cluster.end_offsets(queue.topic).values())
 
 
 def test_g15_a_frame_becomes_the_values_of_its_keys_where_every_other_writer_puts_them(
@@ -59,7 +59,7 @@ def test_g15_a_frame_becomes_the_values_of_its_keys_where_every_other_writer_put
     done = publish(frame(*rows, ("gone", None), ("", "of the empty key"), ("empty", "")), queue)
 
     assert (done.written, done.deleted, done.vanished) == (52, 1, 0)
-    assert done.ends == queue.log.end_offsets(queue.topic)
+    assert done.ends == queue.cluster.end_offsets(queue.topic)
     expected = {key: str(value).encode() for key, value in rows}
     with queue.view() as view:
         assert dict(view) == expected | {"": b"of the empty key", "empty": b"", "other": b"old"}
@@ -101,7 +101,7 @@ def test_a_snapshot_published_again_is_the_same_queue_headers_included(
     with queue.view() as view:
         assert {key: (view.entry(key).value, view.entry(key).headers) for key in view} == before
     assert written(queue) == 6
-    strict = LastValueQueue(queue.topic, key_header="ticker", keyless="refuse", log=queue.log)
+    strict = LastValueQueue(queue.topic, key_header="ticker", keyless="refuse", cluster=queue.cluster)
     with pytest.raises(MissingKey, match="1 row has no key"):
         publish(rows, strict, headers="headers")
     assert written(queue) == 6, "nothing of it"
@@ -117,7 +117,7 @@ def test_keys_that_the_frame_lacks_are_deleted_when_asked_for_and_messages_witho
             producer.put(key, b"old")
         producer.delete("was gone")
         producer.send(Message(b"an ordinary message"))
-    foreign = confluent_kafka.Producer({"bootstrap.servers": queue.log.config.bootstrap_servers})  # type: ignore[attr-defined]
+    foreign = confluent_kafka.Producer({"bootstrap.servers": queue.cluster.config.bootstrap_servers})  # type: ignore[attr-defined]
     foreign.produce(queue.topic, b"without any key", partition=0)
     assert foreign.flush(20) == 0
     before = written(queue)
@@ -248,7 +248,7 @@ def test_a_row_that_is_too_large_is_an_error_that_names_it_and_nothing_is_writte
     assert error.value.key == b"larger"
     with pytest.raises(MessageTooLarge, match=r"1 row is too large, the one of b'large': it has 1100041 bytes"):
         publish(frame(*rows[:-1], schema=schema), queue)
-    queue.log.alter_topic_config(queue.topic, {"max.message.bytes": "1000000"})
+    queue.cluster.alter_topic_config(queue.topic, {"max.message.bytes": "1000000"})
     with pytest.raises(
         MessageTooLarge,
         match=r"b'large': it has 1048565 bytes, and the topic \S+ takes 1000000 \(max\.message\.bytes\)",
@@ -258,10 +258,10 @@ def test_a_row_that_is_too_large_is_an_error_that_names_it_and_nothing_is_writte
 
 
 def test_a_row_is_too_large_when_client_or_broker_would_refuse_it_and_only_then(
-    frame: Frame, make_queue: MakeQueue, lvq_log: KafkaLog
+    frame: Frame, make_queue: MakeQueue, lvq_cluster: KafkaCluster
 ) -> None:
     queue = make_queue(key_header="ticker", config={"max.message.bytes": "20000"})
-    small = ClientConfig(lvq_log.config.bootstrap_servers, {"message.max.bytes": 10_000})
+    small = ClientConfig(lvq_cluster.config.bootstrap_servers, {"message.max.bytes": 10_000})
     shapes: list[tuple[str, list[tuple[str, str | None]] | None]] = [
         ("k", None),
         ("k" * 70, [("a", None), ("b" * 65, "c" * 9000)]),
@@ -270,9 +270,9 @@ def test_a_row_is_too_large_when_client_or_broker_would_refuse_it_and_only_then(
         ("k", [(UNKEYED_HEADER, "1")]),
     ]
     limits = [Limits(10_000, None, "t"), Limits(1_048_588, 20_000, "t")]
-    for log, limit in zip((KafkaLog(small), lvq_log), limits):
+    for cluster, limit in zip((KafkaCluster(small), lvq_cluster), limits):
         rows, refused = [], []
-        with Producer(log, queue.topic, key_header="ticker") as producer:
+        with Producer(cluster, queue.topic, key_header="ticker") as producer:
             for key, headers in shapes:
                 about = (limit.topic or limit.client) - len(key) - sum(len(n + (v or "")) for n, v in headers or ())
                 for size in range(about - 110, about - 30):
@@ -283,8 +283,8 @@ def test_a_row_is_too_large_when_client_or_broker_would_refuse_it_and_only_then(
         assert [row[0] for row in judged] == refused
         assert all(row[1] for row in judged if row[0])
         assert 0 < sum(refused) < len(refused)
-        if log is not lvq_log:
-            log.close()
+        if cluster is not lvq_cluster:
+            cluster.close()
 
 
 def refuses(producer: Producer, key: str, value: bytes, headers: list[tuple[str, str | None]] | None) -> bool:
@@ -296,7 +296,7 @@ def refuses(producer: Producer, key: str, value: bytes, headers: list[tuple[str,
 
 
 def test_batches_are_no_larger_than_the_topic_takes_and_what_is_compressed_may_be(
-    frame: Frame, make_queue: MakeQueue, lvq_log: KafkaLog
+    frame: Frame, make_queue: MakeQueue, lvq_cluster: KafkaCluster
 ) -> None:
     """A client makes batches of up to 1 MB, and a broker refuses all rows of one that is too large.
 
@@ -305,14 +305,14 @@ def test_batches_are_no_larger_than_the_topic_takes_and_what_is_compressed_may_b
     queue = make_queue(config={"max.message.bytes": "20000"})
     rows = [(f"k{n}", bytes(1000)) for n in range(400)]
     assert publish(frame(*rows, schema="key string, value binary").coalesce(1), queue).written == 400
-    log = KafkaLog(ClientConfig(lvq_log.config.bootstrap_servers, {"compression.type": "zstd"}))  # type: ignore[attr-defined]
-    packing = LastValueQueue(queue.topic, key_header=None, log=log)
+    cluster = KafkaCluster(ClientConfig(lvq_cluster.config.bootstrap_servers, {"compression.type": "zstd"}))  # type: ignore[attr-defined]
+    packing = LastValueQueue(queue.topic, key_header=None, cluster=cluster)
     rows = [("a", bytes(500_000)), ("b", bytes(500_000))]
     assert publish(frame(*rows, schema="key string, value binary"), packing).written == 2
-    log.close()
+    cluster.close()
 
 
-def test_wrong_columns_and_options_are_named(frame: Frame, make_queue: MakeQueue, lvq_log: KafkaLog) -> None:
+def test_wrong_columns_and_options_are_named(frame: Frame, make_queue: MakeQueue, lvq_cluster: KafkaCluster) -> None:
     queue = make_queue()
     with pytest.raises(ConfigError, match=r"value='vlaue' names no column .* Did you mean value\?"):
         publish(frame(), queue, value="vlaue")
@@ -323,7 +323,7 @@ def test_wrong_columns_and_options_are_named(frame: Frame, make_queue: MakeQueue
     with pytest.raises(ConfigError, match="vanished='drop' is none of keep, delete"):
         publish(frame(), queue, vanished="drop")  # type: ignore[arg-type]
     with pytest.raises(TopicNotFound):
-        publish(frame(("a", "1")), LastValueQueue("no-such-topic", key_header=None, log=lvq_log))
+        publish(frame(("a", "1")), LastValueQueue("no-such-topic", key_header=None, cluster=lvq_cluster))
 
 
 def test_the_frame_that_was_checked_is_the_one_that_is_written_and_it_is_evaluated_once(
@@ -378,7 +378,7 @@ def test_no_secret_is_in_a_plan(frame: Frame, make_queue: MakeQueue, monkeypatch
     from lvq_spark.shipping import map_in_arrow
 
     queue = make_queue()
-    log = KafkaLog(ClientConfig(queue.log.config.bootstrap_servers, {"sasl.password": "hunter2"}))  # type: ignore[attr-defined]
+    cluster = KafkaCluster(ClientConfig(queue.cluster.config.bootstrap_servers, {"sasl.password": "hunter2"}))  # type: ignore[attr-defined]
     plans: list[str] = []
 
     def seen(rows: DataFrame, step: Any, schema: str) -> DataFrame:
@@ -388,7 +388,7 @@ def test_no_secret_is_in_a_plan(frame: Frame, make_queue: MakeQueue, monkeypatch
         return mapped
 
     monkeypatch.setattr(publishing, "map_in_arrow", seen)
-    publish(frame(("a", "1")), LastValueQueue(queue.topic, key_header=None, log=log))
-    log.close()
+    publish(frame(("a", "1")), LastValueQueue(queue.topic, key_header=None, cluster=cluster))
+    cluster.close()
     assert len(plans) == 1
     assert "hunter2" not in plans[0]

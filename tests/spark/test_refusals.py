@@ -11,7 +11,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import AuthenticationFailed, BrokerUnavailable, DataLoss, TopicError, Unauthorized
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark import pin, snapshot, task_errors
 from lvq_spark.source.registering import register
 from tests.integration.secure import PASSWORD, SecureBroker, secure_broker
@@ -33,25 +33,25 @@ ENGINES = pytest.mark.parametrize("engine", ["python", "connector"])
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     """A topic with two values, which alice may read, bob may see, and mallory knows of by hearsay."""
     with secure_broker(tmp_path_factory.mktemp("tls"), ["alice", "bob", "mallory"]) as broker:
-        log = KafkaLog(broker.plain)
-        log.create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
-        writer = log.writer()
+        cluster = KafkaCluster(broker.plain)
+        cluster.create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
+        writer = cluster.writer()
         for key in (b"a", b"b"):
             writer.append(TOPIC, key, b"1").result(20)
         writer.close()
         broker.allow("alice", ResourceType.TOPIC, TOPIC, AclOperation.READ)
         broker.allow("bob", ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE)
         for user in ("alice", "bob"):
-            mine = KafkaLog(broker.config(user))
+            mine = KafkaCluster(broker.config(user))
             eventually(lambda mine=mine: may_see(mine))
             mine.close()
         yield broker
-        log.close()
+        cluster.close()
 
 
-def may_see(log: KafkaLog) -> bool:
+def may_see(cluster: KafkaCluster) -> bool:
     with suppress(Unauthorized):
-        return bool(log.describe_topic(TOPIC).id)
+        return bool(cluster.describe_topic(TOPIC).id)
     return False
 
 
@@ -60,12 +60,12 @@ def queue_of(secure: SecureBroker) -> Iterator[Callable[..., LastValueQueue[byte
     logs = []
 
     def queue_of(user: str, config: ClientConfig | None = None) -> LastValueQueue[bytes]:
-        logs.append(KafkaLog(config or secure.config(user)))
-        return LastValueQueue(TOPIC, key_header=None, log=logs[-1])
+        logs.append(KafkaCluster(config or secure.config(user)))
+        return LastValueQueue(TOPIC, key_header=None, cluster=logs[-1])
 
     yield queue_of
-    for log in logs:
-        log.close()
+    for cluster in logs:
+        cluster.close()
 
 
 @ENGINES
@@ -151,10 +151,10 @@ def test_what_was_deleted_while_it_was_read_is_an_error_of_ours(
         for number in range(9):
             producer.put(f"k{number}", b"1")
     frame = snapshot(spark, queue, engine=engine)
-    queue.log.delete_before(lvq_topic, {0: 5})  # type: ignore[attr-defined]
+    queue.cluster.delete_before(lvq_topic, {0: 5})  # type: ignore[attr-defined]
     with pytest.raises(DataLoss), task_errors():
         frame.collect()
     frame = snapshot(spark, queue, engine=engine)
-    queue.log.delete_topic(lvq_topic)
+    queue.cluster.delete_topic(lvq_topic)
     with pytest.raises(TopicError, match="topic"), task_errors():
         frame.collect()

@@ -212,7 +212,7 @@ def test_a_queue_of_confluents_serializers_holds_their_values(
 ) -> None:
     codec = serializers(AvroSerializer(client, price()), AvroDeserializer(client))
     topic = make_queue()
-    queue = LastValueQueue(topic.topic, key_header=None, value=codec, log=topic.log)
+    queue = LastValueQueue(topic.topic, key_header=None, value=codec, cluster=topic.cluster)
     with queue.producer() as producer:
         producer.put("good", {"price": 1.5})
     with topic.producer() as producer:

@@ -15,7 +15,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, JavaNotFound
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import merge, merge_each, publish, refresh, register, snapshot, upsert
 from lvq_spark.connector.jars import check_spark
 from lvq_spark.session import _choose_java, local_session
@@ -101,7 +101,7 @@ def test_the_pyspark_that_the_tests_run_has_its_connector() -> None:
 def test_a_spark_that_is_too_old_is_refused_by_its_version(begin: Callable[..., object], version: str) -> None:
     """It is before anything is asked: nobody answers there."""
     with (
-        closing(KafkaLog("localhost:1")) as log,
+        closing(KafkaCluster("localhost:1")) as cluster,
         pytest.raises(ConfigError, match=rf"needs Spark 4\.1 or newer, and this is {re.escape(version)}\."),
     ):
-        begin(SimpleNamespace(version=version), LastValueQueue("t", key_header=None, log=log))
+        begin(SimpleNamespace(version=version), LastValueQueue("t", key_header=None, cluster=cluster))

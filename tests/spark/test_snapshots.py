@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lvq_kafka import LastValueQueue, Message
+from lvq_kafka.cluster import LogEnd
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, TopicNotFound
-from lvq_kafka.kafka import ClientConfig, KafkaLog
-from lvq_kafka.ports import LogEnd
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
+from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import SCHEMA, SnapshotSpec, pin, read_version, refresh, snapshot
 from lvq_spark.shipping import Step, map_in_arrow
@@ -51,8 +51,8 @@ def view_rows(queue: LastValueQueue[bytes]) -> tuple[dict[bytes, Record], dict[i
     return rows, cut.offsets
 
 
-def append(log: KafkaLog, topic: str, *pairs: tuple[str, str | None]) -> None:
-    writer = log.writer()
+def append(cluster: KafkaCluster, topic: str, *pairs: tuple[str, str | None]) -> None:
+    writer = cluster.writer()
     for receipt in [writer.append(topic, k.encode(), None if v is None else v.encode()) for k, v in pairs]:
         receipt.result(20)
     writer.close()
@@ -103,7 +103,7 @@ def test_g8_keys_in_several_partitions_have_the_row_that_a_view_shows(
     foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers, "partitioner": "consistent"})
     for partitions in (2, 5):
         if partitions > 2:
-            queue.log.add_partitions(lvq_topic, partitions)
+            queue.cluster.add_partitions(lvq_topic, partitions)
         for _ in range(3):
             keys = [b"key %d" % choose.randrange(60) for _ in range(120)]
             for key in keys[:60]:
@@ -129,7 +129,7 @@ def test_g8_a_compacted_log_has_the_rows_of_the_view(
     from lvq_kafka.testing.compaction import force_compaction
 
     queue = make_queue()
-    append(queue.log, lvq_topic, *[(f"k{n % 7}", None if n % 5 == 0 else str(n)) for n in range(60)])  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, *[(f"k{n % 7}", None if n % 5 == 0 else str(n)) for n in range(60)])  # type: ignore[arg-type]
     force_compaction(lvq_broker.bootstrap_servers, lvq_topic)
     rows, offsets = view_rows(queue)
     assert collect(snapshot(spark, queue, end=offsets)) == rows
@@ -143,9 +143,9 @@ def test_g8_a_key_that_was_compacted_out_of_the_cut_fails_the_job_and_comes_when
     from lvq_kafka.testing.compaction import force_compaction
 
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"))  # type: ignore[arg-type]
     spec = pin(queue)
-    append(queue.log, lvq_topic, ("a", "2"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("a", "2"))  # type: ignore[arg-type]
     force_compaction(lvq_broker.bootstrap_servers, lvq_topic)
     with pytest.raises(PythonException, match=r"DataLoss: .* among them b'a'"):
         snapshot(spark, queue, spec=spec).collect()
@@ -157,8 +157,8 @@ def test_what_an_open_transaction_holds_is_left_out_and_told_of(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
-    writer = queue.log.writer(transactional_id=lvq_topic)
+    append(queue.cluster, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
+    writer = queue.cluster.writer(transactional_id=lvq_topic)
     for end in (writer.abort_transaction, writer.commit_transaction):
         writer.begin_transaction()
         writer.append(lvq_topic, b"a", b"%s" % end.__name__.encode())
@@ -167,7 +167,7 @@ def test_what_an_open_transaction_holds_is_left_out_and_told_of(
             early = snapshot(spark, queue)
         end(20)
         assert collect(early)[b"a"].value == b"1"
-    eventually(lambda: queue.log.end_offsets(lvq_topic) == queue.log.end_offsets(lvq_topic, stable=True))
+    eventually(lambda: queue.cluster.end_offsets(lvq_topic) == queue.cluster.end_offsets(lvq_topic, stable=True))
     assert collect(snapshot(spark, queue))[b"a"].value == b"commit_transaction"
     writer.close()
 
@@ -180,13 +180,13 @@ def test_a_transaction_across_partitions_that_is_open_is_in_none_of_them(
 ) -> None:
     """Nor is what was written behind it in its partitions; and the cut stays so once it has committed."""
     queue, (a, b, c) = make_queue(3), keys_at_home(3)
-    append(queue.log, lvq_topic, (a, "1"), (b, "1"), (c, "1"))  # type: ignore[arg-type]
-    writer = queue.log.writer(transactional_id=lvq_topic)
+    append(queue.cluster, lvq_topic, (a, "1"), (b, "1"), (c, "1"))  # type: ignore[arg-type]
+    writer = queue.cluster.writer(transactional_id=lvq_topic)
     writer.begin_transaction()
     for key in (a, b):
         writer.append(lvq_topic, key.encode(), b"2")
     writer.flush(20)
-    append(queue.log, lvq_topic, (a, "3"), (c, "3"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, (a, "3"), (c, "3"))  # type: ignore[arg-type]
     with pytest.warns(UserWarning, match=r"partition 0 .* a transaction that is open .* partition 1 .* that is open"):
         spec = pin(queue)
     assert spec.end == {0: 1, 1: 1, 2: 2}
@@ -195,7 +195,7 @@ def test_a_transaction_across_partitions_that_is_open_is_in_none_of_them(
         pin(queue, at_rest=0.5)
     writer.commit_transaction(20)
     writer.close()
-    assert pin(queue, at_rest=20).end == queue.log.end_offsets(lvq_topic) == {0: 4, 1: 3, 2: 2}
+    assert pin(queue, at_rest=20).end == queue.cluster.end_offsets(lvq_topic) == {0: 4, 1: 3, 2: 2}
     for engine in ("python", "connector"):
         assert values(collect(snapshot(spark, queue, spec=spec, engine=engine))) == {a: "1", b: "1", c: "3"}, engine  # type: ignore[arg-type]
     assert values(collect(snapshot(spark, queue))) == {a: "3", b: "2", c: "3"}
@@ -211,24 +211,24 @@ def test_a_transaction_across_partitions_that_ends_while_a_cut_is_pinned_may_be_
 ) -> None:
     """As `pin` says. No warning tells, since nothing is open any more. What the cut lacks lies behind it."""
     queue, (a, b) = make_queue(2), keys_at_home(2)
-    log, path = queue.log, str(tmp_path / "store")
-    append(log, lvq_topic, (a, "1"), (b, "1"))  # type: ignore[arg-type]
-    writer = log.writer(transactional_id=lvq_topic)
+    cluster, path = queue.cluster, str(tmp_path / "store")
+    append(cluster, lvq_topic, (a, "1"), (b, "1"))  # type: ignore[arg-type]
+    writer = cluster.writer(transactional_id=lvq_topic)
     writer.begin_transaction()
     for key in (a, b):
         writer.append(lvq_topic, key.encode(), b"2")
     writer.flush(20)
-    ask = log.stable_ends
+    ask = cluster.stable_ends
 
     def ask_while_it_commits(topic: str, *, timeout: float = 10.0) -> dict[int, LogEnd]:
         """One answer of two brokers, of which the second leads partition 1 and says so after the commit."""
         before = ask(topic, timeout=timeout)
         writer.commit_transaction(20)
-        eventually(lambda: log.end_offsets(topic) == log.end_offsets(topic, stable=True))
+        eventually(lambda: cluster.end_offsets(topic) == cluster.end_offsets(topic, stable=True))
         return {0: before[0], 1: ask(topic, timeout=timeout)[1]}
 
     with monkeypatch.context() as patched, warnings.catch_warnings(action="error"):
-        patched.setattr(log, "stable_ends", ask_while_it_commits)
+        patched.setattr(cluster, "stable_ends", ask_while_it_commits)
         spec = pin(queue)
     writer.close()
     assert (spec.end, spec.blocked) == ({0: 1, 1: 3}, ())
@@ -244,7 +244,12 @@ def test_a_transaction_across_partitions_that_ends_while_a_cut_is_pinned_may_be_
 
 
 def test_a_raised_partition_count_and_an_expired_tombstone_bring_back_what_the_old_partition_holds(
-    spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_log: KafkaLog, lvq_topic: str, tmp_path: Path
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    collect: Collect,
+    lvq_cluster: KafkaCluster,
+    lvq_topic: str,
+    tmp_path: Path,
 ) -> None:
     """To all that read the log from then on, at whatever cut. A view and a store that know of the delete stay right.
 
@@ -256,19 +261,19 @@ def test_a_raised_partition_count_and_an_expired_tombstone_bring_back_what_the_o
 
     queue, (stays, moved) = make_queue(), keys_at_home(2)
     other = next(key for key in map(str, range(99)) if key != moved and home_partition(key.encode(), 2) == 1)
-    append(lvq_log, lvq_topic, (stays, "1"), (moved, "old"))
-    lvq_log.add_partitions(lvq_topic, 2)
-    append(lvq_log, lvq_topic, (other, "1"), (moved, None), (other, "2"))
-    lvq_log.alter_topic_config(lvq_topic, {"delete.retention.ms": "0"})
-    force_compaction(lvq_log, lvq_topic)  # the first cleaning dates the delete, a later one takes it
-    lvq_log.alter_topic_config(lvq_topic, {"delete.retention.ms": "86400000"})
+    append(lvq_cluster, lvq_topic, (stays, "1"), (moved, "old"))
+    lvq_cluster.add_partitions(lvq_topic, 2)
+    append(lvq_cluster, lvq_topic, (other, "1"), (moved, None), (other, "2"))
+    lvq_cluster.alter_topic_config(lvq_topic, {"delete.retention.ms": "0"})
+    force_compaction(lvq_cluster, lvq_topic)  # the first cleaning dates the delete, a later one takes it
+    lvq_cluster.alter_topic_config(lvq_topic, {"delete.retention.ms": "86400000"})
     spec, path = pin(queue), str(tmp_path / "store")
     deleted = {stays: "1", other: "2"}
     for engine in ("python", "connector"):
         assert values(collect(snapshot(spark, queue, spec=spec, engine=engine))) == deleted, engine  # type: ignore[arg-type]
     refresh(spark, queue, path)
     with queue.view() as view:
-        append(lvq_log, lvq_topic, (other, "3"))
+        append(lvq_cluster, lvq_topic, (other, "3"))
         eventually(lambda: values(view_rows(queue)[0]) == {stays: "1", moved: "old", other: "3"}, 30)
         view.barrier(timeout=30)
         assert dict(view) == {stays: b"1", other: b"3"}
@@ -277,10 +282,10 @@ def test_a_raised_partition_count_and_an_expired_tombstone_bring_back_what_the_o
         assert rows == {**deleted, moved: "old"}, engine
     assert refresh(spark, queue, path).kind == "delta"
     assert values(collect(read_version(spark, path))) == {stays: "1", other: "3"}
-    producer = Producer({"bootstrap.servers": lvq_log.config.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": lvq_cluster.config.bootstrap_servers})
     producer.produce(lvq_topic, None, moved, partition=0)
     assert producer.flush(20) == 0
-    force_compaction(lvq_log, lvq_topic, drop_tombstones=True)
+    force_compaction(lvq_cluster, lvq_topic, drop_tombstones=True)
     assert values(collect(snapshot(spark, queue))) == values(view_rows(queue)[0]) == {stays: "1", other: "3"}
 
 
@@ -291,7 +296,7 @@ def test_s161_a_snapshot_has_one_row_for_a_key_that_compaction_has_not_touched(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, *[("a", str(number)) for number in range(1, 51)])  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, *[("a", str(number)) for number in range(1, 51)])  # type: ignore[arg-type]
     frame = snapshot(spark, queue)
     assert frame.count() == 1
     assert {key: (row.value, row.offset) for key, row in collect(frame).items()} == {b"a": (b"50", 49)}
@@ -306,7 +311,7 @@ def test_s162_a_snapshot_of_a_log_with_gaps_and_markers_has_the_right_rows(
     queue = make_queue()
 
     def transaction(end: str, *pairs: tuple[bytes, bytes]) -> None:
-        writer = queue.log.writer(transactional_id=lvq_topic)
+        writer = queue.cluster.writer(transactional_id=lvq_topic)
         writer.begin_transaction()
         for key, value in pairs:
             writer.append(lvq_topic, key, value)
@@ -314,18 +319,18 @@ def test_s162_a_snapshot_of_a_log_with_gaps_and_markers_has_the_right_rows(
         getattr(writer, end)(20)
         writer.close()
 
-    append(queue.log, lvq_topic, ("a", "1"), ("a", "2"), ("b", "1"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("a", "1"), ("a", "2"), ("b", "1"))  # type: ignore[arg-type]
     transaction("commit_transaction", (b"c", b"1"), (b"a", b"3"))
     transaction("abort_transaction", (b"b", b"never"), (b"d", b"never"))
-    append(queue.log, lvq_topic, ("c", "2"), ("e", "1"), ("e", None))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("c", "2"), ("e", "1"), ("e", None))  # type: ignore[arg-type]
     force_compaction(lvq_broker.bootstrap_servers, lvq_topic)
     transaction("commit_transaction", (b"f", b"1"))
-    eventually(lambda: queue.log.end_offsets(lvq_topic) == queue.log.end_offsets(lvq_topic, stable=True))
+    eventually(lambda: queue.cluster.end_offsets(lvq_topic) == queue.cluster.end_offsets(lvq_topic, stable=True))
     frame = snapshot(spark, queue)
     rows = collect(frame)
     assert {key: row.value for key, row in rows.items()} == {b"a": b"3", b"b": b"1", b"c": b"2", b"f": b"1"}
     assert frame.count() == 4
-    assert queue.log.end_offsets(lvq_topic)[0] > 12
+    assert queue.cluster.end_offsets(lvq_topic)[0] > 12
     assert rows == view_rows(queue)[0]
 
 
@@ -333,9 +338,9 @@ def test_s162_a_snapshot_of_a_log_with_gaps_and_markers_has_the_right_rows(
 
 
 def test_the_example_of_the_readme_runs(
-    spark: SparkSession, lvq_log: KafkaLog, lvq_topic: str, collect: Collect, tmp_path: Path
+    spark: SparkSession, lvq_cluster: KafkaCluster, lvq_topic: str, collect: Collect, tmp_path: Path
 ) -> None:
-    queue = LastValueQueue.declare(lvq_topic, key_header="ticker", log=lvq_log)
+    queue = LastValueQueue.declare(lvq_topic, key_header="ticker", cluster=lvq_cluster)
     with queue.producer() as producer:
         for key, value in (("IBM", b"118.50"), ("MSFT", b"27.95"), ("IBM", b"119.00")):
             producer.put(key, value)
@@ -344,7 +349,7 @@ def test_the_example_of_the_readme_runs(
     rows = collect(names["same_cut"](spark, queue))
     assert {key: row.value for key, row in rows.items()} == {b"IBM": b"119.00", b"MSFT": b"27.95"}
     assert rows == view_rows(queue)[0]
-    latest = names["latest"](spark, lvq_log.config.bootstrap_servers)
+    latest = names["latest"](spark, lvq_cluster.config.bootstrap_servers)
     assert {row.key: row.value for row in latest.collect()} == {"IBM": "119.00", "MSFT": "27.95"}
     assert collect(names["nightly"](spark, queue, str(tmp_path / "store"))) == rows
     published = names["back"](latest.where("key = 'IBM'").select("key", "value"), queue)  # IBM's
@@ -361,10 +366,10 @@ def test_every_action_and_every_plan_on_a_snapshot_reads_the_same_cut(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str, partitions: int
 ) -> None:
     queue = make_queue(partitions)
-    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(10)])  # type: ignore[arg-type]
     frame = snapshot(spark, queue)
     before = collect(frame)
-    append(queue.log, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))  # type: ignore[arg-type]
     assert frame.filter("value = X'32'").count() == 0
     assert frame.filter("key = X'6B31'").count() == 1
     assert frame.count() == 10, "a filter on the frame leaves no trace in it"
@@ -380,10 +385,10 @@ def test_the_same_spec_gives_the_same_rows_again(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
 ) -> None:
     queue = make_queue(2)
-    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(10)])  # type: ignore[arg-type]
     spec = pickle.loads(pickle.dumps(pin(queue)))
     rows = collect(snapshot(spark, queue, spec=spec))
-    append(queue.log, lvq_topic, ("k1", "2"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("k1", "2"))  # type: ignore[arg-type]
     assert collect(snapshot(spark, queue, spec=spec)) == rows
 
 
@@ -404,7 +409,7 @@ def test_a_task_that_is_tried_again_reads_the_same_rows(
 ) -> None:
     """Every task that reads fails half-way at its first attempt, and the log goes on before the second."""
     queue = make_queue(partitions)
-    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(20)])  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(20)])  # type: ignore[arg-type]
     spec = pin(queue)
     before = collect(snapshot(spark, queue, spec=spec, engine=engine))
 
@@ -425,7 +430,7 @@ def test_a_task_that_is_tried_again_reads_the_same_rows(
 
     monkeypatch.setattr(f"{module}.map_in_arrow", half_way)
     frame = snapshot(spark, queue, spec=spec, engine=engine)
-    append(queue.log, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))  # type: ignore[arg-type]
     assert collect(frame) == before
     assert len(before) == 20
     assert len(list(tmp_path.iterdir())) == partitions
@@ -441,7 +446,7 @@ def test_timestamps_are_moments_whatever_the_time_zone_of_the_session(
     spark: SparkSession, make_queue: MakeQueue, collect: Collect, lvq_topic: str
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("a", "1"))  # type: ignore[arg-type]
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
@@ -461,7 +466,7 @@ def test_a_topic_that_lost_records_of_the_cut_fails_the_job(
     from pyspark.errors import PythonException
 
     queue = make_queue(config={"cleanup.policy": "compact,delete"})
-    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"))  # type: ignore[arg-type]
     frame = snapshot(spark, queue)
     admin = AdminClient({"bootstrap.servers": lvq_broker.bootstrap_servers})
     for future in admin.delete_records([TopicPartition(lvq_topic, 0, 1)]).values():
@@ -477,15 +482,15 @@ def test_no_secret_is_in_a_plan_or_a_repr(
     spark: SparkSession, make_queue: MakeQueue, lvq_broker: ProvidedBroker, lvq_topic: str
 ) -> None:
     make_queue(2)
-    log = KafkaLog(ClientConfig(lvq_broker.bootstrap_servers, {"sasl.password": "hunter2"}))
-    append(log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])
-    queue = LastValueQueue(lvq_topic, key_header=None, log=log)
+    cluster = KafkaCluster(ClientConfig(lvq_broker.bootstrap_servers, {"sasl.password": "hunter2"}))
+    append(cluster, lvq_topic, *[(f"k{n}", "1") for n in range(10)])
+    queue = LastValueQueue(lvq_topic, key_header=None, cluster=cluster)
     frame = snapshot(spark, queue)
     plans = frame._jdf.queryExecution().toString()
     assert "lvq_step" in plans
     assert "hunter2" not in plans + repr(frame) + repr(pin(queue)) + str(frame.rdd.toDebugString())
     assert frame.count() == 10, "the properties do reach the executors"
-    log.close()
+    cluster.close()
 
 
 def test_options_that_clash_are_refused(spark: SparkSession, make_queue: MakeQueue) -> None:
@@ -497,18 +502,18 @@ def test_options_that_clash_are_refused(spark: SparkSession, make_queue: MakeQue
     with pytest.raises(ConfigError, match="consistency='exact' is none of pinned, atleast"):
         snapshot(spark, queue, consistency="exact")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="the queue lies on elsewhere"):
-        snapshot(spark, LastValueQueue("elsewhere", key_header=None, log=queue.log), spec=spec)
+        snapshot(spark, LastValueQueue("elsewhere", key_header=None, cluster=queue.cluster), spec=spec)
 
 
-def test_a_missing_topic_is_an_error_before_any_task_runs(spark: SparkSession, lvq_log: KafkaLog) -> None:
+def test_a_missing_topic_is_an_error_before_any_task_runs(spark: SparkSession, lvq_cluster: KafkaCluster) -> None:
     with pytest.raises(TopicNotFound):
-        snapshot(spark, LastValueQueue("no-such-topic", key_header=None, log=lvq_log))
+        snapshot(spark, LastValueQueue("no-such-topic", key_header=None, cluster=lvq_cluster))
 
 
-def test_a_queue_in_memory_is_refused(memory_log: MemoryLog) -> None:
-    memory_log.create_topic("t", partitions=1, config={})
-    with pytest.raises(ConfigError, match="lies on a MemoryLog"):
-        snapshot(None, LastValueQueue("t", key_header=None, log=memory_log))  # type: ignore[arg-type]
+def test_a_queue_in_memory_is_refused(memory_cluster: MemoryCluster) -> None:
+    memory_cluster.create_topic("t", partitions=1, config={})
+    with pytest.raises(ConfigError, match="lies on a MemoryCluster"):
+        snapshot(None, LastValueQueue("t", key_header=None, cluster=memory_cluster))  # type: ignore[arg-type]
 
 
 # -- what reaches an executor ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import read_version, refresh, snapshot
 from lvq_spark.source.registering import register
@@ -78,7 +78,7 @@ def test_a_timestamp_is_an_instant_whatever_the_session_takes_the_word_for(
     spark: SparkSession, make_queue: MakeQueue, load: Load, tmp_path: Path
 ) -> None:
     queue = make_queue()
-    append(queue.log, queue.topic, ("a", "1"))
+    append(queue.cluster, queue.topic, ("a", "1"))
     spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
     try:
         refresh(spark, queue, str(tmp_path))
@@ -132,7 +132,7 @@ def test_it_has_the_rows_and_columns_of_the_connector(
 
     queue, choose = make_queue(3), random.Random(11)
     pairs: list[tuple[str, bytes | None]] = [("n", b"1"), ("n", None), ("empty", b"")]
-    writer = queue.log.writer()
+    writer = queue.cluster.writer()
     for n in range(120):
         value = choose.choice([None, b"", b"%d" % n])
         headers = [choose.choice(pairs) for _ in range(choose.randrange(3))]
@@ -160,7 +160,7 @@ def test_deletes_are_dropped_where_that_is_said_also_when_none_is_conflated(
     make_queue: MakeQueue, load: Load, lvq_topic: str
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"), ("a", None), ("b", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"), ("a", None), ("b", "1"))
     for tombstones, rows in (({}, 3), ({"lvq.tombstones": "keep"}, 3), ({"lvq.tombstones": "drop"}, 2)):
         assert load(**{"lvq.dedupe": "none"}, **tombstones).count() == rows, tombstones
 
@@ -174,7 +174,7 @@ def test_deletes_have_rows_when_they_are_asked_for_and_an_empty_value_is_no_dele
     make_queue: MakeQueue, load: Load, lvq_topic: str
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"), ("a", None), ("b", ""))
+    append(queue.cluster, lvq_topic, ("a", "1"), ("a", None), ("b", ""))
     assert values(load()) == {"b": ""}
     frame = load(**{"lvq.tombstones": "keep", "lvq.extraColumns": "deleted"})
     assert values(frame) == {"a": None, "b": ""}
@@ -185,7 +185,7 @@ def test_every_record_comes_when_none_is_conflated_also_split_among_tasks(
     make_queue: MakeQueue, load: Load, lvq_topic: str
 ) -> None:
     queue = make_queue(2)
-    append(queue.log, lvq_topic, *[(f"k{n % 3}", None if n == 7 else str(n)) for n in range(20)])
+    append(queue.cluster, lvq_topic, *[(f"k{n % 3}", None if n == 7 else str(n)) for n in range(20)])
     for splits in ({}, {"minPartitions": "5"}, {"maxRecordsPerPartition": "3"}):
         frame = load(**{"lvq.dedupe": "none"}, **splits)
         assert sorted(bytes(row.value) if row.value is not None else b"" for row in frame.collect()) == sorted(
@@ -222,7 +222,7 @@ def test_the_key_can_be_a_header_and_the_last_of_repeated_ones_counts(
     from pyspark.errors import PythonException
 
     queue = make_queue()
-    writer = queue.log.writer()
+    writer = queue.cluster.writer()
     cells: list[list[tuple[str, bytes | None]]] = [[("t", b"x"), ("t", b"y")], [("t", b"y")], [("other", None)]]
     for n, headers in enumerate(cells):
         writer.append(lvq_topic, b"r%d" % n, b"%d" % n, headers).result(20)
@@ -237,7 +237,7 @@ def test_the_key_can_be_a_header_and_the_last_of_repeated_ones_counts(
 
 def test_only_the_keys_that_are_asked_for_come(make_queue: MakeQueue, load: Load, lvq_topic: str) -> None:
     queue = make_queue(3)
-    append(queue.log, lvq_topic, ("IBM", "1"), *[(f"k{n}", "1") for n in range(20)], ("IBM", "2"))
+    append(queue.cluster, lvq_topic, ("IBM", "1"), *[(f"k{n}", "1") for n in range(20)], ("IBM", "2"))
     everywhere = load(**{"lvq.keys": '["SUJN", ""]'})
     assert values(everywhere) == {"IBM": "2"}
     at_home = load(**{"lvq.keys": '["SUJN"]', "lvq.partitioner": "murmur2_random"})
@@ -249,7 +249,7 @@ def test_points_may_name_partitions_that_are_not_looked_at_for_the_keys(
     make_queue: MakeQueue, load: Load, lvq_topic: str
 ) -> None:
     queue = make_queue(3, config={"min.compaction.lag.ms": "86400000"})
-    append(queue.log, lvq_topic, ("IBM", "1"), *[(f"k{n}", "1") for n in range(20)], ("IBM", "2"))
+    append(queue.cluster, lvq_topic, ("IBM", "1"), *[(f"k{n}", "1") for n in range(20)], ("IBM", "2"))
     by_key = {"lvq.keys": '["SUJN"]', "lvq.partitioner": "murmur2_random"}
 
     def each(number: int) -> str:
@@ -276,9 +276,9 @@ def test_a_key_that_may_lie_in_two_partitions_is_never_shown_twice(
     from pyspark.errors import PythonException
 
     queue = make_queue()
-    append(queue.log, lvq_topic, *[(f"k{n}", "old") for n in range(20)])
-    queue.log.add_partitions(lvq_topic, 3)
-    append(queue.log, lvq_topic, *[(f"k{n}", "new") for n in range(20)])
+    append(queue.cluster, lvq_topic, *[(f"k{n}", "old") for n in range(20)])
+    queue.cluster.add_partitions(lvq_topic, 3)
+    append(queue.cluster, lvq_topic, *[(f"k{n}", "new") for n in range(20)])
     with pytest.raises(PythonException, match=r"lies in partition 0 .* lvq_spark\.snapshot"):
         load().collect()
     assert load(**{"lvq.strays": "pass"}).count() > 20
@@ -291,10 +291,10 @@ def test_every_action_and_every_plan_on_a_frame_reads_the_cut_of_its_first_actio
     spark: SparkSession, make_queue: MakeQueue, load: Load, lvq_topic: str
 ) -> None:
     queue = make_queue(2)
-    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])
+    append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(10)])
     frame = load()
     before = values(frame)
-    append(queue.log, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))
+    append(queue.cluster, lvq_topic, ("k1", "2"), ("k2", None), ("k99", "1"))
     assert frame.count() == 10
     assert frame.alias("a").join(frame.alias("b"), "key").count() == 10
     assert frame.union(frame).count() == 20
@@ -304,7 +304,7 @@ def test_every_action_and_every_plan_on_a_frame_reads_the_cut_of_its_first_actio
     assert values(frame) == before
     cached = load().cache()
     assert cached.count() == 10
-    append(queue.log, lvq_topic, ("k98", "1"))
+    append(queue.cluster, lvq_topic, ("k98", "1"))
     assert "k98" not in values(cached)
     cached.unpersist()
     assert values(load()).keys() - before.keys() == {"k98", "k99"}, "two loads are two cuts"
@@ -320,7 +320,7 @@ def test_a_filter_leaves_no_trace_in_other_queries_on_the_frame(
 
     assert LvqReader.pushFilters is DataSourceReader.pushFilters
     queue = make_queue()
-    append(queue.log, lvq_topic, *[(f"k{n}", str(n)) for n in range(10)])
+    append(queue.cluster, lvq_topic, *[(f"k{n}", str(n)) for n in range(10)])
     for pushdown in ("false", "true"):
         spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
         try:
@@ -337,10 +337,10 @@ def test_a_task_that_is_tried_again_reads_the_same_rows(
     make_queue: MakeQueue, load: Load, lvq_topic: str, tmp_path: Path
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(10)])
+    append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(10)])
     frame = load(**{"lvq.batchRows": "2"})
     before = values(frame)
-    append(queue.log, lvq_topic, ("k1", "2"), ("k99", "1"))
+    append(queue.cluster, lvq_topic, ("k1", "2"), ("k99", "1"))
     tried = tmp_path / "tried"
 
     def fail_once(batches: Iterable[Any]) -> Iterator[Any]:
@@ -360,7 +360,7 @@ def test_a_task_that_is_tried_again_reads_the_same_rows(
 
 def test_a_narrow_schema_gives_its_columns_in_its_order(make_queue: MakeQueue, load: Load, lvq_topic: str) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"), ("b", None))
+    append(queue.cluster, lvq_topic, ("a", "1"), ("b", None))
     frame = load("offset bigint, key binary, deleted boolean", **{"lvq.tombstones": "keep"})
     assert [(row[0], bytes(row[1]), row[2]) for row in frame.collect()] == [(0, b"a", False), (1, b"b", True)]
     assert load("headers array<struct<key: string, value: binary>>").first() == (None,)
@@ -388,7 +388,7 @@ def test_a_schema_with_a_wrong_column_is_an_error_that_names_it(
 
 def test_a_cut_is_said_as_the_connector_has_it(make_queue: MakeQueue, load: Load, lvq_topic: str) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"), ("a", "2"), ("b", "1"), ("a", "3"), ("c", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"), ("a", "2"), ("b", "1"), ("a", "3"), ("c", "1"))
     ending = json.dumps({lvq_topic: {"0": 3}})
     assert values(load(endingOffsets=ending)) == {"a": "2", "b": "1"}
     assert values(load(startingOffsets=json.dumps({lvq_topic: {"0": 2}}), endingOffsets=ending)) == {"b": "1"}
@@ -397,7 +397,7 @@ def test_a_cut_is_said_as_the_connector_has_it(make_queue: MakeQueue, load: Load
 
 def test_some_partitions_can_be_read(make_queue: MakeQueue, load: Load, lvq_topic: str) -> None:
     queue = make_queue(3)
-    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(30)])
+    append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(30)])
     frame = load(assign=json.dumps({lvq_topic: [0, 2]}), endingOffsets=json.dumps({lvq_topic: {"0": -1, "2": 1}}))
     rows = frame.collect()
     assert {row.partition for row in rows} == {0, 2}
@@ -405,9 +405,9 @@ def test_some_partitions_can_be_read(make_queue: MakeQueue, load: Load, lvq_topi
 
 
 def test_a_declared_queue_is_read_as_it_was_declared_and_without_what_was_consumed(
-    lvq_log: KafkaLog, load: Load, lvq_topic: str
+    lvq_cluster: KafkaCluster, load: Load, lvq_topic: str
 ) -> None:
-    with LastValueQueue.declare(lvq_topic, key_header="ticker", key_mismatch="header", log=lvq_log) as queue:
+    with LastValueQueue.declare(lvq_topic, key_header="ticker", key_mismatch="header", cluster=lvq_cluster) as queue:
         with queue.producer() as producer:
             for n in range(6):
                 producer.put(f"k{n % 3}", b"%d" % n)
@@ -416,7 +416,7 @@ def test_a_declared_queue_is_read_as_it_was_declared_and_without_what_was_consum
                 with delivery:
                     if delivery.key == "k1":
                         break
-        writer = lvq_log.writer()
+        writer = lvq_cluster.writer()
         writer.append(lvq_topic, b"record key", b"7", [("ticker", b"k2")]).result(20)
         writer.close()
         assert values(load(queue=lvq_topic)) == {"k0": "3", "k1": "4", "k2": "7"}
@@ -443,10 +443,10 @@ def test_a_key_that_is_compacted_away_behind_the_cut_is_an_error_or_comes_with_a
     from lvq_kafka.testing.compaction import force_compaction
 
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"))
     ending = json.dumps({lvq_topic: {"0": 2}})
-    append(queue.log, lvq_topic, ("a", "2"))
-    force_compaction(queue.log, lvq_topic)  # type: ignore[arg-type]
+    append(queue.cluster, lvq_topic, ("a", "2"))
+    force_compaction(queue.cluster, lvq_topic)  # type: ignore[arg-type]
     assert values(load(endingOffsets=ending, **{"lvq.dedupe": "none"})) == {"b": "1"}, "it is gone from the cut"
     with pytest.raises(PythonException, match=r"DataLoss: .* among them b'a'"):
         load(endingOffsets=ending).collect()
@@ -458,7 +458,7 @@ def test_what_an_open_transaction_holds_is_left_out_and_an_aborted_one_too(
     make_queue: MakeQueue, load: Load, lvq_topic: str, uncommitted: Uncommitted
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"))
     with uncommitted(queue):
         frame = load()
         assert values(frame) == {"a": "1"}
@@ -472,11 +472,11 @@ def test_records_deleted_between_the_plan_and_the_reading_are_an_error_unless_th
     from pyspark.errors import PythonException
 
     queue = make_queue(config={"cleanup.policy": "compact,delete"})
-    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"), ("c", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"), ("c", "1"))
     strict, lenient = load(), load(failOnDataLoss="false")
     for frame in (strict, lenient):
         assert frame.count() == 3
-    queue.log.delete_before(lvq_topic, {0: 2})
+    queue.cluster.delete_before(lvq_topic, {0: 2})
     with pytest.raises(PythonException, match="DataLoss"):
         strict.collect()
     assert values(lenient) == {"c": "1"}
@@ -488,12 +488,12 @@ def test_a_topic_created_again_is_not_taken_for_the_one_of_the_cut(
     from pyspark.errors import PythonException
 
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"))
     frame = load()
     assert frame.count() == 1
-    queue.log.delete_topic(lvq_topic)
-    queue.log.create_topic(lvq_topic, partitions=1, config={"cleanup.policy": "compact"})
-    append(queue.log, lvq_topic, ("b", "1"))
+    queue.cluster.delete_topic(lvq_topic)
+    queue.cluster.create_topic(lvq_topic, partitions=1, config={"cleanup.policy": "compact"})
+    append(queue.cluster, lvq_topic, ("b", "1"))
     with pytest.raises(PythonException, match="TopicRecreated"):
         frame.collect()
 
@@ -524,7 +524,7 @@ def test_no_secret_is_in_a_plan_an_error_or_a_repr(
     spark: SparkSession, make_queue: MakeQueue, load: Load, lvq_topic: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"))
     secrets = {
         "kafka.sasl.password": "hunter2",
         "kafka.ssl.key.password": "hunter3",

@@ -38,8 +38,8 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
-from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.kafka import KafkaCluster
+from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot, task_errors
@@ -70,12 +70,12 @@ Collect = Callable[["DataFrame"], dict[bytes, Record]]
 
 
 @pytest.fixture
-def queue(memory_log: MemoryLog) -> LastValueQueue[Any]:
-    memory_log.create_topic("t", partitions=2, config={"cleanup.policy": "compact", "delete.retention.ms": "60000"})
+def queue(memory_cluster: MemoryCluster) -> LastValueQueue[Any]:
+    memory_cluster.create_topic("t", partitions=2, config={"cleanup.policy": "compact", "delete.retention.ms": "60000"})
     for partition, count in ((0, 3), (1, 5)):
         for n in range(count):
-            memory_log.write("t", b"k%d" % n, b"v", partition=partition)
-    return LastValueQueue("t", key_header=None, log=memory_log)
+            memory_cluster.write("t", b"k%d" % n, b"v", partition=partition)
+    return LastValueQueue("t", key_header=None, cluster=memory_cluster)
 
 
 def base(queue: LastValueQueue[Any], **changes: Any) -> Version:
@@ -90,9 +90,9 @@ def judged(queue: LastValueQueue[Any], version: Version) -> LVQError | None:
     return unfit(version, queue, look(queue, 10.0), 10.0)
 
 
-def test_a_version_of_this_log_can_be_built_upon(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
+def test_a_version_of_this_log_can_be_built_upon(queue: LastValueQueue[Any], memory_cluster: MemoryCluster) -> None:
     version = base(queue)
-    memory_log.write("t", b"new", b"v", partition=1)
+    memory_cluster.write("t", b"new", b"v", partition=1)
     assert judged(queue, version) is None
 
 
@@ -116,22 +116,24 @@ def test_a_version_of_another_log_or_queue_is_not_built_upon(
     assert re.search(said, str(found))
 
 
-def test_a_log_that_begins_behind_the_version_is_told(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
+def test_a_log_that_begins_behind_the_version_is_told(
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
+) -> None:
     version = base(queue, end={0: 1, 1: 5})
-    memory_log.delete_records("t", 0, 1)
+    memory_cluster.delete_records("t", 0, 1)
     assert judged(queue, version) is None
-    memory_log.delete_records("t", 0, 2)
+    memory_cluster.delete_records("t", 0, 2)
     assert isinstance(judged(queue, version), DataLoss)
 
 
 def test_a_version_of_a_topic_that_is_not_compacted_does_not_grow_too_old(
-    queue: LastValueQueue[Any], memory_log: MemoryLog
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
     long_ago = datetime.now(UTC) - timedelta(days=9)
     version = base(queue, pinned=long_ago)
-    memory_log.write("t", b"new", b"v", partition=1)
+    memory_cluster.write("t", b"new", b"v", partition=1)
     assert isinstance(judged(queue, version), DataLoss)
-    memory_log.alter_topic_config("t", {"cleanup.policy": "delete"})
+    memory_cluster.alter_topic_config("t", {"cleanup.policy": "delete"})
     log = look(queue, 10.0)
     assert judged(queue, version) is None
     assert overdue(replace(log, at=long_ago), "refresh") is None
@@ -139,39 +141,41 @@ def test_a_version_of_a_topic_that_is_not_compacted_does_not_grow_too_old(
     assert horizon(log) == 0, "no delete is forgotten"
 
 
-def test_a_log_that_was_cut_and_has_grown_again_is_told(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
+def test_a_log_that_was_cut_and_has_grown_again_is_told(
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
+) -> None:
     version = base(queue)
-    memory_log.elect("t", 1)
+    memory_cluster.elect("t", 1)
     assert judged(queue, version) is None, "another leader is nothing bad"
-    memory_log.elect("t", 1, end=4)
+    memory_cluster.elect("t", 1, end=4)
     for n in range(3):
-        memory_log.write("t", b"other%d" % n, b"v", partition=1)
+        memory_cluster.write("t", b"other%d" % n, b"v", partition=1)
     found = judged(queue, version)
     assert isinstance(found, DataLoss)
     assert re.search("has lost records that version 7 was read from.* partition 1", str(found))
     assert judged(queue, replace(version, epochs={})) is None, "offsets alone do not tell"
-    memory_log.write("t", b"k", b"v", partition=0)
+    memory_cluster.write("t", b"k", b"v", partition=0)
     assert epochs_of(queue, look(queue, 10.0), version.end) == {0: 0, 1: 2}
 
 
 def test_the_epoch_of_a_cut_beyond_the_look_is_known_only_where_the_leader_has_stayed(
-    queue: LastValueQueue[Any], memory_log: MemoryLog
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
     log = look(queue, 10.0)
     for partition in (0, 1):
-        memory_log.write("t", b"k", b"v", partition=partition)
+        memory_cluster.write("t", b"k", b"v", partition=partition)
     assert epochs_of(queue, log, {0: 4, 1: 6}) == {0: 0, 1: 0}
-    memory_log.elect("t", 0)
+    memory_cluster.elect("t", 0)
     assert epochs_of(queue, log, {0: 4, 1: 6}) == {1: 0}
     assert epochs_of(queue, log, {0: 3, 1: 6}) == {0: 0, 1: 0}
 
 
 def test_a_version_older_than_deletes_are_kept_is_told_unless_nothing_was_written_since(
-    queue: LastValueQueue[Any], memory_log: MemoryLog
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
     old = base(queue, pinned=datetime.now(UTC) - timedelta(seconds=100))
     assert judged(queue, old) is None
-    memory_log.write("t", b"k", None, partition=1)
+    memory_cluster.write("t", b"k", None, partition=1)
     found = judged(queue, old)
     assert isinstance(found, DataLoss)
     assert re.search(r"1\d\d s old, and t keeps deletes for 60 s", str(found))
@@ -182,13 +186,15 @@ def test_a_version_older_than_deletes_are_kept_is_told_unless_nothing_was_writte
 
 
 def test_settings_that_may_not_be_read_are_taken_for_kafka_s_own(
-    queue: LastValueQueue[Any], memory_log: MemoryLog
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
-    memory_log.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    memory_cluster.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
     assert look(queue, 10.0).retention == 86_400.0
 
 
-def test_a_cut_is_as_old_as_what_was_written_behind_it(queue: LastValueQueue[Any], memory_log: MemoryLog) -> None:
+def test_a_cut_is_as_old_as_what_was_written_behind_it(
+    queue: LastValueQueue[Any], memory_cluster: MemoryCluster
+) -> None:
     log = look(queue, 10.0)
     assert pinned_at(queue, log, log.end) == log.at
     late = replace(log, at=datetime.now(UTC) + timedelta(seconds=650))  # seen from then, all was written long before
@@ -201,10 +207,10 @@ def test_a_cut_is_as_old_as_what_was_written_behind_it(queue: LastValueQueue[Any
 
 
 def recreate(queue: LastValueQueue[bytes], partitions: int, config: Mapping[str, str]) -> None:
-    queue.log.delete_topic(queue.topic)
+    queue.cluster.delete_topic(queue.topic)
 
     def created() -> bool:
-        return queue.log.create_topic(queue.topic, partitions=partitions, config=config)
+        return queue.cluster.create_topic(queue.topic, partitions=partitions, config=config)
 
     eventually(created, 20)
 
@@ -240,7 +246,7 @@ def test_added_partitions_and_damaged_files_are_reasons_to_read_anew(
         refresh(spark, queue, path, on_stale="fail")
     (reason,) = refresh(spark, queue, path).reasons
     assert reason == f"Version 1 is damaged: file://{tmp_path}/{first.files[0].name} is missing."
-    queue.log.add_partitions(queue.topic, 5)
+    queue.cluster.add_partitions(queue.topic, 5)
     append(queue, *[(f"k{n}", "2") for n in range(20)])
     version = refresh(spark, queue, path)
     assert (version.kind, version.partitions) == ("full", 5)
@@ -259,12 +265,12 @@ def test_a_delete_that_the_log_has_dropped_is_not_missed(
     refresh(spark, queue, path)
     append(queue, ("a", None))
     force_compaction(lvq_broker.bootstrap_servers, queue.topic, drop_tombstones=True)
-    queue.log.alter_topic_config(queue.topic, {"delete.retention.ms": "0"})
+    queue.cluster.alter_topic_config(queue.topic, {"delete.retention.ms": "0"})
     with pytest.raises(DataLoss, match="keeps deletes for 0 s"):
         refresh(spark, queue, path, on_stale="fail")
     with pytest.raises(DataLoss, match=r"Reading .* took .* keeps deletes for 0 s"):
         refresh(spark, queue, path)
-    queue.log.alter_topic_config(queue.topic, DAY)
+    queue.cluster.alter_topic_config(queue.topic, DAY)
     manifest = tmp_path / "versions" / "0000000001.json"
     long_ago = (datetime.now(UTC) - timedelta(days=2)).isoformat()
     rewrite(manifest, pinned=long_ago)
@@ -297,7 +303,7 @@ def test_a_record_that_compaction_has_taken_out_of_the_delta_is_a_reason(
     refresh(spark, queue, path)
     append(queue, ("b", "2"), ("a", "2"), ("b", "3"))
     force_compaction(lvq_broker.bootstrap_servers, queue.topic)
-    queue.log.alter_topic_config(queue.topic, DAY)
+    queue.cluster.alter_topic_config(queue.topic, DAY)
     with pytest.raises(DataLoss, match="compaction has removed the record"):
         refresh(spark, queue, path, end={0: 4}, on_stale="fail")
     with pytest.raises(DataLoss, match="compaction has removed the record"):
@@ -331,7 +337,7 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
     overtaken.overtakes = {6}
     overtaken.transaction("c")
     with pytest.raises(DataLoss, match="among them b'new6'"):
-        refresh(spark, queue, path, end=queue.log.end_offsets(queue.topic), on_stale="fail")
+        refresh(spark, queue, path, end=queue.cluster.end_offsets(queue.topic), on_stale="fail")
     assert len(overtaken.cuts) == 6, "a cut that was asked for stays as it is"
     overtaken.close()
 
@@ -345,7 +351,7 @@ def test_partitions_that_are_added_between_the_look_and_the_cut_are_a_reason(
     def grown(*args: Any, **options: Any) -> Any:
         nonlocal total
         total += 1
-        queue.log.add_partitions(queue.topic, total)
+        queue.cluster.add_partitions(queue.topic, total)
         append(queue, *[(f"k{n}", str(total)) for n in range(20)])
         return pin(*args, **options)
 
@@ -368,8 +374,8 @@ def test_what_a_task_fails_with_comes_out_as_the_error_it_is(
     spark: SparkSession, make_queue: MakeQueue, tmp_path: Path
 ) -> None:
     queue = make_queue(config={"cleanup.policy": "delete"})  # a compacted one takes no record without a key
-    assert isinstance(queue.log, KafkaLog)
-    foreign = Producer({"bootstrap.servers": queue.log.config.bootstrap_servers})
+    assert isinstance(queue.cluster, KafkaCluster)
+    foreign = Producer({"bootstrap.servers": queue.cluster.config.bootstrap_servers})
     foreign.produce(queue.topic, b"without a key")
     assert foreign.flush(20) == 0
     with pytest.raises(KeyMismatch, match=f"{queue.topic}/0/0 has no key") as caught:
@@ -561,16 +567,16 @@ def test_that_old_versions_cannot_be_deleted_does_not_undo_the_new_one(
 
 
 def test_a_queue_in_memory_is_refused(spark: SparkSession, queue: LastValueQueue[Any], tmp_path: Path) -> None:
-    with pytest.raises(LVQError, match="lies on a MemoryLog"):
+    with pytest.raises(LVQError, match="lies on a MemoryCluster"):
         refresh(spark, queue, str(tmp_path))
 
 
 def test_a_store_is_rebuilt_when_its_log_was_cut_and_has_grown_again(
     spark: SparkSession, collect: Collect, tmp_path: Path
 ) -> None:
-    with EmbeddedBroker() as broker, closing(KafkaLog(broker.bootstrap_servers)) as log:
-        log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
-        queue = LastValueQueue("prices", key_header=None, log=log)
+    with EmbeddedBroker() as broker, closing(KafkaCluster(broker.bootstrap_servers)) as cluster:
+        cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        queue = LastValueQueue("prices", key_header=None, cluster=cluster)
         for n in range(20):
             append(queue, (f"k{n}", "1"))
         first = refresh(spark, queue, str(tmp_path / "store"))
@@ -585,7 +591,7 @@ def test_a_store_is_rebuilt_when_its_log_was_cut_and_has_grown_again(
         broker.restart()
         for n in range(30):
             append(queue, (f"new{n}", "3"))
-        assert log.end_offsets("prices")[0] > second.end[0]
+        assert cluster.end_offsets("prices")[0] > second.end[0]
         with pytest.raises(DataLoss, match="has lost records"):
             refresh(spark, queue, str(tmp_path / "store"), on_stale="fail", timeout=30)
         third = refresh(spark, queue, str(tmp_path / "store"), timeout=30)
@@ -603,9 +609,9 @@ def test_an_unclean_leader_election_under_a_pinned_cut_is_data_loss(
     lies below what was lost, takes another cut.
     """
     path = str(tmp_path / "store")
-    with EmbeddedBroker() as broker, closing(KafkaLog(broker.bootstrap_servers)) as log:
-        log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
-        queue = LastValueQueue("prices", key_header=None, log=log)
+    with EmbeddedBroker() as broker, closing(KafkaCluster(broker.bootstrap_servers)) as cluster:
+        cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        queue = LastValueQueue("prices", key_header=None, cluster=cluster)
         for n in range(20):
             append(queue, (f"k{n:02}", "1"))
         refresh(spark, queue, path)
@@ -620,12 +626,12 @@ def test_an_unclean_leader_election_under_a_pinned_cut_is_data_loss(
             broker.kill()
             cut(broker, "prices")
             broker.restart()
-            eventually(lambda: log.stable_ends("prices")[0].offset == 20, timeout=30)
+            eventually(lambda: cluster.stable_ends("prices")[0].offset == 20, timeout=30)
             with pytest.raises(DataLoss, match="ends at offset 20, before offset 40"):
-                list(Scan(spec, log.config).read(0))
+                list(Scan(spec, cluster.config).read(0))
             for n in range(30):
                 append(queue, (f"new{n}", "2"))
-            assert pinned.end[0] < log.end_offsets("prices")[0]
+            assert pinned.end[0] < cluster.end_offsets("prices")[0]
             return pinned
 
         monkeypatch.setattr("lvq_spark.store.upkeep.pin", elected_once_pinned)

@@ -9,7 +9,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_spark.store.merging import merge
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("name", ["delta.`{}/prices`", "db.prices", "nosuch.db.prices"])
 def test_a_session_without_delta_or_iceberg_says_what_it_lacks(
-    spark: SparkSession, lvq_log: KafkaLog, lvq_topic: str, tmp_path: Path, name: str
+    spark: SparkSession, lvq_cluster: KafkaCluster, lvq_topic: str, tmp_path: Path, name: str
 ) -> None:
-    queue = LastValueQueue(lvq_topic, key_header=None, log=lvq_log)
+    queue = LastValueQueue(lvq_topic, key_header=None, cluster=lvq_cluster)
     with pytest.raises(ConfigError, match="There is no table") as error:
         merge(spark, queue, name.format(tmp_path))
     assert error.value.options == ("table",)
@@ -30,8 +30,8 @@ def test_a_session_without_delta_or_iceberg_says_what_it_lacks(
 
 
 @pytest.mark.parametrize("options", [{"on_stale": "ignore"}, {"consistency": "exact"}])
-def test_bad_options_are_refused(spark: SparkSession, lvq_log: KafkaLog, options: dict[str, Any]) -> None:
-    queue = LastValueQueue("t", key_header=None, log=lvq_log)
+def test_bad_options_are_refused(spark: SparkSession, lvq_cluster: KafkaCluster, options: dict[str, Any]) -> None:
+    queue = LastValueQueue("t", key_header=None, cluster=lvq_cluster)
     with pytest.raises(ConfigError, match="is none of") as error:
         merge(spark, queue, "lake.db.prices", **options)
     assert error.value.options == tuple(options)

@@ -22,7 +22,7 @@ from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_kafka.errors import StateError
 from lvq_kafka.kafka import ClientConfig
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from lvq_spark.pinning import pin
 from lvq_spark.scan.columns import SNAPSHOT_COLUMNS, arrow_schema
 from lvq_spark.scan.scanning import Scan
@@ -197,22 +197,22 @@ def test_what_is_too_much_for_the_driver_is_left_to_spark() -> None:
 
 
 def test_a_delta_is_read_over_the_queue_s_own_connection_unless_it_is_too_large(
-    memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory_log.create_topic("t", partitions=2, config={"cleanup.policy": "compact"})
+    memory_cluster.create_topic("t", partitions=2, config={"cleanup.policy": "compact"})
     for partition, key, value in ((0, b"a", b"1"), (1, b"b", b"1"), (0, b"a", b"2" * 100), (1, b"b", None)):
-        memory_log.write("t", key, value, partition=partition)
-    queue = LastValueQueue("t", key_header=None, log=memory_log)
+        memory_cluster.write("t", key, value, partition=partition)
+    queue = LastValueQueue("t", key_header=None, cluster=memory_cluster)
     config = ClientConfig("nowhere:1")
     scan = Scan(pin(queue), config, SNAPSHOT_COLUMNS, deletes=True, keyless="fail")
-    found = little.read(scan, memory_log)
+    found = little.read(scan, memory_cluster)
     assert found is not None
     assert [(row["key"], row["offset"]) for row in found.rows.to_pylist()] == [(b"a", 1), (b"b", 1)]
     assert (found.upserts, found.deletes) == (2, 1)
-    assert little.read(replace(scan, spec=pin(queue, start=scan.spec.end)), memory_log) == LittleDelta(
+    assert little.read(replace(scan, spec=pin(queue, start=scan.spec.end)), memory_cluster) == LittleDelta(
         arrow_schema().empty_table()
     )
     monkeypatch.setattr(little, "BYTES", 1302)
-    assert little.read(scan, memory_log) is not None
+    assert little.read(scan, memory_cluster) is not None
     monkeypatch.setattr(little, "BYTES", 1301)
-    assert little.read(scan, memory_log) is None
+    assert little.read(scan, memory_cluster) is None

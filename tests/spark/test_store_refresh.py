@@ -14,7 +14,7 @@ import pytest
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.records import Record
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot
@@ -34,7 +34,7 @@ DAY = {"delete.retention.ms": "86400000"}
 
 
 def append(queue: LastValueQueue[bytes], *pairs: tuple[str, str | None]) -> None:
-    writer = queue.log.writer()
+    writer = queue.cluster.writer()
     for receipt in [writer.append(queue.topic, k.encode(), None if v is None else v.encode()) for k, v in pairs]:
         receipt.result(20)
     writer.close()
@@ -112,7 +112,7 @@ def test_a_version_with_another_key_is_not_the_one_of_a_cut(
     append(queue, ("a", "1"))
     refresh(spark, queue, path)
     append(queue, ("b", "1"))
-    other = LastValueQueue(queue.topic, key_header="ticker", key_mismatch="header", log=queue.log)
+    other = LastValueQueue(queue.topic, key_header="ticker", key_mismatch="header", cluster=queue.cluster)
     assert refresh(spark, other, path).key_mismatch == "header"
     with pytest.raises(ConfigError, match="lies before that of version 2"):
         refresh(spark, other, path, end={0: 1})
@@ -131,7 +131,7 @@ def test_offsets_without_records_move_the_cut_and_copy_no_files(
     first = refresh(spark, queue, str(tmp_path))
     with uncommitted(queue):
         pass
-    eventually(lambda: queue.log.end_offsets(queue.topic) == queue.log.end_offsets(queue.topic, stable=True))
+    eventually(lambda: queue.cluster.end_offsets(queue.topic) == queue.cluster.end_offsets(queue.topic, stable=True))
     second = refresh(spark, queue, str(tmp_path))
     assert (second.number, second.upserts, second.files) == (2, 0, first.files)
     assert second.end[0] > first.end[0]
@@ -212,7 +212,7 @@ def test_random_histories_give_the_rows_of_a_full_snapshot(
 
     queue, path = make_queue(partitions), str(tmp_path)
     choose = random.Random(partitions)
-    ours = queue.log.writer()
+    ours = queue.cluster.writer()
     foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers, "partitioner": "consistent"})
     for turn in range(3):
         for n in range(70):
@@ -265,7 +265,7 @@ def test_a_compacted_log_is_followed(
     refresh(spark, queue, str(tmp_path))
     append(queue, ("b", None), ("c", "2"), ("c", "3"))
     force_compaction(lvq_broker.bootstrap_servers, queue.topic)
-    queue.log.alter_topic_config(queue.topic, DAY)
+    queue.cluster.alter_topic_config(queue.topic, DAY)
     version = refresh(spark, queue, str(tmp_path))
     assert version.kind == "delta"
     assert version.records_read > version.upserts
@@ -278,7 +278,7 @@ def test_what_was_deleted_from_the_log_s_start_leaves_the_store_as_it_leaves_a_s
     queue = make_queue(config={"cleanup.policy": "compact,delete"})
     append(queue, ("a", "1"), ("b", "1"), ("c", "1"))
     refresh(spark, queue, str(tmp_path))
-    queue.log.delete_before(queue.topic, {0: 2})
+    queue.cluster.delete_before(queue.topic, {0: 2})
     version = refresh(spark, queue, str(tmp_path))
     assert (version.number, version.kind, version.start) == (2, "delta", {0: 2})
     assert collect(read_version(spark, str(tmp_path))) == collect(snapshot(spark, queue))
@@ -306,7 +306,7 @@ def test_who_has_lost_a_contest_wins_it_when_the_other_is_deleted_from_the_log_s
     assert foreign.flush(20) == 0
     refresh(spark, queue, str(tmp_path))
     assert values(collect(read_version(spark, str(tmp_path))))["k"] == "at home"
-    queue.log.delete_before(queue.topic, {home: queue.log.end_offsets(queue.topic)[home]})
+    queue.cluster.delete_before(queue.topic, {home: queue.cluster.end_offsets(queue.topic)[home]})
     version = refresh(spark, queue, str(tmp_path))
     assert version.kind == "delta"
     rows = collect(read_version(spark, str(tmp_path)))
@@ -324,7 +324,7 @@ def test_what_is_gone_from_the_log_s_start_counts_against_nothing(
     queue, home = make_queue(2, config={"cleanup.policy": "compact,delete"}), home_partition(b"k", 2)
     append(queue, ("k", "at home"), ("other", "1"))
     refresh(spark, queue, str(tmp_path))
-    queue.log.delete_before(queue.topic, {home: queue.log.end_offsets(queue.topic)[home]})
+    queue.cluster.delete_before(queue.topic, {home: queue.cluster.end_offsets(queue.topic)[home]})
     foreign = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
     foreign.produce(queue.topic, key=b"k", value=b"stray", partition=1 - home)
     assert foreign.flush(20) == 0
@@ -372,9 +372,9 @@ def test_a_version_is_read_by_its_number_and_by_time(
     ],
 )
 def test_bad_options_are_refused(
-    spark: SparkSession, lvq_log: KafkaLog, tmp_path: Path, options: dict[str, Any], said: str
+    spark: SparkSession, lvq_cluster: KafkaCluster, tmp_path: Path, options: dict[str, Any], said: str
 ) -> None:
-    queue = LastValueQueue("t", key_header=None, log=lvq_log)
+    queue = LastValueQueue("t", key_header=None, cluster=lvq_cluster)
     with pytest.raises(ConfigError, match=said) as error:
         refresh(spark, queue, str(tmp_path), **options)
     assert error.value.options == tuple(options)

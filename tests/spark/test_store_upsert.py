@@ -16,7 +16,7 @@ from lvq_kafka import LastValueQueue
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record
 from lvq_kafka.errors import ConfigError, KeyMismatch, OutcomeUnknown, TopicMismatch, TopicRecreated
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import pin, snapshot, task_errors
 from lvq_spark.schema import SCHEMA
@@ -48,10 +48,10 @@ def batch(spark: SparkSession) -> Batch:
     def batch(
         queue: LastValueQueue[bytes], start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None
     ) -> DataFrame:
-        assert isinstance(queue.log, KafkaLog)
+        assert isinstance(queue.cluster, KafkaCluster)
         spec = pin(queue, start=start, end=end)
         tasks = len(spec.ranges)
-        scan = Scan(spec, queue.log.config, SNAPSHOT_COLUMNS, deletes=True, conflate=False)
+        scan = Scan(spec, queue.cluster.config, SNAPSHOT_COLUMNS, deletes=True, conflate=False)
         return map_in_arrow(spark.range(0, tasks, 1, max(1, tasks)), Read(scan), SCHEMA)
 
     return batch
@@ -195,8 +195,8 @@ def test_random_batches_of_keys_in_several_partitions_give_the_rows_of_a_snapsho
     from confluent_kafka import Producer
 
     queue, path, choose = make_queue(3), str(tmp_path), random.Random(4)
-    assert isinstance(queue.log, KafkaLog)
-    foreign = Producer({"bootstrap.servers": queue.log.config.bootstrap_servers})
+    assert isinstance(queue.cluster, KafkaCluster)
+    foreign = Producer({"bootstrap.servers": queue.cluster.config.bootstrap_servers})
     run, start = upsert(queue, path), {0: 0, 1: 0, 2: 0}
     for number in range(3):
         for n in range(60):
@@ -219,14 +219,14 @@ def test_the_key_is_the_header_s_where_the_queue_says_so(
     from pyspark.sql import functions as F  # noqa: N812
 
     plain = make_queue(key_header="ticker")
-    writer = plain.log.writer()
+    writer = plain.cluster.writer()
     for key, header, value in ((b"x", b"a", b"1"), (b"y", b"a", b"2"), (b"z", None, b"3")):
         headers = [("ticker", b"an earlier one"), ("other", b"q"), ("ticker", header)] if header else None
         writer.append(plain.topic, key, value, headers).result(20)
     writer.close()
     everything = batch(plain)
     for policy, keys in (("header", {"a": "2", "z": "3"}), ("fail", None)):
-        queue = LastValueQueue(plain.topic, key_header="ticker", key_mismatch=policy, log=plain.log)  # type: ignore[arg-type]
+        queue = LastValueQueue(plain.topic, key_header="ticker", key_mismatch=policy, cluster=plain.cluster)  # type: ignore[arg-type]
         path = str(tmp_path / policy)
         refresh(spark, queue, path, end={0: 0})
         if keys is None:
@@ -268,7 +268,7 @@ def test_what_rules_out_a_version_does_so_for_a_stream(
     queue, path = make_queue(), str(tmp_path)
     append(queue, ("a", "1"))
     refresh(spark, queue, path)
-    queue.log.add_partitions(queue.topic, 3)
+    queue.cluster.add_partitions(queue.topic, 3)
     append(queue, ("b", "1"), ("c", "1"))
     with pytest.raises(TopicMismatch):
         upsert(queue, path, on_stale="fail")(batch(queue), 1)
@@ -487,8 +487,8 @@ def test_a_topic_that_was_created_again_is_not_taken_for_what_the_store_has(
     append(queue, ("a", "1"), ("b", "1"), ("c", "1"))
     refresh(spark, queue, path, end={0: 2})
     upsert(queue, path)(batch(queue, {0: 2}), 4)
-    queue.log.delete_topic(queue.topic)
-    queue.log.create_topic(queue.topic, partitions=1, config={"cleanup.policy": "compact"})
+    queue.cluster.delete_topic(queue.topic)
+    queue.cluster.create_topic(queue.topic, partitions=1, config={"cleanup.policy": "compact"})
     append(queue, ("d", "1"))
     restart(spark)
     with pytest.raises(TopicRecreated):

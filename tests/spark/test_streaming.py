@@ -101,10 +101,10 @@ def test_where_a_stream_starts_is_the_same_however_often_it_is_asked(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
     queue = make_queue(2)
-    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"))
     reader = open_reader(startingOffsets="latest")
     first = reader.initialOffset()
-    append(queue.log, lvq_topic, ("a", "2"), ("b", "2"))
+    append(queue.cluster, lvq_topic, ("a", "2"), ("b", "2"))
     assert reader.initialOffset() == first
     assert sum(offsets(first, lvq_topic).values()) == 2
     assert offsets(open_reader().initialOffset(), lvq_topic) == {0: 0, 1: 0}
@@ -114,11 +114,11 @@ def test_a_batch_has_the_newest_record_of_each_key_among_its_offsets_and_deletes
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"), ("a", "2"), ("b", None))
+    append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"), ("a", "2"), ("b", None))
     reader = open_reader()
     start = reader.initialOffset()
     end = reader.latestOffset(start, everything())
-    append(queue.log, lvq_topic, ("a", "3"))
+    append(queue.cluster, lvq_topic, ("a", "3"))
     assert rows(reader, start, end) == {b"a": b"2", b"b": None}
     assert rows(open_reader(**{"lvq.tombstones": "drop"}), start, end) == {b"a": b"2"}
     assert rows(reader, end, end) == {}
@@ -149,7 +149,7 @@ def test_keys_are_at_home_where_the_partitioner_that_is_named_puts_them(
 def test_the_key_of_a_stream_can_be_a_header(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
-    writer = make_queue().log.writer()
+    writer = make_queue().cluster.writer()
     for key in (b"x", b"y"):
         writer.append(lvq_topic, key, key, [("ticker", b"same")]).result(20)
     writer.close()
@@ -162,7 +162,7 @@ def test_some_partitions_can_be_streamed(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
     queue = make_queue(2)
-    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(20)])
+    append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(20)])
     reader = open_reader(assign=json.dumps({lvq_topic: [1]}))
     start = reader.initialOffset()
     end = reader.latestOffset(start, everything())
@@ -175,7 +175,7 @@ def test_an_offset_does_not_change_while_nothing_happens(
 ) -> None:
     """Spark compares its text, and makes a batch of every other one."""
     queue = make_queue(12)
-    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(12)])
+    append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(12)])
     reader = open_reader()
     end = reader.latestOffset(reader.initialOffset(), everything())
     said = json.dumps(end)
@@ -187,7 +187,7 @@ def test_a_limit_is_kept_and_shared_out_among_partitions(
 ) -> None:
     """In proportion to what each has, so that none waits until others have been read."""
     queue = make_queue(3)
-    append(queue.log, lvq_topic, *[(f"k{n}", str(n)) for n in range(40)])
+    append(queue.cluster, lvq_topic, *[(f"k{n}", str(n)) for n in range(40)])
     reader = open_reader(maxOffsetsPerTrigger="7")
     assert reader.getDefaultReadLimit() == at_most(7)
     start, seen, batches = reader.initialOffset(), {}, 0
@@ -205,11 +205,11 @@ def test_partitions_that_are_added_are_read_from_their_beginning(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"))
     reader = open_reader(**{"lvq.strays": "pass"})
     end = reader.latestOffset(reader.initialOffset(), everything())
-    queue.log.add_partitions(lvq_topic, 4)
-    append(queue.log, lvq_topic, *[(f"k{n}", "1") for n in range(20)])
+    queue.cluster.add_partitions(lvq_topic, 4)
+    append(queue.cluster, lvq_topic, *[(f"k{n}", "1") for n in range(20)])
     later = reader.latestOffset(end, everything())
     assert offsets(later, lvq_topic).keys() == {0, 1, 2, 3}
     assert len(rows(reader, end, later)) == 20
@@ -219,11 +219,11 @@ def test_what_comes_after_a_query_with_available_now_was_started_is_not_its_own(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"))
     reader = open_reader()
     reader.prepareForTriggerAvailableNow()
-    append(queue.log, lvq_topic, ("a", "2"))
-    queue.log.add_partitions(lvq_topic, 2)
+    append(queue.cluster, lvq_topic, ("a", "2"))
+    queue.cluster.add_partitions(lvq_topic, 2)
     end = reader.latestOffset(reader.initialOffset(), everything())
     assert offsets(end, lvq_topic) == {0: 1, 1: 0}
     assert reader.latestOffset(end, everything()) == end
@@ -233,7 +233,7 @@ def test_what_is_not_committed_is_not_read(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str, uncommitted: Uncommitted
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"))
     with uncommitted(queue):
         reader = open_reader()
         end = reader.latestOffset(reader.initialOffset(), everything())
@@ -250,7 +250,7 @@ def test_g5_a_stream_behind_an_open_transaction_is_behind_and_says_so_once(
 ) -> None:
     monkeypatch.setattr("lvq_spark.source.hidden.LASTS", 0.0)
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"))
     reader = open_reader()
     start = reader.initialOffset()
     assert reader.reportLatestOffset() == {lvq_topic: {"0": 1}}
@@ -288,13 +288,13 @@ def test_compaction_of_a_batch_to_be_read_is_no_loss(
     from lvq_kafka.testing.compaction import force_compaction
 
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"))
     reader = open_reader()
     start = reader.initialOffset()
     middle = reader.latestOffset(start, everything())
-    append(queue.log, lvq_topic, ("a", "2"))
-    force_compaction(queue.log, lvq_topic)  # type: ignore[arg-type]
-    queue.log.alter_topic_config(lvq_topic, {"delete.retention.ms": "86400000"})
+    append(queue.cluster, lvq_topic, ("a", "2"))
+    force_compaction(queue.cluster, lvq_topic)  # type: ignore[arg-type]
+    queue.cluster.alter_topic_config(lvq_topic, {"delete.retention.ms": "86400000"})
     assert rows(reader, start, middle) == {b"b": b"1"}
     end = reader.latestOffset(middle, everything())
     assert rows(reader, middle, end)[b"a"] == b"2"
@@ -304,9 +304,9 @@ def test_offsets_that_are_gone_are_an_error_unless_they_may_be(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
     queue = make_queue(config={"cleanup.policy": "compact,delete"})
-    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"), ("c", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"), ("c", "1"))
     start = open_reader().initialOffset()
-    queue.log.delete_before(lvq_topic, {0: 2})
+    queue.cluster.delete_before(lvq_topic, {0: 2})
     with pytest.raises(DataLoss, match=r"stands at offset 0 of partition 0 of .*, which holds 2 to 3"):
         open_reader().latestOffset(start, everything())
     reader = open_reader(failOnDataLoss="false")
@@ -317,10 +317,10 @@ def test_r18_a_checkpoint_of_an_earlier_topic_is_refused(
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"))
     start = open_reader().initialOffset()
-    queue.log.delete_topic(lvq_topic)
-    queue.log.create_topic(lvq_topic, partitions=1, config={})
+    queue.cluster.delete_topic(lvq_topic)
+    queue.cluster.create_topic(lvq_topic, partitions=1, config={})
     with pytest.raises(TopicRecreated, match="deleted and created again since the stream's checkpoint"):
         open_reader().latestOffset(start, everything())
 
@@ -347,16 +347,16 @@ def test_r18_a_delete_that_goes_before_its_batch_is_read_is_not_missed(
     from lvq_kafka.testing.compaction import force_compaction
 
     queue = make_queue()
-    append(queue.log, lvq_topic, ("a", "1"), ("b", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"), ("b", "1"))
     reader = open_reader(**{"lvq.dedupe": dedupe})
     start = reader.latestOffset(reader.initialOffset(), everything())
-    append(queue.log, lvq_topic, ("a", None), ("b", "2"))
+    append(queue.cluster, lvq_topic, ("a", None), ("b", "2"))
     end = reader.latestOffset(start, everything())
     [planned] = reader.partitions(start, end)
-    force_compaction(queue.log, lvq_topic, drop_tombstones=True)  # type: ignore[arg-type]
+    force_compaction(queue.cluster, lvq_topic, drop_tombstones=True)  # type: ignore[arg-type]
     [batch] = reader.read(planned)
     assert batch.to_pylist() == [{"key": b"b", "value": b"2"}], "nothing is left of the delete"
-    queue.log.alter_topic_config(lvq_topic, {"delete.retention.ms": "0"})
+    queue.cluster.alter_topic_config(lvq_topic, {"delete.retention.ms": "0"})
     with pytest.raises(DataLoss, match=r"has not kept up with partition 0 of .*keeps deletes for 0 s"):
         rows(reader, start, end)
     passing = open_reader(failOnDataLoss="false", **{"lvq.dedupe": dedupe})
@@ -375,13 +375,13 @@ def test_r18_a_stream_that_was_away_for_longer_than_deletes_are_kept_is_refused_
     append_as_of(lvq_broker, lvq_topic, time.time() - 7200, ("b", "0"), ("b", "1"), ("b", "2"))
     end = reader.latestOffset(start, everything())
     assert rows(reader, start, end) == {b"b": b"2"}, "there is no hole that a delete could have left"
-    force_compaction(queue.log, lvq_topic)  # type: ignore[arg-type]
+    force_compaction(queue.cluster, lvq_topic)  # type: ignore[arg-type]
     with pytest.raises(DataLoss, match=r"has not kept up with partition 0 of .* for 72\d\d s.* deletes for 3600 s"):
         rows(reader, start, end)
     assert rows(reader, later(start, -7000), end) == {b"b": b"2"}, "it had read all there was 200 s ago"
-    young = {**start, lvq_topic: {"0": queue.log.end_offsets(lvq_topic)[0]}}
-    append(queue.log, lvq_topic, ("c", "1"), ("d", "1"), ("d", "2"))
-    force_compaction(queue.log, lvq_topic)  # type: ignore[arg-type]
+    young = {**start, lvq_topic: {"0": queue.cluster.end_offsets(lvq_topic)[0]}}
+    append(queue.cluster, lvq_topic, ("c", "1"), ("d", "1"), ("d", "2"))
+    force_compaction(queue.cluster, lvq_topic)  # type: ignore[arg-type]
     newer = reader.latestOffset(young, everything())
     found = rows(reader, young, newer)
     assert (found[b"c"], found[b"d"]) == (b"1", b"2"), "what has come is younger than any delete that is gone"
@@ -393,7 +393,7 @@ def test_a_topic_that_is_not_compacted_keeps_its_deletes_however_long_a_stream_w
     queue = make_queue(config={"cleanup.policy": "delete", "delete.retention.ms": "0"})
     with uncommitted(queue):
         pass
-    append(queue.log, lvq_topic, ("a", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"))
     reader = open_reader()
     start = later(reader.initialOffset(), 7200)
     assert rows(reader, start, reader.latestOffset(start, everything())) == {b"a": b"1"}
@@ -422,7 +422,7 @@ def test_an_idle_stream_notes_now_and_then_that_it_has_read_all_there_was(
     append_as_of(lvq_broker, lvq_topic, 1e9, ("b", "1"))
     with uncommitted(queue):  # an aborted record and a marker: two holes
         pass
-    eventually(lambda: queue.log.end_offsets(lvq_topic, stable=True) == {0: 4})
+    eventually(lambda: queue.cluster.end_offsets(lvq_topic, stable=True) == {0: 4})
     newer = reader.latestOffset(noted, everything())
     assert rows(reader, noted, newer) == {b"b": b"1"}
     with pytest.raises(DataLoss):
@@ -433,7 +433,7 @@ def test_a_stream_is_not_kept_busy_with_batches_of_nothing_where_deletes_are_not
     make_queue: MakeQueue, open_reader: Callable[..., LvqStreamReader], lvq_topic: str
 ) -> None:
     queue = make_queue(config={"delete.retention.ms": "0"})
-    append(queue.log, lvq_topic, ("a", "1"))
+    append(queue.cluster, lvq_topic, ("a", "1"))
     reader = open_reader()
     end = later(reader.latestOffset(reader.initialOffset(), everything()), 50)
     assert reader.latestOffset(end, everything()) == end
@@ -490,7 +490,7 @@ def test_a_query_that_is_run_again_and_again_has_every_key_right_and_nothing_twi
     make_queue: MakeQueue, run: Callable[..., list[Batch]], lvq_topic: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     queue = make_queue(2)
-    append(queue.log, lvq_topic, *[(f"k{n % 6}", str(n)) for n in range(12)])
+    append(queue.cluster, lvq_topic, *[(f"k{n % 6}", str(n)) for n in range(12)])
     options = {"maxOffsetsPerTrigger": "8", "lvq.strays": "pass"}
     first = run(**options)
     assert len(first) == 2
@@ -498,9 +498,9 @@ def test_a_query_that_is_run_again_and_again_has_every_key_right_and_nothing_twi
     for batch in first:
         table.update(batch)
     assert table == {f"k{n % 6}": str(n) for n in range(6, 12)}
-    append(queue.log, lvq_topic, ("k0", "new"), ("k1", None), ("k0", "newest"))
-    queue.log.add_partitions(lvq_topic, 3)
-    writer = queue.log.writer()
+    append(queue.cluster, lvq_topic, ("k0", "new"), ("k1", None), ("k0", "newest"))
+    queue.cluster.add_partitions(lvq_topic, 3)
+    writer = queue.cluster.writer()
     at = writer.append(lvq_topic, next(f"x{n}" for n in range(99) if home(f"x{n}", 3) == 2).encode(), b"1").result(20)
     writer.close()
     assert at.partition == 2

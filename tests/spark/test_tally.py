@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.kafka import ClientConfig
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import pin, register, snapshot
 from lvq_spark.scan.scanning import Scan
@@ -31,12 +31,14 @@ pytestmark = pytest.mark.timeout(300)  # the first test starts the JVM, which ta
 MakeQueue = Callable[..., LastValueQueue[bytes]]
 
 
-def met(log: MemoryLog, caplog: pytest.LogCaptureFixture, policy: str = "record", **options: Any) -> dict[str, str]:
+def met(
+    cluster: MemoryCluster, caplog: pytest.LogCaptureFixture, policy: str = "record", **options: Any
+) -> dict[str, str]:
     """The numbers that a scan of the first partition logs."""
-    spec = pin(LastValueQueue("t", key_header="ticker", key_mismatch=policy, log=log))  # type: ignore[arg-type]
+    spec = pin(LastValueQueue("t", key_header="ticker", key_mismatch=policy, cluster=cluster))  # type: ignore[arg-type]
     caplog.clear()
     with caplog.at_level(logging.INFO, "lvq_spark"):
-        list(Scan(spec, ClientConfig("nowhere:1"), **options).rows_of(log, 0))
+        list(Scan(spec, ClientConfig("nowhere:1"), **options).rows_of(cluster, 0))
     (record,) = caplog.records
     assert (record.name, record.levelname) == ("lvq_spark.tasks", "INFO")
     context: dict[str, str] = record.__dict__["context"]
@@ -46,33 +48,33 @@ def met(log: MemoryLog, caplog: pytest.LogCaptureFixture, policy: str = "record"
     return context
 
 
-def test_a_scan_counts_what_it_met(memory_log: MemoryLog, caplog: pytest.LogCaptureFixture) -> None:
-    memory_log.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
+def test_a_scan_counts_what_it_met(memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture) -> None:
+    memory_cluster.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
     for key, value in ((b"a", b"1"), (b"a", b"2"), (b"b", b"1"), (b"b", None), (None, b"1"), (None, b"2"), (b"c", b"")):
-        memory_log.write("t", key, value)
-    memory_log.write("t", b"d", b"1", [("ticker", b"a")])
+        memory_cluster.write("t", key, value)
+    memory_cluster.write("t", b"d", b"1", [("ticker", b"a")])
     counts = {"records": "8", "rows": "5", "replaced": "2", "deletes": "1", "keyless": "2"}
-    assert met(memory_log, caplog) == counts
-    assert met(memory_log, caplog, deletes=True) == {**counts, "rows": "6"}
-    assert met(memory_log, caplog, keyless="drop") == {**counts, "rows": "3"}
+    assert met(memory_cluster, caplog) == counts
+    assert met(memory_cluster, caplog, deletes=True) == {**counts, "rows": "6"}
+    assert met(memory_cluster, caplog, keyless="drop") == {**counts, "rows": "3"}
     by_header = {**counts, "rows": "4", "replaced": "3", "mismatched": "1"}
-    assert met(memory_log, caplog, "header") == by_header, "d's record is one of a"
-    assert met(memory_log, caplog, conflate=False) == {"records": "8", "rows": "7", "deletes": "1"}
+    assert met(memory_cluster, caplog, "header") == by_header, "d's record is one of a"
+    assert met(memory_cluster, caplog, conflate=False) == {"records": "8", "rows": "7", "deletes": "1"}
 
 
 def test_a_scan_that_is_not_read_to_its_end_logs_nothing(
-    memory_log: MemoryLog, caplog: pytest.LogCaptureFixture
+    memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    memory_log.create_topic("t", partitions=1, config={"cleanup.policy": "compact"})
+    memory_cluster.create_topic("t", partitions=1, config={"cleanup.policy": "compact"})
     for n in range(3):
-        memory_log.write("t", b"%d" % n, b"1")
-    scan = Scan(pin(LastValueQueue("t", key_header=None, log=memory_log)), ClientConfig("nowhere:1"), rows=1)
+        memory_cluster.write("t", b"%d" % n, b"1")
+    scan = Scan(pin(LastValueQueue("t", key_header=None, cluster=memory_cluster)), ClientConfig("nowhere:1"), rows=1)
     with caplog.at_level(logging.INFO, "lvq_spark"):
-        rows = scan.rows_of(memory_log, 0)
+        rows = scan.rows_of(memory_cluster, 0)
         next(rows)
         rows.close()  # type: ignore[attr-defined]
         assert caplog.records == []
-        assert len(list(replace(scan, rows=2).rows_of(memory_log, 0))) == 2
+        assert len(list(replace(scan, rows=2).rows_of(memory_cluster, 0))) == 2
         assert len(caplog.records) == 1
 
 
@@ -149,7 +151,7 @@ def test_the_tasks_of_the_format_log_it_too_and_say_aloud_what_the_log_has_lost(
     options = {"kafka.bootstrap.servers": lvq_broker.bootstrap_servers, "subscribe": lvq_topic}
     frame = spark.read.format("lvq").options(**options, failOnDataLoss="false").load()
     assert frame.count() == 3
-    queue.log.delete_before(lvq_topic, {0: 4})
+    queue.cluster.delete_before(lvq_topic, {0: 4})
     assert frame.count() == 2
     eventually(lambda: len(worker_logs()) >= 2)
     assert sorted((line["records"], line["rows"]) for line in worker_logs()) == [("2", "2"), ("6", "3")]

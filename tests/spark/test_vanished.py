@@ -13,7 +13,7 @@ from pyspark.sql import Row
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.errors import MessageTooLarge, TopicRecreated
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark import pin, publish
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.publishing import _published
@@ -53,7 +53,7 @@ def keys(*names: str) -> pa.RecordBatch:
 
 def deleted(queue: LastValueQueue[bytes], cut: SnapshotSpec, *names: str) -> dict[str, Any]:
     """What a task reports that has these keys to delete."""
-    step = Delete(cut, queue.key_header, queue.log.config)  # type: ignore[attr-defined]
+    step = Delete(cut, queue.key_header, queue.cluster.config)  # type: ignore[attr-defined]
     rows = [row for batch in step([keys(*names)]) for row in batch.to_pylist()]
     counts = {name: sum(row[name] or 0 for row in rows) for name in ("vanished", "spared")}
     return {**counts, "overwritten": [row["overwritten"] for row in rows if row["overwritten"] is not None]}
@@ -88,7 +88,7 @@ def test_r25_keys_that_others_have_written_since_the_cut_are_spared_and_counted(
 
     assert (done.written, done.vanished, done.spared, done.overwritten) == (1, 64, 136, 0)
     assert held(queue) == dict.fromkeys([*names[:136], "another"], b"of others") | {"stays": b"new"}
-    assert done.ends == {p: end for p, end in queue.log.end_offsets(queue.topic).items() if p in done.ends}
+    assert done.ends == {p: end for p, end in queue.cluster.end_offsets(queue.topic).items() if p in done.ends}
 
 
 def test_r25_a_value_counts_wherever_it_lies_and_in_whatever_transaction_and_a_delete_does_not(
@@ -101,7 +101,7 @@ def test_r25_a_value_counts_wherever_it_lies_and_in_whatever_transaction_and_a_d
         producer.delete("gone")
     stray(queue, "away", 1 - home_partition(b"away", 2))
     with uncommitted(queue):  # of the key a
-        queue.log.add_partitions(queue.topic, 5)
+        queue.cluster.add_partitions(queue.topic, 5)
         stray(queue, "late", 4)
         report = deleted(queue, cut, "a", "b", "away", "gone", "late")
     assert report == {"vanished": 2, "spared": 3, "overwritten": []}
@@ -112,7 +112,7 @@ def test_r25_a_value_counts_wherever_it_lies_and_in_whatever_transaction_and_a_d
 def stray(queue: LastValueQueue[bytes], key: str, partition: int) -> None:
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": queue.log.config.bootstrap_servers})  # type: ignore[attr-defined]
+    producer = Producer({"bootstrap.servers": queue.cluster.config.bootstrap_servers})  # type: ignore[attr-defined]
     producer.produce(queue.topic, b"astray", key.encode(), partition)
     assert producer.flush(20) == 0
 
@@ -151,7 +151,7 @@ def test_r25_a_look_goes_before_each_thousand_deletes(make_queue: MakeQueue, mon
 
     def look_and_write(tail: Tail) -> Any:
         put(queue, names[1000 * len(looks) + 100] if len(looks) < 3 else "other")
-        looks.append(sum(queue.log.end_offsets(queue.topic).values()))
+        looks.append(sum(queue.cluster.end_offsets(queue.topic).values()))
         return look(tail)
 
     monkeypatch.setattr(Tail, "look", look_and_write)
@@ -164,7 +164,7 @@ def test_r18_nothing_is_deleted_of_a_topic_that_was_created_again(make_queue: Ma
     queue = make_queue()
     put(queue, "a")
     cut = pin(queue)
-    queue.log.delete_topic(queue.topic)
+    queue.cluster.delete_topic(queue.topic)
     make_queue()
     put(queue, "a")
     with pytest.raises(TopicRecreated):
@@ -173,17 +173,20 @@ def test_r18_nothing_is_deleted_of_a_topic_that_was_created_again(make_queue: Ma
 
 
 def test_nothing_is_written_before_all_that_has_vanished_is_known_to_be_deletable(
-    spark: SparkSession, make_queue: MakeQueue, lvq_log: KafkaLog, meanwhile: Callable[[Callable[[], None]], None]
+    spark: SparkSession,
+    make_queue: MakeQueue,
+    lvq_cluster: KafkaCluster,
+    meanwhile: Callable[[Callable[[], None]], None],
 ) -> None:
     queue = make_queue(key_header="ticker", config={"max.message.bytes": "20000"})
     put(queue, "stays", "goes", "k" * 6000)
-    log = KafkaLog(ClientConfig(lvq_log.config.bootstrap_servers, {"message.max.bytes": 10_000}))
-    small = LastValueQueue(queue.topic, key_header="ticker", log=log)
+    cluster = KafkaCluster(ClientConfig(lvq_cluster.config.bootstrap_servers, {"message.max.bytes": 10_000}))
+    small = LastValueQueue(queue.topic, key_header="ticker", cluster=cluster)
     with pytest.raises(MessageTooLarge, match=r"1 delete is too large, the one of b'kkk.*: it has 120\d\d bytes, and"):
         publish(one_row(spark), small, vanished="delete")
-    log.close()
-    meanwhile(lambda: queue.log.delete_before(queue.topic, {0: 2}))
-    queue.log.alter_topic_config(queue.topic, {"cleanup.policy": "compact,delete"})
+    cluster.close()
+    meanwhile(lambda: queue.cluster.delete_before(queue.topic, {0: 2}))
+    queue.cluster.alter_topic_config(queue.topic, {"cleanup.policy": "compact,delete"})
     with pytest.raises(Exception, match="DataLoss"):
         publish(one_row(spark), queue, vanished="delete")
-    assert sum(queue.log.end_offsets(queue.topic).values()) == 3
+    assert sum(queue.cluster.end_offsets(queue.topic).values()) == 3

@@ -7,10 +7,10 @@ import threading
 import time
 from functools import partial
 
+from lvq_kafka.cluster import Receipt
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.errors import DeliveryFailed, LVQError, OutcomeUnknown
-from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.ports import Receipt
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producer import Message, Producer
 
 __all__ = ["Feed", "Place", "Sent"]
@@ -28,8 +28,10 @@ _TICK = 0.05
 class Feed:
     """Threads that write to a topic at a steady rate until they are told to stop."""
 
-    def __init__(self, log: KafkaLog, topic: str, *, keys: int, rate: float, seed: int, threads: int = 2) -> None:
-        self._log = log
+    def __init__(
+        self, cluster: KafkaCluster, topic: str, *, keys: int, rate: float, seed: int, threads: int = 2
+    ) -> None:
+        self._cluster = cluster
         self._topic = topic
         self._keys = [f"key-{number:04}" for number in range(keys)]
         self._rate = rate / threads
@@ -63,7 +65,7 @@ class Feed:
 
     def _run(self, chance: random.Random, keys: list[str]) -> None:
         try:
-            with Producer(self._log, self._topic, key_header=None, value=TEXT) as producer:
+            with Producer(self._cluster, self._topic, key_header=None, value=TEXT) as producer:
                 for key in keys:
                     self._put(producer, key, self._value())
                 begun, sent = time.monotonic(), 0

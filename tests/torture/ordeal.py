@@ -20,7 +20,7 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Position, Record, header_value
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import TransportError
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.managing.groups import declare_group
 from lvq_kafka.testing.compaction import FORCED_COMPACTION
 from tests.three_nodes import three_nodes
@@ -127,18 +127,18 @@ def undergo(ordeal: Ordeal, *, say: Say = lambda _: None, keep: Path | None = No
     """
     with _directory(keep) as directory, _brokers(ordeal, directory) as (servers, deck):
         config = ClientConfig(servers, {} if ordeal.nodes == 1 else {"delivery.timeout.ms": int(_DELIVERY * 1000)})
-        with closing(KafkaLog(config)) as log:
-            return _Run(ordeal, servers, deck, log, directory, say).go()
+        with closing(KafkaCluster(config)) as cluster:
+            return _Run(ordeal, servers, deck, cluster, directory, say).go()
 
 
 class _Run:
     def __init__(
-        self, ordeal: Ordeal, servers: str, deck: Sequence[Outage], log: KafkaLog, directory: Path, say: Say
+        self, ordeal: Ordeal, servers: str, deck: Sequence[Outage], cluster: KafkaCluster, directory: Path, say: Say
     ) -> None:
         self._ordeal = ordeal
         self._servers = servers
         self._deck = deck
-        self._log = log
+        self._cluster = cluster
         self._begun = time.monotonic()
         self._tell = say
         self._chance = random.Random(ordeal.seed)
@@ -149,13 +149,13 @@ class _Run:
         self._habits = Habits(random.Random(f"{ordeal.seed}/habits"), ordeal.transactional, _DEAD, _LOCK_TIMEOUT)
 
     def go(self) -> Report:
-        ordeal, log = self._ordeal, self._log
-        log.create_topic(_INPUT, partitions=_PARTITIONS, config={"cleanup.policy": "compact", **_ALWAYS_COMPACTING})
+        ordeal, cluster = self._ordeal, self._cluster
+        cluster.create_topic(_INPUT, partitions=_PARTITIONS, config={"cleanup.policy": "compact", **_ALWAYS_COMPACTING})
         if ordeal.transactional:
-            log.create_topic(_OUTPUT, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
-        log.create_topic(_DEAD, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
-        declare_group(log, _GROUP, _INPUT)
-        feed = Feed(log, _INPUT, keys=ordeal.keys, rate=ordeal.rate, seed=ordeal.seed)
+            cluster.create_topic(_OUTPUT, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
+        cluster.create_topic(_DEAD, partitions=_PARTITIONS, config={"cleanup.policy": "delete"})
+        declare_group(cluster, _GROUP, _INPUT)
+        feed = Feed(cluster, _INPUT, keys=ordeal.keys, rate=ordeal.rate, seed=ordeal.seed)
         chaos = Chaos(
             self._servers,
             self._deck,
@@ -217,9 +217,9 @@ class _Run:
         if self._members.failed():
             return True
         try:
-            commits = self._log.committed(_GROUP, _INPUT)
-            ends = self._log.end_offsets(_INPUT)
-            if self._ordeal.transactional and (_undecided(self._log, _OUTPUT) or _undecided(self._log, _DEAD)):
+            commits = self._cluster.committed(_GROUP, _INPUT)
+            ends = self._cluster.end_offsets(_INPUT)
+            if self._ordeal.transactional and (_undecided(self._cluster, _OUTPUT) or _undecided(self._cluster, _DEAD)):
                 return False
         except TransportError:
             return False
@@ -248,7 +248,7 @@ class _Run:
             )
             for member in self._members.all
         ]
-        newest, kept = _newest(self._log)
+        newest, kept = _newest(self._cluster)
         verdict = judge(
             lives,
             session=_SESSION,
@@ -256,9 +256,9 @@ class _Run:
             stored=feed.stored,
             unsure=feed.unsure,
             newest=newest,
-            output=_output(self._log) if ordeal.transactional else None,
+            output=_output(self._cluster) if ordeal.transactional else None,
             outages=chaos.outages,
-            letters=_letters(self._log),
+            letters=_letters(self._cluster),
             max_deliveries=MAX_DELIVERIES,
             sent_at=feed.sent_at,
         )
@@ -270,7 +270,7 @@ class _Run:
         if calm >= _CALM:
             verdict.findings.append(f"G10: not all was consumed within {_CALM:g} s: {self._standing()}")
             topics = [_INPUT, _OUTPUT, _DEAD] if ordeal.transactional else [_INPUT]
-            open_ones = {topic: _undecided(self._log, topic) for topic in topics}
+            open_ones = {topic: _undecided(self._cluster, topic) for topic in topics}
             verdict.findings += [
                 f"transactions are open in {topic}: {places}" for topic, places in open_ones.items() if places
             ]
@@ -295,7 +295,7 @@ class _Run:
                 if event.kind is Kind.GONE and event.facts["how"] == "lost"
             ),
             lost_locks=sum(len(event.facts["n"]) for event in events if event.kind in (Kind.VAIN, Kind.ABORTED)),
-            output=0 if not ordeal.transactional else len(_output(self._log)),
+            output=0 if not ordeal.transactional else len(_output(self._cluster)),
             calm=calm,
             habits=Counter(habit for member in self._members.all for habit in in_words(member.orders.options)),
             problems=Counter(
@@ -306,17 +306,17 @@ class _Run:
         )
 
     def _standing(self) -> str:
-        return f"committed {self._log.committed(_GROUP, _INPUT)}, ends {self._log.end_offsets(_INPUT)}"
+        return f"committed {self._cluster.committed(_GROUP, _INPUT)}, ends {self._cluster.end_offsets(_INPUT)}"
 
 
 # ---------------------------------------------------------------- what lies in the topics
 
 
-def _newest(log: KafkaLog) -> tuple[dict[Place, Sent], int]:
+def _newest(cluster: KafkaCluster) -> tuple[dict[Place, Sent], int]:
     """What the log holds of each key in the end, and how many records it holds of what was sent."""
     newest: dict[str, tuple[Place, Sent]] = {}
     kept = 0
-    for record in _records(log, _INPUT):
+    for record in _records(cluster, _INPUT):
         kept += 1
         key = (record.key or b"").decode()
         newest[key] = (record.partition, record.offset), (key, None if record.value is None else record.value.decode())
@@ -333,18 +333,18 @@ def _lost(stored: Mapping[Place, Sent], newest: Mapping[Place, Sent]) -> list[Pl
     ]
 
 
-def _output(log: KafkaLog) -> list[Output]:
+def _output(cluster: KafkaCluster) -> list[Output]:
     made = []
-    for record in _records(log, _OUTPUT):
+    for record in _records(cluster, _OUTPUT):
         life, number, partition, offset, content = json.loads(record.value or b"")
         made.append(Output(life, number, (partition, offset), (record.key or b"").decode(), content))
     return made
 
 
-def _letters(log: KafkaLog) -> list[DeadLetter]:
+def _letters(cluster: KafkaCluster) -> list[DeadLetter]:
     behind = time.time() - time.monotonic()
     letters = []
-    for record in _records(log, _DEAD):
+    for record in _records(cluster, _DEAD):
         source, count, reason = (
             (header_value(record.headers, name) or b"").decode() for name in (DLQ_SOURCE, DLQ_COUNT, DLQ_REASON)
         )
@@ -363,17 +363,17 @@ def _letters(log: KafkaLog) -> list[DeadLetter]:
     return letters
 
 
-def _undecided(log: KafkaLog, topic: str) -> dict[int, tuple[int, int]]:
+def _undecided(cluster: KafkaCluster, topic: str) -> dict[int, tuple[int, int]]:
     """By partition, where open transactions begin and the log ends, where there are any."""
-    stable, ends = log.end_offsets(topic, stable=True), log.end_offsets(topic)
+    stable, ends = cluster.end_offsets(topic, stable=True), cluster.end_offsets(topic)
     return {partition: (stable[partition], end) for partition, end in ends.items() if stable[partition] < end}
 
 
-def _records(log: KafkaLog, topic: str) -> Iterator[Record]:
+def _records(cluster: KafkaCluster, topic: str) -> Iterator[Record]:
     """All committed records, by partition in the order of the log."""
-    positions, ends = log.start_offsets(topic), log.end_offsets(topic, stable=True)  # what is open may stay so
+    positions, ends = cluster.start_offsets(topic), cluster.end_offsets(topic, stable=True)  # what is open may stay so
     found: dict[int, list[Record]] = {partition: [] for partition in ends}
-    with closing(log.reader(topic, positions)) as reader:
+    with closing(cluster.reader(topic, positions)) as reader:
         while any(positions[partition] < end for partition, end in ends.items()):
             fetch = reader.poll(1.0)
             positions.update(fetch.positions)

@@ -101,7 +101,7 @@ class Transforming:
 def transform(worker: Worker) -> None:
     orders = worker.orders
     producer = Producer(
-        worker.log, orders.output, key_header=None, value=TEXT, transactional_id=orders.transactional_id
+        worker.cluster, orders.output, key_header=None, value=TEXT, transactional_id=orders.transactional_id
     )
     try:
         with worker.consumer() as consumer:

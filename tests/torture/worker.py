@@ -20,7 +20,7 @@ from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import LVQError, OutcomeUnknown, TransportError
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from tests.torture.journal import Journal, Kind
 
 __all__ = ["Orders", "Worker", "run"]
@@ -62,7 +62,7 @@ class Worker:
         self.journal = Journal(orders.journal)
         self.random = random.Random(orders.seed)
         self.leaving = threading.Event()
-        self.log = KafkaLog(ClientConfig(orders.servers, orders.properties))
+        self.cluster = KafkaCluster(ClientConfig(orders.servers, orders.properties))
         self._taken = 0
         signal.signal(signal.SIGTERM, lambda *_: self.leaving.set())
         faulthandler.register(signal.SIGUSR1)  # to say where all threads are
@@ -74,7 +74,7 @@ class Worker:
     def consumer(self) -> Consumer[str]:
         """A new consumer of the queue, which is named after its topic."""
         definition = QueueDefinition(name=self.orders.topic, topic=self.orders.topic, key_header=None)
-        return Consumer(self.log, definition, TEXT, max_in_work=100, **self.orders.options)
+        return Consumer(self.cluster, definition, TEXT, max_in_work=100, **self.orders.options)
 
     @property
     def iterates(self) -> bool:

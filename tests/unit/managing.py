@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from lvq_kafka import TEXT, Consumer, LastValueQueue
+from lvq_kafka.cluster import Cluster, Commit
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
-from lvq_kafka.ports import Commit, Log
 from tests.waiting import eventually
 
 _PATIENCE = 30.0  # seconds; a real broker on a busy machine may take some
 
 
-def declare(log: Log, name: str = "prices", **options: Any) -> LastValueQueue[str]:
-    return LastValueQueue.declare(name, **{"key_header": "ticker", "value": TEXT, "log": log, **options})
+def declare(cluster: Cluster, name: str = "prices", **options: Any) -> LastValueQueue[str]:
+    return LastValueQueue.declare(name, **{"key_header": "ticker", "value": TEXT, "cluster": cluster, **options})
 
 
 def put(queue: LastValueQueue[str], *pairs: str) -> None:
@@ -69,7 +69,7 @@ def drained(queue: LastValueQueue[str]) -> list[str]:
 
 
 def commits(queue: LastValueQueue[str]) -> dict[int, Commit]:
-    return queue.log.committed(queue.definition.group, queue.topic)
+    return queue.cluster.committed(queue.definition.group, queue.topic)
 
 
 def maps(queue: LastValueQueue[str]) -> dict[int, CommitMap]:
@@ -84,11 +84,11 @@ def claims(queue: LastValueQueue[str]) -> dict[int, tuple[int, tuple[int, ...]]]
 def overwrite(queue: LastValueQueue[str], **by_partition: Commit) -> None:
     """Commit as something else might, for the partitions ``p0``, ``p1`` and so on."""
     at = {int(name[1:]): commit for name, commit in by_partition.items()}
-    queue.log.commit(queue.definition.group, queue.topic, at)
+    queue.cluster.commit(queue.definition.group, queue.topic, at)
 
 
 def said(queue: LastValueQueue[str], base: int, *runs: int, **options: Any) -> Commit:
     """A commit of this queue, in its topic as it is."""
-    described = queue.log.describe_topic(queue.topic)
+    described = queue.cluster.describe_topic(queue.topic)
     facts = {"topic_tag": topic_tag(described.id), "partitions": described.partitions, **options}
     return Commit(base, CommitMap(base, runs, **facts).encode())

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from lvq_kafka.cluster import LogReader
 from lvq_kafka.core.records import Fetch
-from lvq_kafka.ports import LogReader
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 
 __all__ = ["before_polls"]
 
 
-def before_polls(log: MemoryLog, hook: Callable[[int, int], object]) -> None:
+def before_polls(cluster: MemoryCluster, hook: Callable[[int, int], object]) -> None:
     """Call ``hook(reader, poll)``, both counted from 1, before each poll of each reader that is opened from now on."""
-    opened, readers = log.reader, 0
+    opened, readers = cluster.reader, 0
 
     def reader(topic: str, positions: Mapping[int, int]) -> LogReader:
         nonlocal readers
@@ -30,4 +30,4 @@ def before_polls(log: MemoryLog, hook: Callable[[int, int], object]) -> None:
         found.poll = poll  # type: ignore[method-assign]
         return found
 
-    log.reader = reader  # type: ignore[method-assign]
+    cluster.reader = reader  # type: ignore[method-assign]

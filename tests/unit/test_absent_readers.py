@@ -11,14 +11,14 @@ import pytest
 from lvq_kafka import TEXT, Browser, Deleted, Entry, LastValueQueue, View
 from lvq_kafka.entries import Event
 from lvq_kafka.errors import BrokerUnavailable, DataLoss, ReaderFailed, Unauthorized
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
 
 DAY = 86_400.0
 
 
-class Prices(MemoryLog):
+class Prices(MemoryCluster):
     """A log with the topic ``prices``, of one partition, which keeps deletes for a day."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Prices(MemoryLog):
 
     @property
     def queue(self) -> LastValueQueue[str]:
-        return LastValueQueue("prices", key_header="ticker", log=self, value=TEXT)
+        return LastValueQueue("prices", key_header="ticker", cluster=self, value=TEXT)
 
     def put(self, **values: str | None) -> None:
         for key, value in values.items():
@@ -56,47 +56,47 @@ class Hours:
 
 
 @pytest.fixture
-def log() -> Prices:
+def cluster() -> Prices:
     return Prices()
 
 
-def absent(log: Prices, hours: Hours, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> None:
+def absent(cluster: Prices, hours: Hours, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> None:
     """The reader is cut off for so long."""
-    log.disconnect()
+    cluster.disconnect()
     meanwhile()
     hours.pass_by(seconds)
-    log.reconnect()
+    cluster.reconnect()
 
 
-def delete_a(log: Prices) -> None:
-    log.put(a=None, b="2")
-    log.forget_deletes()
-    assert b"a" not in {record.key for record in log.records("prices")}
+def delete_a(cluster: Prices) -> None:
+    cluster.put(a=None, b="2")
+    cluster.forget_deletes()
+    assert b"a" not in {record.key for record in cluster.records("prices")}
 
 
-def keep_deletes(log: Prices, seconds: float) -> None:
+def keep_deletes(cluster: Prices, seconds: float) -> None:
     """Somebody else, who is not cut off, sets this."""
-    log._cluster.topics["prices"].config["delete.retention.ms"] = str(round(1000 * seconds))
+    cluster._state.topics["prices"].config["delete.retention.ms"] = str(round(1000 * seconds))
 
 
 def test_s160_a_view_that_was_away_for_longer_than_deletes_are_kept_loses_the_keys_that_were_deleted(
-    log: Prices,
+    cluster: Prices,
 ) -> None:
-    log.put(a="1", b="1")
-    with log.queue.view(metadata_interval=0.02) as view, view.watch() as watch:
-        absent(log, Hours(view), 2 * DAY, lambda: delete_a(log))
+    cluster.put(a="1", b="1")
+    with cluster.queue.view(metadata_interval=0.02) as view, view.watch() as watch:
+        absent(cluster, Hours(view), 2 * DAY, lambda: delete_a(cluster))
         eventually(lambda: dict(view.snapshot()) == {"b": "2"} and view.state == "caught-up")
         events = watch.drain()
         assert events[0] == Deleted("a")
         assert [event.value for event in events if isinstance(event, Entry)] == ["2"]
-        assert log.readers == 2
+        assert cluster.readers == 2
 
 
-def test_r18_a_browser_that_was_away_for_longer_than_deletes_are_kept_tells_of_them(log: Prices) -> None:
-    log.put(a="1", b="1")
-    with log.queue.browser(metadata_interval=0.02) as browser:
+def test_r18_a_browser_that_was_away_for_longer_than_deletes_are_kept_tells_of_them(cluster: Prices) -> None:
+    cluster.put(a="1", b="1")
+    with cluster.queue.browser(metadata_interval=0.02) as browser:
         browser.drain()
-        absent(log, Hours(browser), 2 * DAY, lambda: delete_a(log))
+        absent(cluster, Hours(browser), 2 * DAY, lambda: delete_a(cluster))
         seen: list[Event[str]] = []
         eventually(lambda: seen.extend(browser.drain()) or len(seen) >= 2)
         assert Deleted("a") in seen
@@ -104,144 +104,146 @@ def test_r18_a_browser_that_was_away_for_longer_than_deletes_are_kept_tells_of_t
 
 
 def test_r18_what_a_view_shows_stays_until_it_has_read_all_again_and_meanwhile_it_is_not_caught_up(
-    log: Prices,
+    cluster: Prices,
 ) -> None:
-    log.put(a="1", b="1")
-    with log.queue.view(metadata_interval=0.02) as view:
+    cluster.put(a="1", b="1")
+    with cluster.queue.view(metadata_interval=0.02) as view:
         refused = BrokerUnavailable("The leader is away.", code="LEADER_NOT_AVAILABLE", retriable=True)
-        log.fail_next("start_offsets", refused, times=100_000)
-        absent(log, Hours(view), 2 * DAY, lambda: delete_a(log))
+        cluster.fail_next("start_offsets", refused, times=100_000)
+        absent(cluster, Hours(view), 2 * DAY, lambda: delete_a(cluster))
         eventually(lambda: "leader is away" in str(view._follower._standing.trouble))
         assert (dict(view), view.state) == ({"a": "1", "b": "1"}, "disconnected")
-        log._cluster._failures.clear()
+        cluster._state._failures.clear()
         eventually(lambda: dict(view.snapshot()) == {"b": "2"})
 
 
-def test_r18_a_quiet_topic_is_not_read_again_however_long_the_absence(log: Prices) -> None:
-    log.put(a="1")
-    with log.queue.view(metadata_interval=0.02) as view:
-        absent(log, Hours(view), 30 * DAY)
+def test_r18_a_quiet_topic_is_not_read_again_however_long_the_absence(cluster: Prices) -> None:
+    cluster.put(a="1")
+    with cluster.queue.view(metadata_interval=0.02) as view:
+        absent(cluster, Hours(view), 30 * DAY)
         eventually(lambda: view.state == "caught-up" and view.silence < 0.1)
-        log.put(a="2")
+        cluster.put(a="2")
         view.barrier()
-        assert (log.readers, view["a"]) == (1, "2")
+        assert (cluster.readers, view["a"]) == (1, "2")
 
 
-def test_r18_an_absence_that_is_shorter_costs_nothing(log: Prices) -> None:
-    log.put(a="1", b="1")
-    with log.queue.view(metadata_interval=0.02) as view:
-        absent(log, Hours(view), DAY / 2, lambda: (log.put(a=None, b="2"), log.compact("prices")))
+def test_r18_an_absence_that_is_shorter_costs_nothing(cluster: Prices) -> None:
+    cluster.put(a="1", b="1")
+    with cluster.queue.view(metadata_interval=0.02) as view:
+        absent(cluster, Hours(view), DAY / 2, lambda: (cluster.put(a=None, b="2"), cluster.compact("prices")))
         eventually(lambda: dict(view.snapshot()) == {"b": "2"})
-        assert log.readers == 1
+        assert cluster.readers == 1
 
 
-def test_r18_a_log_without_holes_has_lost_no_delete_however_late_it_is_read(log: Prices) -> None:
-    log.put(a="1", b="1")
-    with log.queue.view(metadata_interval=0.02) as view:
-        absent(log, Hours(view), 2 * DAY, lambda: log.put(a=None, b="2"))
+def test_r18_a_log_without_holes_has_lost_no_delete_however_late_it_is_read(cluster: Prices) -> None:
+    cluster.put(a="1", b="1")
+    with cluster.queue.view(metadata_interval=0.02) as view:
+        absent(cluster, Hours(view), 2 * DAY, lambda: cluster.put(a=None, b="2"))
         eventually(lambda: dict(view.snapshot()) == {"b": "2"})
-        assert log.readers == 1
+        assert cluster.readers == 1
 
 
-def test_r18_a_view_that_has_just_woken_up_does_not_call_itself_caught_up(log: Prices) -> None:
-    log.put(a="1")
-    with log.queue.view(metadata_interval=3600) as view:
+def test_r18_a_view_that_has_just_woken_up_does_not_call_itself_caught_up(cluster: Prices) -> None:
+    cluster.put(a="1")
+    with cluster.queue.view(metadata_interval=3600) as view:
         assert view.state == "caught-up"
         Hours(view).pass_by(2 * DAY)
         assert view.state == "catching-up"
         view._follower._observing.look_now()
         eventually(lambda: view.state == "caught-up")
-        assert log.readers == 1, "nothing was written meanwhile"
+        assert cluster.readers == 1, "nothing was written meanwhile"
 
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the machine's clock has to count it")
 @pytest.mark.parametrize("kind", ["view", "browser"])
-def test_r18_the_time_in_which_a_machine_sleeps_counts(log: Prices, kind: str) -> None:
+def test_r18_the_time_in_which_a_machine_sleeps_counts(cluster: Prices, kind: str) -> None:
     """Linux has a clock of its own for that."""
-    with getattr(log.queue, kind)() as reader:
+    with getattr(cluster.queue, kind)() as reader:
         clock = reader._follower._standing.clock
         assert isinstance(clock, partial)
         assert (clock.func, clock.args) == (time.clock_gettime, (time.CLOCK_BOOTTIME,))
 
 
-def test_r18_how_long_deletes_are_kept_is_what_the_topic_says_now(log: Prices, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_r18_how_long_deletes_are_kept_is_what_the_topic_says_now(
+    cluster: Prices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("lvq_kafka.reading.observing._SETTINGS", 0.0)
-    log.put(a="1", b="1")
-    with log.queue.view(metadata_interval=0.02) as view:
-        log.alter_topic_config("prices", {"delete.retention.ms": "60000"})
+    cluster.put(a="1", b="1")
+    with cluster.queue.view(metadata_interval=0.02) as view:
+        cluster.alter_topic_config("prices", {"delete.retention.ms": "60000"})
         absence = view._follower._standing.replay.absence
         eventually(lambda: absence.trusted == 54.0)
-        absent(log, Hours(view), 100, lambda: delete_a(log))
+        absent(cluster, Hours(view), 100, lambda: delete_a(cluster))
         eventually(lambda: dict(view.snapshot()) == {"b": "2"})
 
 
-def test_r18_how_long_deletes_are_kept_may_change_while_a_view_is_away(log: Prices) -> None:
-    log.put(a="1", b="1")
-    with log.queue.view(metadata_interval=0.02) as view, view.watch() as watch:
-        absent(log, Hours(view), 100, lambda: (keep_deletes(log, 60), delete_a(log)))
+def test_r18_how_long_deletes_are_kept_may_change_while_a_view_is_away(cluster: Prices) -> None:
+    cluster.put(a="1", b="1")
+    with cluster.queue.view(metadata_interval=0.02) as view, view.watch() as watch:
+        absent(cluster, Hours(view), 100, lambda: (keep_deletes(cluster, 60), delete_a(cluster)))
         eventually(lambda: dict(view.snapshot()) == {"b": "2"} and view.state == "caught-up")
         assert watch.drain()[0] == Deleted("a")
 
 
-def test_r18_what_came_after_an_absence_waits_for_the_settings(log: Prices) -> None:
-    log.put(a="1", b="1")
+def test_r18_what_came_after_an_absence_waits_for_the_settings(cluster: Prices) -> None:
+    cluster.put(a="1", b="1")
     refused = BrokerUnavailable("No broker tells the settings.", code="_TIMED_OUT", retriable=True)
-    with log.queue.view(metadata_interval=0.02) as view:
-        log.fail_next("topic_config", refused, times=1_000_000)
-        absent(log, Hours(view), 100, lambda: (keep_deletes(log, 60), delete_a(log)))
+    with cluster.queue.view(metadata_interval=0.02) as view:
+        cluster.fail_next("topic_config", refused, times=1_000_000)
+        absent(cluster, Hours(view), 100, lambda: (keep_deletes(cluster, 60), delete_a(cluster)))
         eventually(lambda: "tells the settings" in str(view._follower._standing.trouble))
         assert dict(view) == {"a": "1", "b": "1"}
-        log._cluster._failures.clear()
+        cluster._state._failures.clear()
         eventually(lambda: dict(view.snapshot()) == {"b": "2"} and view.state == "caught-up")
 
 
-def test_r18_who_may_not_read_the_settings_goes_by_the_default_of_kafka(log: Prices) -> None:
-    log.put(a="1", b="1")
-    log.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"), times=1000)
-    with log.queue.view(metadata_interval=0.02) as view:
-        absent(log, Hours(view), 2 * DAY, lambda: delete_a(log))
+def test_r18_who_may_not_read_the_settings_goes_by_the_default_of_kafka(cluster: Prices) -> None:
+    cluster.put(a="1", b="1")
+    cluster.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"), times=1000)
+    with cluster.queue.view(metadata_interval=0.02) as view:
+        absent(cluster, Hours(view), 2 * DAY, lambda: delete_a(cluster))
         eventually(lambda: dict(view.snapshot()) == {"b": "2"})
 
 
-def slow(log: Prices, view: View[str], reads: int) -> None:
+def slow(cluster: Prices, view: View[str], reads: int) -> None:
     """The first reads of the topic take two days each, and somebody else deletes a key and has it cleaned meanwhile."""
     hours = Hours(view)
 
     def hook(reader: int, poll: int) -> None:
         if reader <= reads and poll == 2:
-            log.put(**{f"k{reader}": None, "last": str(reader)})
-            log.forget_deletes()
+            cluster.put(**{f"k{reader}": None, "last": str(reader)})
+            cluster.forget_deletes()
             hours.pass_by(2 * DAY)
 
-    before_polls(log, hook)
+    before_polls(cluster, hook)
 
 
-def test_r18_a_first_read_that_takes_longer_than_deletes_are_kept_begins_again(log: Prices) -> None:
-    log._cluster.fetch_limit = 2
-    log.put(k1="1", k2="1", k3="1", last="1")
-    view = log.queue.view()
-    slow(log, view, 1)
+def test_r18_a_first_read_that_takes_longer_than_deletes_are_kept_begins_again(cluster: Prices) -> None:
+    cluster._state.fetch_limit = 2
+    cluster.put(k1="1", k2="1", k3="1", last="1")
+    view = cluster.queue.view()
+    slow(cluster, view, 1)
     with view:
         assert dict(view) == {"k2": "1", "k3": "1", "last": "1"}
-        assert log.readers == 2
+        assert cluster.readers == 2
 
 
-def test_r18_a_topic_that_cannot_be_read_in_time_is_refused_with_the_remedy(log: Prices) -> None:
-    log._cluster.fetch_limit = 2
-    log.put(k1="1", k2="1", k3="1", k4="1", last="1")
-    view = log.queue.view()
-    slow(log, view, 10)
+def test_r18_a_topic_that_cannot_be_read_in_time_is_refused_with_the_remedy(cluster: Prices) -> None:
+    cluster._state.fetch_limit = 2
+    cluster.put(k1="1", k2="1", k3="1", k4="1", last="1")
+    view = cluster.queue.view()
+    slow(cluster, view, 10)
     with pytest.raises(DataLoss, match=r"was read 3 times.*partition 0.*Raise delete\.retention\.ms"):
         view.open()
-    assert log.readers == 3
+    assert cluster.readers == 3
 
 
-def test_r18_a_view_that_cannot_be_read_in_time_any_more_fails_and_says_why(log: Prices) -> None:
-    log._cluster.fetch_limit = 2
-    log.put(k2="1", k3="1", k4="1", k5="1", last="1")
-    with log.queue.view(metadata_interval=0.02) as view:
-        slow(log, view, 10)
-        absent(log, Hours(view), 2 * DAY, lambda: delete_a(log))
+def test_r18_a_view_that_cannot_be_read_in_time_any_more_fails_and_says_why(cluster: Prices) -> None:
+    cluster._state.fetch_limit = 2
+    cluster.put(k2="1", k3="1", k4="1", k5="1", last="1")
+    with cluster.queue.view(metadata_interval=0.02) as view:
+        slow(cluster, view, 10)
+        absent(cluster, Hours(view), 2 * DAY, lambda: delete_a(cluster))
         eventually(lambda: view.state == "failed")
         with pytest.raises(ReaderFailed, match=r"delete\.retention\.ms"):
             len(view)

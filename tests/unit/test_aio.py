@@ -15,7 +15,7 @@ import pytest
 from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue
 from lvq_kafka.aio import in_thread
 from lvq_kafka.errors import CatchUpTimeout, Closed, ConfigError, QueueNotDeclared
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
 
@@ -121,14 +121,16 @@ class TestInThread:
 
 
 def test_a_queue_is_used_from_its_declaration_to_its_end_without_the_executor_of_the_loop() -> None:
-    log = MemoryLog()
+    cluster = MemoryCluster()
 
     async def main() -> None:
         with pytest.raises(QueueNotDeclared):
-            await LastValueQueue.open_async("prices", log=log)
-        async with await LastValueQueue.declare_async("prices", key_header="ticker", log=log, value=TEXT) as queue:
+            await LastValueQueue.open_async("prices", cluster=cluster)
+        async with await LastValueQueue.declare_async(
+            "prices", key_header="ticker", cluster=cluster, value=TEXT
+        ) as queue:
             assert queue.declaration is not None
-        async with await LastValueQueue.open_async("prices", log=log, value=TEXT) as queue:
+        async with await LastValueQueue.open_async("prices", cluster=cluster, value=TEXT) as queue:
             async with queue.producer() as producer, queue.view() as view:
                 position = await producer.put("IBM", "1")
                 await view.wait_for_async(position)
@@ -161,13 +163,13 @@ def test_a_queue_is_used_from_its_declaration_to_its_end_without_the_executor_of
     run(main())
 
 
-def test_options_that_are_wrong_are_named_as_without_asyncio(memory_log: MemoryLog) -> None:
+def test_options_that_are_wrong_are_named_as_without_asyncio(memory_cluster: MemoryCluster) -> None:
     async def main() -> None:
-        queue = await LastValueQueue.declare_async("prices", key_header=None, log=memory_log)
+        queue = await LastValueQueue.declare_async("prices", key_header=None, cluster=memory_cluster)
         with pytest.raises(TypeError, match="nonsense"):
             await queue.consumer_async(nonsense=1)
         with pytest.raises(ConfigError, match="start='now'"):
-            await LastValueQueue.declare_async("others", key_header=None, log=memory_log, start="now")
+            await LastValueQueue.declare_async("others", key_header=None, cluster=memory_cluster, start="now")
         async with queue.view() as view:
             with pytest.raises(ConfigError, match="does not lie in prices"):
                 await view.wait_for_async("others/0/1")
@@ -179,13 +181,13 @@ def test_options_that_are_wrong_are_named_as_without_asyncio(memory_log: MemoryL
 
 @pytest.mark.parametrize("kind", ["view", "browser"])
 def test_openings_that_are_cancelled_end_at_once_and_are_closed_in_the_background(
-    memory_log: MemoryLog, kind: str
+    memory_cluster: MemoryCluster, kind: str
 ) -> None:
     """Many of them, as of requests that have run into a time-out: none waits for another one's thread."""
-    queue = LastValueQueue.declare("prices", key_header=None, log=memory_log)
-    memory_log.write("prices", b"a", b"1")
+    queue = LastValueQueue.declare("prices", key_header=None, cluster=memory_cluster)
+    memory_cluster.write("prices", b"a", b"1")
     go_on = Event()
-    before_polls(memory_log, lambda reader, poll: go_on.wait(20))
+    before_polls(memory_cluster, lambda reader, poll: go_on.wait(20))
     readers = [getattr(queue, kind)(catch_up_timeout=None) for _ in range(40)]
 
     async def main() -> None:
@@ -203,10 +205,10 @@ def test_openings_that_are_cancelled_end_at_once_and_are_closed_in_the_backgroun
     eventually(lambda: not threads())
 
 
-def test_a_consumer_whose_opening_is_cancelled_leaves_the_group(memory_log: MemoryLog) -> None:
-    queue = LastValueQueue.declare("prices", key_header=None, log=memory_log)
+def test_a_consumer_whose_opening_is_cancelled_leaves_the_group(memory_cluster: MemoryCluster) -> None:
+    queue = LastValueQueue.declare("prices", key_header=None, cluster=memory_cluster)
     asking, go_on = Event(), Event()
-    committed = memory_log.committed
+    committed = memory_cluster.committed
 
     def ask(*args: Any, **options: Any) -> Any:
         asking.set()
@@ -220,7 +222,7 @@ def test_a_consumer_whose_opening_is_cancelled_leaves_the_group(memory_log: Memo
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    memory_log.committed = ask  # type: ignore[assignment,method-assign]
+    memory_cluster.committed = ask  # type: ignore[assignment,method-assign]
     run(main())
     go_on.set()
     eventually(lambda: not threads())
@@ -228,11 +230,11 @@ def test_a_consumer_whose_opening_is_cancelled_leaves_the_group(memory_log: Memo
 
 
 @pytest.mark.parametrize("wait", ["wait_caught_up_async", "barrier_async", "wait_for_async"])
-def test_who_stops_waiting_leaves_no_thread_that_waits(memory_log: MemoryLog, wait: str) -> None:
-    queue = LastValueQueue.declare("prices", key_header=None, log=memory_log)
+def test_who_stops_waiting_leaves_no_thread_that_waits(memory_cluster: MemoryCluster, wait: str) -> None:
+    queue = LastValueQueue.declare("prices", key_header=None, cluster=memory_cluster)
     go_on = Event()
-    before_polls(memory_log, lambda reader, poll: go_on.wait(20))
-    memory_log.write("prices", b"a", b"1")
+    before_polls(memory_cluster, lambda reader, poll: go_on.wait(20))
+    memory_cluster.write("prices", b"a", b"1")
     view = queue.view().start()
     arguments = ["prices/0/0"] if wait == "wait_for_async" else []
 

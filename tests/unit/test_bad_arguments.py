@@ -39,15 +39,15 @@ from lvq_kafka import (
 )
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.reading.browser import Browser
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 
 
 class Opened:
     """One of everything, on a queue with messages."""
 
-    def __init__(self, log: MemoryLog, stack: ExitStack) -> None:
-        self.log = log
-        self.queue: LastValueQueue[str] = LastValueQueue.declare("q", key_header="k", value=TEXT, log=log)
+    def __init__(self, cluster: MemoryCluster, stack: ExitStack) -> None:
+        self.cluster = cluster
+        self.queue: LastValueQueue[str] = LastValueQueue.declare("q", key_header="k", value=TEXT, cluster=cluster)
         self.producer: Producer[str] = stack.enter_context(self.queue.producer())
         self.receipt: Receipt = self.producer.put("a", "1")
         self.producer.put("b", "2")
@@ -67,19 +67,19 @@ class Opened:
         return self.consumer.transaction(self.transacting)
 
     def declare(self, **options: Any) -> object:
-        return LastValueQueue.declare("new", key_header="k", log=self.log, **options)
+        return LastValueQueue.declare("new", key_header="k", cluster=self.cluster, **options)
 
     def buffered(self) -> Receipt:
         """The receipt of a message that is not decided."""
-        self.log.disconnect()
+        self.cluster.disconnect()
         return self.producer.put("c", "3")
 
 
 @pytest.fixture
-def opened(memory_log: MemoryLog) -> Iterator[Opened]:
+def opened(memory_cluster: MemoryCluster) -> Iterator[Opened]:
     with ExitStack() as stack:
-        yield Opened(memory_log, stack)
-        memory_log.reconnect()
+        yield Opened(memory_cluster, stack)
+        memory_cluster.reconnect()
 
 
 Call = Callable[[Opened, Any], object]
@@ -123,7 +123,7 @@ def test_a_time_to_wait_that_is_no_number_is_refused_by_name(opened: Opened, nam
             WAITING[name](opened, bad)
         assert caught.value.options == ("timeout",), bad
         assert not opened.delivery.settled, "nothing was done before"
-        opened.log.reconnect()
+        opened.cluster.reconnect()
 
 
 @pytest.mark.parametrize("name", WAITING)
@@ -189,9 +189,9 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
     ("LastValueQueue.view", "metadata_interval", [None, "3", 0], lambda o, x: o.queue.view(metadata_interval=x)),
     ("LastValueQueue.producer", "transactional_id", [5, ""], lambda o, x: o.queue.producer(transactional_id=x)),
     ("LastValueQueue.producer", "max_block", ["3", math.nan], lambda o, x: o.queue.producer(max_block=x)),
-    ("LastValueQueue.open", "name", [None, 5, "", "\ud800"], lambda o, x: LastValueQueue.open(x, log=o.log)),
-    ("LastValueQueue.open", "value", [None, "json"], lambda o, x: LastValueQueue.open("q", value=x, log=o.log)),
-    ("LastValueQueue.open", "log", [5, "q"], lambda o, x: LastValueQueue.open("q", log=x)),
+    ("LastValueQueue.open", "name", [None, 5, "", "\ud800"], lambda o, x: LastValueQueue.open(x, cluster=o.cluster)),
+    ("LastValueQueue.open", "value", [None, "json"], lambda o, x: LastValueQueue.open("q", value=x, cluster=o.cluster)),
+    ("LastValueQueue.open", "cluster", [5, "q"], lambda o, x: LastValueQueue.open("q", cluster=x)),
     ("LastValueQueue.declare", "spec", ["x", {"partitions": 3}], lambda o, x: o.declare(spec=x)),
     ("LastValueQueue.declare", "start", [None, "now"], lambda o, x: o.declare(start=x)),
     ("LastValueQueue.declare", "on_mismatch", [None, "ignore"], lambda o, x: o.declare(on_mismatch=x)),
@@ -206,8 +206,8 @@ OTHERS: list[tuple[str, str, list[Any], Call]] = [
     ("Producer.put", "headers", [5, "ab"], lambda o, x: o.producer.put("k", "v", x)),
     ("connect", "config", [5, "a=b"], lambda o, x: connect("a:1", config=x)),
     ("connect", "bootstrap_servers", [5, ["a:1"]], lambda o, x: connect(x)),
-    ("connect", "log", [5, "log"], lambda o, x: connect(log=x)),
-    ("queues", "log", [5], lambda o, x: queues(log=x)),
+    ("connect", "cluster", [5, "log"], lambda o, x: connect(cluster=x)),
+    ("queues", "cluster", [5], lambda o, x: queues(cluster=x)),
     ("ClientConfig", "bootstrap_servers", [None, 5, "\ud800:1"], lambda o, x: ClientConfig(x)),
     ("ClientConfig", "client.id", ["\ud800"], lambda o, x: ClientConfig("a:1", {"client.id": x})),
     ("ClientConfig", "properties", [5, "a=b", {5: 6}], lambda o, x: ClientConfig("a:1", x)),

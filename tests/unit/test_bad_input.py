@@ -1,4 +1,4 @@
-"""What a user sees who asks for the impossible: on the in-memory log, in Python and in the shell.
+"""What a user sees who asks for the impossible: on the in-memory cluster, in Python and in the shell.
 
 Each case must end with an error of the right kind that names the culprit and the remedy, leave what was acknowledged
 where it was, and leave everybody else at work. ``tests/integration/test_bad_input.py`` has what takes a broker.
@@ -63,8 +63,8 @@ from lvq_kafka.errors import (
     Unauthorized,
     UnencodableKey,
 )
-from lvq_kafka.kafka import ClientConfig, KafkaLog
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
+from lvq_kafka.testing import MemoryCluster
 
 SECRET = "s3cret-tiger"
 
@@ -74,7 +74,7 @@ class Case:
     """One thing that cannot be: what is done, and how it must end."""
 
     name: str
-    do: Callable[[MemoryLog], object]
+    do: Callable[[MemoryCluster], object]
     kind: type[LVQError]
     builtin: type[Exception]
     culprits: Sequence[str]
@@ -85,8 +85,8 @@ class Case:
     stdin: bytes | None = None
 
 
-def put(log: MemoryLog, name: str, key: Any, value: bytes = b"v") -> None:
-    with LastValueQueue.open(name, log=log).producer() as producer:
+def put(cluster: MemoryCluster, name: str, key: Any, value: bytes = b"v") -> None:
+    with LastValueQueue.open(name, cluster=cluster).producer() as producer:
         producer.put(key, value).result(5)
 
 
@@ -95,38 +95,38 @@ def enter(reader: Any) -> None:
         raise AssertionError("it can be opened")
 
 
-def consume_from_a_topic_that_is_gone(log: MemoryLog) -> None:
-    queue = LastValueQueue.declare("gone", key_header="ticker", log=log)
-    log.delete_topic("gone")
+def consume_from_a_topic_that_is_gone(cluster: MemoryCluster) -> None:
+    queue = LastValueQueue.declare("gone", key_header="ticker", cluster=cluster)
+    cluster.delete_topic("gone")
     queue.consumer()
 
 
-def send_to_a_topic_that_is_not_there(log: MemoryLog) -> None:
-    with LastValueQueue("nowhere", key_header=None, log=log).producer() as producer:
+def send_to_a_topic_that_is_not_there(cluster: MemoryCluster) -> None:
+    with LastValueQueue("nowhere", key_header=None, cluster=cluster).producer() as producer:
         producer.put("IBM", b"1").result(5)
 
 
-def consume_an_expired_queue(log: MemoryLog) -> None:
-    log.delete_group("lvq.prices")
-    LastValueQueue.declare("prices", key_header="ticker", log=log)  # which must not begin anew in silence
-    LastValueQueue.open("prices", log=log).consumer()
+def consume_an_expired_queue(cluster: MemoryCluster) -> None:
+    cluster.delete_group("lvq.prices")
+    LastValueQueue.declare("prices", key_header="ticker", cluster=cluster)  # which must not begin anew in silence
+    LastValueQueue.open("prices", cluster=cluster).consumer()
 
 
-def consume_a_mismatch(log: MemoryLog) -> None:
-    with LastValueQueue.open("strict", log=log).consumer() as consumer:
+def consume_a_mismatch(cluster: MemoryCluster) -> None:
+    with LastValueQueue.open("strict", cluster=cluster).consumer() as consumer:
         consumer.acquire(30)
 
 
-def declare_without_the_right_to_write(log: MemoryLog) -> None:
+def declare_without_the_right_to_write(cluster: MemoryCluster) -> None:
     refusal = Unauthorized("Topic authorization failed.", code="TOPIC_AUTHORIZATION_FAILED")
     failure = DeliveryFailed("Cannot store it.", key=b"new", code=refusal.code)
     failure.__cause__ = refusal
-    log.fail_next("append", failure)
-    LastValueQueue.declare("new", key_header="k", log=log)
+    cluster.fail_next("append", failure)
+    LastValueQueue.declare("new", key_header="k", cluster=cluster)
 
 
-def declaring(name: str, key_header: str | None = "ticker", **options: Any) -> Callable[[MemoryLog], object]:
-    return lambda log: LastValueQueue.declare(name, key_header=key_header, log=log, **options)
+def declaring(name: str, key_header: str | None = "ticker", **options: Any) -> Callable[[MemoryCluster], object]:
+    return lambda cluster: LastValueQueue.declare(name, key_header=key_header, cluster=cluster, **options)
 
 
 LARGE = b"x" * 2_000_000
@@ -134,7 +134,7 @@ LARGE = b"x" * 2_000_000
 CASES = [
     Case(
         "a view of a missing topic",
-        lambda log: enter(LastValueQueue("nowhere", key_header=None, log=log).view()),
+        lambda cluster: enter(LastValueQueue("nowhere", key_header=None, cluster=cluster).view()),
         *(TopicNotFound, LookupError, ["nowhere"], "declare a queue"),
         facts={"topic": "nowhere"},
         shell=["get", "nowhere", "IBM", "--bare"],
@@ -142,7 +142,7 @@ CASES = [
     ),
     Case(
         "a browser of a missing topic",
-        lambda log: enter(LastValueQueue("nowhere", key_header=None, log=log).browser()),
+        lambda cluster: enter(LastValueQueue("nowhere", key_header=None, cluster=cluster).browser()),
         *(TopicNotFound, LookupError, ["nowhere"], "declare a queue"),
         facts={"topic": "nowhere"},
         shell=["browse", "nowhere", "--bare"],
@@ -198,7 +198,7 @@ CASES = [
     ),
     Case(
         "R16: a view of a record whose header disagrees with its key",
-        lambda log: enter(LastValueQueue.open("strict", log=log).view()),
+        lambda cluster: enter(LastValueQueue.open("strict", cluster=cluster).view()),
         *(KeyMismatch, ValueError, ["strict/0/0", "b'A'", "'ticker'", "b'B'"], "Fix the writer"),
         facts={"position": Position("strict", 0, 0)},
         shell=["get", "strict", "A"],
@@ -206,7 +206,7 @@ CASES = [
     ),
     Case(
         "R16: a browser of a record whose header disagrees with its key",
-        lambda log: enter(LastValueQueue.open("strict", log=log).browser()),
+        lambda cluster: enter(LastValueQueue.open("strict", cluster=cluster).browser()),
         *(KeyMismatch, ValueError, ["strict/0/0", "'ticker'"], "Fix the writer"),
         facts={"position": Position("strict", 0, 0)},
         shell=["browse", "strict"],
@@ -222,13 +222,15 @@ CASES = [
     ),
     Case(
         "key and key header of a message that disagree",
-        lambda log: LastValueQueue.open("prices", log=log).producer().send(Message(b"1", {"ticker": "A"}, key="B")),
+        lambda cluster: (
+            LastValueQueue.open("prices", cluster=cluster).producer().send(Message(b"1", {"ticker": "A"}, key="B"))
+        ),
         *(ConfigError, ValueError, ["b'B'", "'ticker'", "b'A'"], "Leave one of them out"),
         facts={"options": ("key", "ticker")},
     ),
     Case(
         "an unknown option of a queue",
-        lambda log: QueueDefinition.from_options("q", {"lvqKey": "k", "ordr": "tail"}),
+        lambda cluster: QueueDefinition.from_options("q", {"lvqKey": "k", "ordr": "tail"}),
         *(ConfigError, ValueError, ["ordr"], "Did you mean order?"),
         facts={"options": ("ordr",)},
         shell=["declare", "q", "-o", "lvqKey=k", "-o", "ordr=tail"],
@@ -236,7 +238,7 @@ CASES = [
     ),
     Case(
         "R3: options that clash",
-        lambda log: QueueDefinition.from_options("q", {"lvqKey": "k", "qpid.priorities": 4}),
+        lambda cluster: QueueDefinition.from_options("q", {"lvqKey": "k", "qpid.priorities": 4}),
         *(ConfigError, ValueError, ["qpid.priorities", "lvqKey"], "Leave out qpid.priorities"),
         facts={"options": ("qpid.priorities", "lvqKey")},
         shell=["declare", "q", "-o", "lvqKey=k", "-o", "qpid.priorities=4"],
@@ -266,25 +268,25 @@ CASES = [
     ),
     Case(
         "R15: a replay period that is no number of seconds",
-        lambda log: LastValueQueue.open("prices", log=log).browser(replay_period="a day"),  # type: ignore[arg-type]
+        lambda cluster: LastValueQueue.open("prices", cluster=cluster).browser(replay_period="a day"),  # type: ignore[arg-type]
         *(ConfigError, ValueError, ["replay_period", "'a day'"], "as a number"),
         facts={"options": ("replay_period",)},
     ),
     Case(
         "R3: a browser without what there is, and with what there is of an hour",
-        lambda log: LastValueQueue.open("prices", log=log).browser(dump=False, replay_period=3600),
+        lambda cluster: LastValueQueue.open("prices", cluster=cluster).browser(dump=False, replay_period=3600),
         *(ConfigError, ValueError, ["dump=False", "replay_period"], "Give one of them"),
         facts={"options": ("dump", "replay_period")},
     ),
     Case(
         "an option of a consumer that is out of range",
-        lambda log: LastValueQueue.open("prices", log=log).consumer(max_in_work=0),
+        lambda cluster: LastValueQueue.open("prices", cluster=cluster).consumer(max_in_work=0),
         *(ConfigError, ValueError, ["max_in_work=0"], "At least 1"),
         facts={"options": ("max_in_work",)},
     ),
     Case(
         "R13: a consumer of a non-destructive queue",
-        lambda log: LastValueQueue.open("board", log=log).consumer(),
+        lambda cluster: LastValueQueue.open("board", cluster=cluster).consumer(),
         *(ConfigError, ValueError, ["board", "non_destructive=True"], "Browse it"),
         facts={"options": ("non_destructive",)},
         shell=["consume", "board"],
@@ -292,22 +294,24 @@ CASES = [
     ),
     Case(
         "R2: a key of a type that has no wire form",
-        lambda log: put(log, "prices", 1.5),
+        lambda cluster: put(cluster, "prices", 1.5),
         *(UnencodableKey, TypeError, ["1.5", "float"], "Use text, bytes, an integer or a boolean"),
     ),
     Case(
         "R2: a key that is none",
-        lambda log: put(log, "prices", None),
+        lambda cluster: put(cluster, "prices", None),
         *(UnencodableKey, TypeError, ["None"], "Use text"),
     ),
     Case(
         "R2: a key header of a type that has no wire form",
-        lambda log: LastValueQueue.open("prices", log=log).producer().send(Message(b"", {"ticker": ["IBM"]})),  # type: ignore[dict-item]
+        lambda cluster: (
+            LastValueQueue.open("prices", cluster=cluster).producer().send(Message(b"", {"ticker": ["IBM"]}))
+        ),  # type: ignore[dict-item]
         *(UnencodableKey, TypeError, ["'ticker'", "['IBM']"], "Use text, bytes, an integer or a boolean"),
     ),
     Case(
         "a message beyond the client's limit",
-        lambda log: put(log, "prices", "IBM", LARGE),
+        lambda cluster: put(cluster, "prices", "IBM", LARGE),
         *(MessageTooLarge, ValueError, ["'IBM'", "1048588"], "store the value elsewhere"),
         facts={"code": "MSG_SIZE_TOO_LARGE", "retriable": False},
         shell=["put", "prices", "IBM", "-"],
@@ -316,7 +320,7 @@ CASES = [
     ),
     Case(
         "a message beyond the topic's limit",
-        lambda log: put(log, "small", "IBM", b"x" * 2000),
+        lambda cluster: put(cluster, "small", "IBM", b"x" * 2000),
         *(MessageTooLarge, ConnectionError, ["'IBM'", "small"], "max.message.bytes"),
         facts={"code": "MSG_SIZE_TOO_LARGE"},
         shell=["put", "small", "IBM", "x" * 2000],
@@ -324,7 +328,7 @@ CASES = [
     ),
     Case(
         "a queue that was never declared",
-        lambda log: LastValueQueue.open("nope", log=log),
+        lambda cluster: LastValueQueue.open("nope", cluster=cluster),
         *(QueueNotDeclared, LookupError, ["nope"], "lvq declare nope"),
         facts={"queue": "nope"},
         shell=["get", "nope", "IBM"],
@@ -332,7 +336,7 @@ CASES = [
     ),
     Case(
         "a consumer of a bare topic",
-        lambda log: LastValueQueue("prices", key_header="ticker", log=log).consumer(),
+        lambda cluster: LastValueQueue("prices", key_header="ticker", cluster=cluster).consumer(),
         *(QueueNotDeclared, LookupError, ["prices", "bare topic"], "LastValueQueue.declare"),
         facts={"queue": "prices"},
     ),
@@ -346,7 +350,7 @@ CASES = [
     ),
     Case(
         "a definition of a newer library",
-        lambda log: LastValueQueue.open("newer", log=log),
+        lambda cluster: LastValueQueue.open("newer", cluster=cluster),
         *(ConfigError, ValueError, ["newer", REGISTRY_TOPIC, "version 2"], "upgrade"),
         shell=["browse", "newer"],
         code=2,
@@ -361,7 +365,7 @@ CASES = [
     ),
     Case(
         "a definition that is corrupt",
-        lambda log: LastValueQueue.open("broken", log=log),
+        lambda cluster: LastValueQueue.open("broken", cluster=cluster),
         *(ConfigError, ValueError, ["broken", REGISTRY_TOPIC, "not readable"], f"lvq delete {REGISTRY_TOPIC} broken"),
         shell=["status", "broken"],
         code=2,
@@ -376,41 +380,41 @@ CASES = [
 
 
 @pytest.fixture
-def log(memory_log: MemoryLog) -> Iterator[MemoryLog]:
+def cluster(memory_cluster: MemoryCluster) -> Iterator[MemoryCluster]:
     """A cluster with good queues, odd ones, and broken ones.
 
     Whatever is asked of it: afterwards what was acknowledged is still there, and a good call works.
     """
-    LastValueQueue.declare("prices", key_header="ticker", log=memory_log)
-    put(memory_log, "prices", "IBM", b"118.50")
-    LastValueQueue.declare("board", key_header="ticker", non_destructive=True, log=memory_log)
-    LastValueQueue.declare("strict", key_header="ticker", key_mismatch="fail", log=memory_log)
-    memory_log.write("strict", b"A", b"1", [("ticker", b"B")])
+    LastValueQueue.declare("prices", key_header="ticker", cluster=memory_cluster)
+    put(memory_cluster, "prices", "IBM", b"118.50")
+    LastValueQueue.declare("board", key_header="ticker", non_destructive=True, cluster=memory_cluster)
+    LastValueQueue.declare("strict", key_header="ticker", key_mismatch="fail", cluster=memory_cluster)
+    memory_cluster.write("strict", b"A", b"1", [("ticker", b"B")])
     small = TopicSpec(config={"max.message.bytes": "1000"})
-    LastValueQueue.declare("small", key_header="ticker", spec=small, log=memory_log)
-    memory_log.create_topic("plain", partitions=1, config={})
-    memory_log.write(REGISTRY_TOPIC, b"newer", b'{"version": 2, "name": "newer"}')
-    memory_log.write(REGISTRY_TOPIC, b"younger", b'{"version": 1, "name": "younger", "ttl": 5}')
-    memory_log.write(REGISTRY_TOPIC, b"broken", b"{")
-    memory_log.write(REGISTRY_TOPIC, b"\xff", b"{")
-    yield memory_log
-    LastValueQueue.declare("other", topic="prices", key_header="ticker", log=memory_log)
-    put(memory_log, "other", "MSFT", b"402.10")
-    with LastValueQueue.open("prices", log=memory_log).view() as view:
+    LastValueQueue.declare("small", key_header="ticker", spec=small, cluster=memory_cluster)
+    memory_cluster.create_topic("plain", partitions=1, config={})
+    memory_cluster.write(REGISTRY_TOPIC, b"newer", b'{"version": 2, "name": "newer"}')
+    memory_cluster.write(REGISTRY_TOPIC, b"younger", b'{"version": 1, "name": "younger", "ttl": 5}')
+    memory_cluster.write(REGISTRY_TOPIC, b"broken", b"{")
+    memory_cluster.write(REGISTRY_TOPIC, b"\xff", b"{")
+    yield memory_cluster
+    LastValueQueue.declare("other", topic="prices", key_header="ticker", cluster=memory_cluster)
+    put(memory_cluster, "other", "MSFT", b"402.10")
+    with LastValueQueue.open("prices", cluster=memory_cluster).view() as view:
         assert dict(view) == {"IBM": b"118.50", "MSFT": b"402.10"}
 
 
-def run(log: MemoryLog, *arguments: str, stdin: bytes | None = None) -> tuple[int, list[str]]:
+def run(cluster: MemoryCluster, *arguments: str, stdin: bytes | None = None) -> tuple[int, list[str]]:
     """Run ``lvq``; its exit code and the lines on stderr that are no warning."""
-    session = Session(log=log, out=Output(person=False))
+    session = Session(cluster=cluster, out=Output(person=False))
     result = CliRunner().invoke(lvq, arguments, input=stdin, obj=session, prog_name="lvq")
     return result.exit_code, [line for line in result.stderr.splitlines() if not line.startswith("lvq: warning:")]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_it_is_a_typed_error_that_names_culprit_and_remedy(log: MemoryLog, case: Case) -> None:
+def test_it_is_a_typed_error_that_names_culprit_and_remedy(cluster: MemoryCluster, case: Case) -> None:
     with pytest.raises(case.kind) as caught:
-        case.do(log)
+        case.do(cluster)
     error = caught.value
     assert type(error) is case.kind
     assert isinstance(error, case.builtin)
@@ -422,11 +426,11 @@ def test_it_is_a_typed_error_that_names_culprit_and_remedy(log: MemoryLog, case:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.shell], ids=lambda case: case.name)
-def test_in_the_shell_it_is_one_line_and_an_exit_code(log: MemoryLog, case: Case) -> None:
+def test_in_the_shell_it_is_one_line_and_an_exit_code(cluster: MemoryCluster, case: Case) -> None:
     if case.shell[0] == "consume":
         with pytest.raises(case.kind):  # brings about what the command then meets
-            case.do(log)
-    code, lines = run(log, *case.shell, stdin=case.stdin)
+            case.do(cluster)
+    code, lines = run(cluster, *case.shell, stdin=case.stdin)
     assert code == case.code
     (line,) = lines
     assert line.startswith("lvq: ")
@@ -437,11 +441,11 @@ def test_in_the_shell_it_is_one_line_and_an_exit_code(log: MemoryLog, case: Case
 
 
 @pytest.fixture
-def numbers(memory_log: MemoryLog) -> LastValueQueue[Any]:
+def numbers(memory_cluster: MemoryCluster) -> LastValueQueue[Any]:
     """A queue of JSON with a value that is none, between two that are."""
-    queue = LastValueQueue.declare("numbers", key_header=None, value=JSON, log=memory_log)
+    queue = LastValueQueue.declare("numbers", key_header=None, value=JSON, cluster=memory_cluster)
     for key, value in ((b"a", b"1"), (b"bad", b"{"), (b"z", b"26")):
-        memory_log.write("numbers", key, value)
+        memory_cluster.write("numbers", key, value)
     return queue
 
 
@@ -514,14 +518,14 @@ class TestUnreadableValue:
         assert caught.value.options == ("undecodable",)
 
     @pytest.mark.usefixtures("numbers")
-    def test_in_the_shell_it_is_shown_and_complained_of(self, memory_log: MemoryLog) -> None:
-        code, lines = run(memory_log, "get", "numbers", "bad", "--format", "json")
+    def test_in_the_shell_it_is_shown_and_complained_of(self, memory_cluster: MemoryCluster) -> None:
+        code, lines = run(memory_cluster, "get", "numbers", "bad", "--format", "json")
         assert code == 5
         assert lines == ["lvq: 1 value could not be read as json; see --format."]
 
-    def test_the_next_good_value_cures_it(self, memory_log: MemoryLog, numbers: LastValueQueue[Any]) -> None:
+    def test_the_next_good_value_cures_it(self, memory_cluster: MemoryCluster, numbers: LastValueQueue[Any]) -> None:
         with numbers.view() as view:
-            memory_log.write("numbers", b"bad", b"2")
+            memory_cluster.write("numbers", b"bad", b"2")
             view.barrier()
             assert view["bad"] == 2
 
@@ -530,34 +534,36 @@ class TestUnreadableValue:
 
 
 class TestBrokenDefinitions:
-    def test_others_are_listed_and_the_broken_ones_told(self, log: MemoryLog, caplog: pytest.LogCaptureFixture) -> None:
-        names = [definition.name for definition in queues(log=log)]
+    def test_others_are_listed_and_the_broken_ones_told(
+        self, cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        names = [definition.name for definition in queues(cluster=cluster)]
         assert names == ["board", "prices", "small", "strict"]
         for name in ("newer", "younger", "broken"):
             assert f"the queue {name} " in caplog.text
 
-    def test_the_shell_lists_the_others_and_warns(self, log: MemoryLog) -> None:
-        session = Session(log=log, out=Output(person=False))
+    def test_the_shell_lists_the_others_and_warns(self, cluster: MemoryCluster) -> None:
+        session = Session(cluster=cluster, out=Output(person=False))
         result = CliRunner().invoke(lvq, ["queues"], obj=session, prog_name="lvq")
         assert result.exit_code == 0
         assert len(result.stdout.splitlines()) == 4
         assert len([line for line in result.stderr.splitlines() if line.startswith("lvq: warning: left out:")]) == 4
 
-    def test_the_remedy_that_is_named_works(self, log: MemoryLog) -> None:
+    def test_the_remedy_that_is_named_works(self, cluster: MemoryCluster) -> None:
         with pytest.raises(ConfigError) as caught:
-            LastValueQueue.open("broken", log=log)
+            LastValueQueue.open("broken", cluster=cluster)
         command = caught.value.hint.partition("(lvq ")[2].partition(")")[0]
-        assert run(log, *command.split())[0] == 0
-        assert LastValueQueue.declare("broken", key_header="k", log=log).declaration is not None
+        assert run(cluster, *command.split())[0] == 0
+        assert LastValueQueue.declare("broken", key_header="k", cluster=cluster).declaration is not None
 
-    def test_no_topic_is_deleted_that_one_of_them_may_use(self, log: MemoryLog) -> None:
-        queue = LastValueQueue.open("small", log=log)
+    def test_no_topic_is_deleted_that_one_of_them_may_use(self, cluster: MemoryCluster) -> None:
+        queue = LastValueQueue.open("small", cluster=cluster)
         with pytest.raises(ConfigError, match=REGISTRY_TOPIC):
             queue.delete(delete_topic=True)
-        assert log.describe_topic("small")
+        assert cluster.describe_topic("small")
         queue.delete()
         with pytest.raises(QueueNotDeclared):
-            LastValueQueue.open("small", log=log)
+            LastValueQueue.open("small", cluster=cluster)
 
 
 # -- clients, files and the embedded broker -------------------------------------------------------
@@ -589,15 +595,15 @@ def test_a_password_on_the_command_line_is_no_option() -> None:
     assert SECRET not in result.stderr
 
 
-def test_nothing_that_can_be_shown_shows_a_secret(memory_log: MemoryLog) -> None:
+def test_nothing_that_can_be_shown_shows_a_secret(memory_cluster: MemoryCluster) -> None:
     properties = {"sasl.password": SECRET, "ssl.key.password": SECRET, "ssl.key.pem": SECRET}
     config = ClientConfig("127.0.0.1:1", properties)
-    log = KafkaLog(ClientConfig("127.0.0.1:1", {"sasl.password": SECRET}))
-    queue = LastValueQueue("prices", key_header=None, log=log, value=TEXT)
-    shown = [config, log, queue, queue.view(), queue.browser(), queue.definition, Listener.sasl({"alice": SECRET})]
-    for thing in (*shown, Session(log=log), EmbeddedBroker(listeners={"S": Listener.sasl({"alice": SECRET})})):
+    cluster = KafkaCluster(ClientConfig("127.0.0.1:1", {"sasl.password": SECRET}))
+    queue = LastValueQueue("prices", key_header=None, cluster=cluster, value=TEXT)
+    shown = [config, cluster, queue, queue.view(), queue.browser(), queue.definition, Listener.sasl({"alice": SECRET})]
+    for thing in (*shown, Session(cluster=cluster), EmbeddedBroker(listeners={"S": Listener.sasl({"alice": SECRET})})):
         assert SECRET not in f"{thing!r} {thing!s}"
-    log.close()
+    cluster.close()
 
 
 def broker_start(*arguments: str) -> tuple[int, str]:

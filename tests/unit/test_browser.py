@@ -1,4 +1,4 @@
-"""Races of a browser, on the in-memory log: what its dump must hold, and what it says of the rest."""
+"""Races of a browser, on the in-memory cluster: what its dump must hold, and what it says of the rest."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue
+from lvq_kafka.cluster import Commit, LogReader
 from lvq_kafka.errors import BrokerUnavailable, Closed, QueueNotDeclared, ReaderFailed, TopicRecreated
-from lvq_kafka.ports import Commit, LogReader
 from lvq_kafka.reading.consumed import Consumed
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import consume, put
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
 
 
 @pytest.fixture
-def queue(memory_log: MemoryLog) -> LastValueQueue[str]:
-    return LastValueQueue.declare("prices", key_header="ticker", log=memory_log, value=TEXT)
+def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
+    return LastValueQueue.declare("prices", key_header="ticker", cluster=memory_cluster, value=TEXT)
 
 
 def values(events: list[Any]) -> dict[str, str]:
@@ -28,10 +28,10 @@ def values(events: list[Any]) -> dict[str, str]:
 
 
 def test_g1_a_transaction_whose_markers_are_late_is_in_the_dump(
-    memory_log: MemoryLog, queue: LastValueQueue[str]
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
     """A commit is acknowledged before its markers are in all partitions: for a moment it looks like an open one."""
-    writer = memory_log.writer(transactional_id="x")
+    writer = memory_cluster.writer(transactional_id="x")
     writer.begin_transaction()
     writer.append("prices", b"a", b"1")
 
@@ -39,7 +39,7 @@ def test_g1_a_transaction_whose_markers_are_late_is_in_the_dump(
         if poll == 3:
             writer.commit_transaction()
 
-    before_polls(memory_log, late)
+    before_polls(memory_cluster, late)
     with queue.browser(follow=False) as browser:
         *entries, end = browser
     assert values(entries) == {"a": "1"}
@@ -47,27 +47,27 @@ def test_g1_a_transaction_whose_markers_are_late_is_in_the_dump(
 
 
 def test_g1_a_value_compacted_away_beside_an_open_transaction_is_not_missing() -> None:
-    log = MemoryLog(fetch_limit=1)
-    log.create_topic("prices", partitions=2, config={})
-    writer = log.writer(transactional_id="x")
+    cluster = MemoryCluster(fetch_limit=1)
+    cluster.create_topic("prices", partitions=2, config={})
+    writer = cluster.writer(transactional_id="x")
     writer.begin_transaction()
     held = writer.append("prices", b"held", b"1").result().partition
     other = 1 - held
     for key in (b"a", b"b", b"c"):
-        log.write("prices", key, b"old", partition=other)
-    original = log.reader
+        cluster.write("prices", key, b"old", partition=other)
+    original = cluster.reader
 
     def reader(topic: str, positions: Mapping[int, int]) -> LogReader:
         found = original(topic, positions)
-        log.write("prices", b"a", b"new", partition=other)  # beyond the end that the browser has just asked for ...
-        log.write("prices", b"z", b"z", partition=other)
-        log.compact("prices")  # ... and the value below it is gone
+        cluster.write("prices", b"a", b"new", partition=other)  # beyond the end that the browser has just asked for ...
+        cluster.write("prices", b"z", b"z", partition=other)
+        cluster.compact("prices")  # ... and the value below it is gone
         return found
 
-    log.reader = reader  # type: ignore[method-assign]
+    cluster.reader = reader  # type: ignore[method-assign]
     opened = Event()
-    before_polls(log, lambda reader, poll: poll == 3 and opened.wait(0.3))  # all that the first end allows is read
-    with LastValueQueue("prices", key_header=None, log=log, value=TEXT).browser(follow=False) as browser:
+    before_polls(cluster, lambda reader, poll: poll == 3 and opened.wait(0.3))  # all that the first end allows is read
+    with LastValueQueue("prices", key_header=None, cluster=cluster, value=TEXT).browser(follow=False) as browser:
         opened.set()
         *entries, end = browser
     assert values(entries)["a"] == "new"
@@ -78,16 +78,16 @@ def test_g1_a_value_compacted_away_beside_an_open_transaction_is_not_missing() -
 @pytest.mark.parametrize("options", [{"dump": False}, {"replay_period": 10.0}])
 def test_r15_what_a_transaction_still_hides_at_the_open_comes_as_an_update(options: dict[str, Any]) -> None:
     now = 1_000_000.0
-    log = MemoryLog(clock=lambda: now)
-    queue = LastValueQueue.declare("prices", key_header=None, log=log, value=TEXT)
-    writer = log.writer(transactional_id="x")
+    cluster = MemoryCluster(clock=lambda: now)
+    queue = LastValueQueue.declare("prices", key_header=None, cluster=cluster, value=TEXT)
+    writer = cluster.writer(transactional_id="x")
     writer.begin_transaction()
     writer.append("prices", b"hidden", b"1")
-    log.write("prices", b"old", b"1", timestamp=0)
+    cluster.write("prices", b"old", b"1", timestamp=0)
     with queue.browser(**options) as browser:
         assert isinstance(browser.take(30), EndOfDump)
         writer.commit_transaction()
-        log.write("prices", b"last", b"1")
+        cluster.write("prices", b"last", b"1")
         told: list[Any] = []
         eventually(lambda: told.append(browser.take(30)) or "last" in values(told))
     assert "hidden" in values(told)
@@ -134,17 +134,17 @@ def test_who_learns_what_was_consumed_looks_for_it_in_all_that_was_given_and_hol
 
 
 def test_g5_a_browser_that_cannot_learn_what_was_consumed_says_so(
-    memory_log: MemoryLog, queue: LastValueQueue[str]
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
     with queue.browser(refresh=0.01) as browser:
         assert isinstance(browser.take(30), EndOfDump)
-        memory_log.fail_next("committed", Closed("The log is closed."))
-        with pytest.raises(ReaderFailed, match="The log is closed"):
+        memory_cluster.fail_next("committed", Closed("The cluster is closed."))
+        with pytest.raises(ReaderFailed, match="The cluster is closed"):
             browser.take(30)
 
 
-def test_a_browser_that_is_opened_twice_is_one(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
-    memory_log.write("prices", b"a", b"1", [("ticker", b"a")])
+def test_a_browser_that_is_opened_twice_is_one(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
+    memory_cluster.write("prices", b"a", b"1", [("ticker", b"a")])
     browser: Browser[str] = queue.browser().open()
     with browser:
         assert isinstance(browser.take(30), Entry)
@@ -152,13 +152,13 @@ def test_a_browser_that_is_opened_twice_is_one(memory_log: MemoryLog, queue: Las
 
 
 def test_g2_a_look_that_another_one_has_overtaken_shows_nothing_again_that_was_consumed(
-    memory_log: MemoryLog, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(queue, "a=1", "b=1")
-    ask, asked, go_on, slow = MemoryLog.committed, Event(), Event(), list[Thread]()
+    ask, asked, go_on, slow = MemoryCluster.committed, Event(), Event(), list[Thread]()
 
-    def slowly(log: MemoryLog, *args: Any, **options: Any) -> dict[int, Commit]:
-        found = ask(log, *args, **options)
+    def slowly(cluster: MemoryCluster, *args: Any, **options: Any) -> dict[int, Commit]:
+        found = ask(cluster, *args, **options)
         if current_thread() in slow and not asked.is_set():
             asked.set()
             assert go_on.wait(10)
@@ -167,7 +167,7 @@ def test_g2_a_look_that_another_one_has_overtaken_shows_nothing_again_that_was_c
     with queue.browser(refresh=1000) as browser:
         assert isinstance(browser.take(10), Entry)
         slow.append(Thread(target=browser.refresh))
-        monkeypatch.setattr(MemoryLog, "committed", slowly)
+        monkeypatch.setattr(MemoryCluster, "committed", slowly)
         slow[0].start()
         assert asked.wait(10)
         consume(queue, "a", "b")
@@ -206,12 +206,14 @@ class TestTakenBack:
             put(queue, "e=1")
             assert values(browser.drain()) == {"e": "1"}
 
-    def test_an_open_transaction_does_not_hide_it(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+    def test_an_open_transaction_does_not_hide_it(
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
+    ) -> None:
         put(queue, "a=1", "b=1")
         queue.purge()
         with queue.browser(refresh=0.01, metadata_interval=0.05) as browser:
             assert isinstance(browser.take(30), EndOfDump)
-            writer = memory_log.writer(transactional_id="x")
+            writer = memory_cluster.writer(transactional_id="x")
             writer.begin_transaction()
             writer.append("prices", b"hidden", b"1").result()
             queue.reset("earliest")
@@ -229,11 +231,11 @@ class TestTakenBack:
             assert values(chosen.drain()) == {"b": "1"}
 
     def test_what_comes_back_while_it_opens_is_in_its_dump(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         put(queue, "a=1", "b=1")
         queue.purge()
-        before_polls(memory_log, lambda reader, poll: (reader, poll) == (1, 1) and queue.reset("earliest"))
+        before_polls(memory_cluster, lambda reader, poll: (reader, poll) == (1, 1) and queue.reset("earliest"))
         with queue.browser(follow=False) as browser:
             *entries, end = browser
         assert values(entries) == {"a": "1", "b": "1"}
@@ -243,55 +245,59 @@ class TestTakenBack:
 class TestUnknownConsumption:
     """What a browser that is opened says of the group, one that runs says, too (R17, G5)."""
 
-    def test_r17_it_fails_when_the_group_is_gone(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+    def test_r17_it_fails_when_the_group_is_gone(
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
+    ) -> None:
         put(queue, "a=1")
         queue.purge()
         with queue.browser(refresh=0.01) as browser:
             assert isinstance(browser.take(30), EndOfDump)
-            memory_log.delete_group(queue.definition.group)
+            memory_cluster.delete_group(queue.definition.group)
             with pytest.raises(ReaderFailed, match="lvq repair prices") as caught:
                 browser.take(30)
             assert isinstance(caught.value.reason, QueueNotDeclared)
             assert browser.state == "failed"
             assert browser.failure is caught.value.reason
 
-    def test_r17_who_asks_for_a_look_learns_it_at_once(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+    def test_r17_who_asks_for_a_look_learns_it_at_once(
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
+    ) -> None:
         with queue.browser(refresh=1000) as browser:
-            memory_log.delete_group(queue.definition.group)
+            memory_cluster.delete_group(queue.definition.group)
             with pytest.raises(ReaderFailed) as caught:
                 browser.drain()
             assert isinstance(caught.value.reason, QueueNotDeclared)
             assert browser.state == "failed"
 
     def test_r17_it_fails_when_the_commits_are_of_an_earlier_topic(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
-        stored = memory_log.committed(queue.definition.group, "prices")
+        stored = memory_cluster.committed(queue.definition.group, "prices")
         with queue.browser(refresh=1000) as browser:
-            memory_log.delete_topic("prices")
-            memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
-            memory_log.commit(queue.definition.group, "prices", stored)
+            memory_cluster.delete_topic("prices")
+            memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+            memory_cluster.commit(queue.definition.group, "prices", stored)
             with pytest.raises(ReaderFailed) as caught:
                 browser.refresh()
             assert isinstance(caught.value.reason, TopicRecreated)
 
     def test_g5_of_a_topic_that_was_deleted_it_says_that_and_not_that_the_queue_is_not_declared(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         with queue.browser(refresh=0.01, metadata_interval=0.05) as browser:
             assert isinstance(browser.take(30), EndOfDump)
-            memory_log.delete_group(queue.definition.group)  # as a broker does, with the topic
-            memory_log.delete_topic("prices")
+            memory_cluster.delete_group(queue.definition.group)  # as a broker does, with the topic
+            memory_cluster.delete_topic("prices")
             with pytest.raises(ReaderFailed, match="deleted while it was being read"):
                 browser.take(30)
 
     def test_what_the_cluster_does_not_answer_for_a_moment_is_no_failure(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         with queue.browser(refresh=0.01) as browser:
             assert isinstance(browser.take(30), EndOfDump)
             down = BrokerUnavailable("nobody answers", code="_TRANSPORT", retriable=True)
-            memory_log.fail_next("committed", down, times=3)
+            memory_cluster.fail_next("committed", down, times=3)
             looked = browser.as_of
             eventually(lambda: browser.as_of > looked)
             put(queue, "a=1")

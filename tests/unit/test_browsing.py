@@ -1,4 +1,4 @@
-"""What a browser gives, option by option, on the in-memory log. ``test_browser.py`` has its races."""
+"""What a browser gives, option by option, on the in-memory cluster. ``test_browser.py`` has its races."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lvq_kafka.errors import (
     TopicNotFound,
     TopicRecreated,
 )
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
 
@@ -36,8 +36,8 @@ class Clock:
 
 
 @pytest.fixture
-def queue(memory_log: MemoryLog) -> LastValueQueue[str]:
-    return LastValueQueue.declare("prices", key_header="ticker", value=TEXT, log=memory_log)
+def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
+    return LastValueQueue.declare("prices", key_header="ticker", value=TEXT, cluster=memory_cluster)
 
 
 def write(queue: LastValueQueue[str], *changes: tuple[str, str | None], **headers: str) -> None:
@@ -85,8 +85,8 @@ class TestDumpAndFollow:
         assert (entry.header("exchange"), entry.header("ticker")) == ("NYSE", "IBM")
         assert end == EndOfDump({0: 1})
 
-    def test_in_place_order_keeps_the_slot_of_a_key(self, memory_log: MemoryLog) -> None:
-        queue = LastValueQueue.declare("slots", key_header="k", order="in-place", value=TEXT, log=memory_log)
+    def test_in_place_order_keeps_the_slot_of_a_key(self, memory_cluster: MemoryCluster) -> None:
+        queue = LastValueQueue.declare("slots", key_header="k", order="in-place", value=TEXT, cluster=memory_cluster)
         write(queue, ("1", "a"), ("2", "b"), ("3", "c"), ("1", "d"))
         with queue.browser(follow=False) as browser:
             assert shown(browser) == ["1=d", "2=b", "3=c", "|"]
@@ -122,13 +122,13 @@ class TestDumpAndFollow:
             assert shown(browser.drain()) == ["a=2", "b=1"]
 
     def test_two_browsers_are_independent_and_change_nothing(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("a", "1"), ("b", "2"))
-        before = memory_log.records("prices"), memory_log.committed("lvq.prices", "prices")
+        before = memory_cluster.records("prices"), memory_cluster.committed("lvq.prices", "prices")
         with queue.browser(follow=False) as one, queue.browser(follow=False) as other:
             assert shown(one) == shown(other) == ["a=1", "b=2", "|"]
-        assert (memory_log.records("prices"), memory_log.committed("lvq.prices", "prices")) == before
+        assert (memory_cluster.records("prices"), memory_cluster.committed("lvq.prices", "prices")) == before
 
     def test_a_drain_waits_for_what_was_acknowledged_before(self, queue: LastValueQueue[str]) -> None:
         with queue.browser() as browser:
@@ -147,7 +147,7 @@ class TestReplayPeriod:
     @pytest.fixture
     def aged(self, clock: Clock) -> LastValueQueue[str]:
         """``old`` came an hour ago, ``again`` did and came again, ``new`` came just now."""
-        queue = LastValueQueue.declare("prices", key_header="k", value=TEXT, log=MemoryLog(clock=clock))
+        queue = LastValueQueue.declare("prices", key_header="k", value=TEXT, cluster=MemoryCluster(clock=clock))
         now, clock.now = clock.now, clock.now - 3600
         write(queue, ("old", "1"), ("again", "1"))
         clock.now = now
@@ -203,11 +203,11 @@ class TestFilters:
         with queue.browser(keys=[], follow=False) as browser:
             assert shown(browser) == ["|"]
 
-    def test_by_the_last_header_of_a_name(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+    def test_by_the_last_header_of_a_name(self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"), exchange="NYSE")
         write(queue, ("2", "b"), exchange="XETRA")
         write(queue, ("3", "c"))
-        memory_log.write("prices", b"4", b"d", [("exchange", b"XETRA"), ("exchange", b"NYSE")])
+        memory_cluster.write("prices", b"4", b"d", [("exchange", b"XETRA"), ("exchange", b"NYSE")])
         with queue.browser(headers={"exchange": "NYSE"}, follow=False) as browser:
             assert shown(browser) == ["1=a", "4=d", "|"]
         with queue.browser(headers={"exchange": None}, follow=False) as browser:
@@ -292,8 +292,10 @@ class TestConsumed:
         with queue.browser(follow=False, hide_consumed=False) as browser:
             assert shown(browser) == ["1=a", "2=b", "3=c", "|"]
 
-    def test_another_queue_on_the_topic_hides_nothing(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
-        other = LastValueQueue.declare("other", topic="prices", key_header="ticker", value=TEXT, log=memory_log)
+    def test_another_queue_on_the_topic_hides_nothing(
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
+    ) -> None:
+        other = LastValueQueue.declare("other", topic="prices", key_header="ticker", value=TEXT, cluster=memory_cluster)
         write(queue, ("1", "a"))
         self.consume(queue, 1)
         with other.browser(follow=False) as browser:
@@ -363,10 +365,10 @@ class TestConsumed:
             assert browser.counters.added == 1
 
     def test_r17_where_it_is_not_known_what_was_consumed_it_says_so(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("a", "1"))
-        memory_log.delete_group(queue.definition.group)
+        memory_cluster.delete_group(queue.definition.group)
         with pytest.raises(QueueNotDeclared, match="lvq repair prices") as caught, queue.browser():
             pass
         assert caught.value.__notes__ == ["A browser with hide_consumed=False does not ask for what was consumed."]
@@ -377,64 +379,66 @@ class TestConsumed:
             assert len(list(browser)) == 2
 
     def test_r17_what_an_earlier_topic_had_consumed_hides_nothing_of_this_one(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("a", "1"), ("b", "1"))
         queue.purge()
-        commits = memory_log.committed(queue.definition.group, "prices")
-        memory_log.delete_topic("prices")
-        memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
-        memory_log.commit(queue.definition.group, "prices", commits)
+        commits = memory_cluster.committed(queue.definition.group, "prices")
+        memory_cluster.delete_topic("prices")
+        memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        memory_cluster.commit(queue.definition.group, "prices", commits)
         write(queue, ("c", "1"))
         with pytest.raises(TopicRecreated), queue.browser():
             pass
 
     def test_r17_what_was_written_where_the_log_was_cut_is_not_hidden(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("1", "a"), ("2", "b"), ("3", "c"))
         self.consume(queue, 3)
-        memory_log.elect("prices", 0, end=1)
+        memory_cluster.elect("prices", 0, end=1)
         write(queue, ("4", "d"), ("5", "e"), ("6", "f"))
         with queue.browser(follow=False) as browser:
             assert shown(browser) == ["4=d", "5=e", "6=f", "|"]
 
     def test_a_log_that_has_another_leader_is_looked_at_once(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         looks: list[object] = []
-        overwritten = memory_log.overwritten
+        overwritten = memory_cluster.overwritten
 
         def watched(topic: str, ends: Any, *, timeout: float) -> dict[int, int]:
             looks.append(ends)
             return overwritten(topic, ends, timeout=timeout)
 
-        monkeypatch.setattr(memory_log, "overwritten", watched)
+        monkeypatch.setattr(memory_cluster, "overwritten", watched)
         write(queue, ("1", "a"))
         self.consume(queue, 1)
-        memory_log.elect("prices", 0)
+        memory_cluster.elect("prices", 0)
         with queue.browser(refresh=1000) as browser:
             assert shown(browser.drain()) == ["|"]
             for _ in range(3):
                 browser.refresh()
             assert len(looks) == 1
-            memory_log.elect("prices", 0)
+            memory_cluster.elect("prices", 0)
             browser.refresh()
         assert len(looks) == 2
 
-    def test_a_bare_topic_has_nothing_to_hide(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+    def test_a_bare_topic_has_nothing_to_hide(self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"))
         self.consume(queue, 1)
-        with LastValueQueue("prices", key_header=None, value=TEXT, log=memory_log).browser(follow=False) as browser:
+        with LastValueQueue("prices", key_header=None, value=TEXT, cluster=memory_cluster).browser(
+            follow=False
+        ) as browser:
             assert shown(browser) == ["1=a", "|"]
 
 
 class TestTransactions:
     def test_what_an_open_one_hides_is_named_at_the_end_of_the_dump_and_follows(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("1", "a"))
-        writer = memory_log.writer(transactional_id="x")
+        writer = memory_cluster.writer(transactional_id="x")
         writer.begin_transaction()
         writer.append("prices", b"2", b"b")
         write(queue, ("3", "c"))
@@ -446,9 +450,9 @@ class TestTransactions:
             writer.commit_transaction()
             assert shown(browser.drain()) == ["2=b", "3=c"]
 
-    def test_what_was_aborted_is_never_shown(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+    def test_what_was_aborted_is_never_shown(self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
         write(queue, ("1", "a"))
-        writer = memory_log.writer(transactional_id="x")
+        writer = memory_cluster.writer(transactional_id="x")
         writer.begin_transaction()
         writer.append("prices", b"1", b"never")
         writer.abort_transaction()
@@ -498,10 +502,10 @@ class TestIterating:
         assert list(browser) == []
         browser.close()
 
-    def test_an_unreadable_value_is_raised_once_and_the_next_call_goes_on(self, memory_log: MemoryLog) -> None:
-        queue = LastValueQueue.declare("numbers", key_header="k", value=JSON, log=memory_log)
+    def test_an_unreadable_value_is_raised_once_and_the_next_call_goes_on(self, memory_cluster: MemoryCluster) -> None:
+        queue = LastValueQueue.declare("numbers", key_header="k", value=JSON, cluster=memory_cluster)
         for value in (b"1", b"{", b"3"):
-            memory_log.write("numbers", value, value)
+            memory_cluster.write("numbers", value, value)
         with queue.browser(follow=False) as browser:
             events = iter(browser)
             assert shown([next(events)]) == ["1=1"]
@@ -510,25 +514,25 @@ class TestIterating:
             assert shown(events) == ["3=3", "|"]
 
     def test_an_unreadable_value_can_be_skipped_its_key_has_none_until_its_next_good_one(
-        self, memory_log: MemoryLog
+        self, memory_cluster: MemoryCluster
     ) -> None:
-        queue = LastValueQueue.declare("numbers", key_header="k", value=JSON, log=memory_log)
+        queue = LastValueQueue.declare("numbers", key_header="k", value=JSON, cluster=memory_cluster)
         for key, value in ((b"a", b"1"), (b"b", b"{")):
-            memory_log.write("numbers", key, value)
+            memory_cluster.write("numbers", key, value)
         with queue.browser(undecodable="skip") as browser:
             assert shown(browser.drain()) == ["a=1", "|"]
-            memory_log.write("numbers", b"b", b"2")
+            memory_cluster.write("numbers", b"b", b"2")
             assert shown(browser.drain()) == ["b=2"]
-            memory_log.write("numbers", b"a", b"{")
+            memory_cluster.write("numbers", b"a", b"{")
             assert shown(browser.drain()) == ["-a"]
             assert browser.skipped == 2
 
     def test_async_for_opens_a_browser_without_holding_up_the_loop(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("1", "a"))
         go_on = threading.Event()
-        before_polls(memory_log, lambda reader, poll: go_on.wait(10))
+        before_polls(memory_cluster, lambda reader, poll: go_on.wait(10))
 
         async def dump() -> list[Any]:
             asyncio.get_running_loop().call_later(0.05, go_on.set)  # never, were the loop held up
@@ -541,16 +545,16 @@ class TestIterating:
 
 
 class TestTrouble:
-    def test_a_missing_topic_is_refused(self, memory_log: MemoryLog) -> None:
-        with pytest.raises(TopicNotFound), LastValueQueue("nowhere", key_header=None, log=memory_log).browser():
+    def test_a_missing_topic_is_refused(self, memory_cluster: MemoryCluster) -> None:
+        with pytest.raises(TopicNotFound), LastValueQueue("nowhere", key_header=None, cluster=memory_cluster).browser():
             pass
 
     def test_an_open_that_takes_too_long_says_what_is_missing(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("1", "a"))
         late = threading.Event()
-        before_polls(memory_log, lambda reader, poll: late.wait(5))
+        before_polls(memory_cluster, lambda reader, poll: late.wait(5))
         browser = queue.browser(catch_up_timeout=0.1)
         threading.Timer(0.5, late.set).start()
         with pytest.raises(CatchUpTimeout, match="partition 0 stands at offset 0 of 1") as caught:
@@ -559,35 +563,35 @@ class TestTrouble:
         assert browser.state == "closed"
 
     def test_a_topic_that_is_deleted_ends_it_with_an_error(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         with queue.browser(metadata_interval=0.05, hide_consumed=False) as browser:
             assert take(browser, 1) == ["|"]
-            memory_log.delete_topic("prices")
+            memory_cluster.delete_topic("prices")
             with pytest.raises(ReaderFailed, match="deleted") as caught:
                 browser.take(10)
             assert isinstance(caught.value.reason, TopicRecreated)
 
     def test_a_drain_sees_that_the_topic_was_created_anew(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         write(queue, ("1", "old"), ("2", "old"))
         with queue.browser(metadata_interval=3600, hide_consumed=False) as browser:
             assert shown(browser.drain()) == ["1=old", "2=old", "|"]
-            memory_log.delete_topic("prices")
-            memory_log.create_topic("prices", partitions=1, config={})
+            memory_cluster.delete_topic("prices")
+            memory_cluster.create_topic("prices", partitions=1, config={})
             write(queue, ("1", "new"))  # the old topic was longer
             assert sorted(shown(browser.drain())) == ["-2", "1=new"]
 
     def test_a_lost_cluster_shows_and_what_came_meanwhile_follows(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         with queue.browser(metadata_interval=0.05) as browser:
             assert take(browser, 1) == ["|"]
-            memory_log.disconnect()
+            memory_cluster.disconnect()
             eventually(lambda: browser.state == "disconnected")
             assert browser.take(0) is None
-            memory_log.reconnect()
+            memory_cluster.reconnect()
             write(queue, ("1", "a"))
             assert take(browser, 1) == ["1=a"]
             eventually(lambda: browser.state == "caught-up")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lvq_kafka import LastValueQueue
+from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.errors import (
     CommitMapRefused,
@@ -17,8 +18,7 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.managing.damage import Damage, examine
 from lvq_kafka.managing.groups import check_group
-from lvq_kafka.ports import Commit
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import commits, declare, maps, overwrite, put, said
 
 
@@ -26,25 +26,25 @@ def damages(queue: LastValueQueue[str]) -> list[Damage]:
     return list(queue.repair(dry_run=True).found)
 
 
-def test_what_declare_commits_is_whole(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_what_declare_commits_is_whole(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1")
     assert damages(queue) == []
     assert queue.stats().depth == 2
 
 
-def test_a_declared_group_tells_the_topic_and_its_partitions(memory_log: MemoryLog) -> None:
-    early = declare(memory_log)
+def test_a_declared_group_tells_the_topic_and_its_partitions(memory_cluster: MemoryCluster) -> None:
+    early = declare(memory_cluster)
     put(early, "a=1", "b=1")
-    late = declare(memory_log, "late", topic="prices", start="latest")
+    late = declare(memory_cluster, "late", topic="prices", start="latest")
     assert {p: (one.base, one.partitions, one.sequence) for p, one in maps(early).items()} == {0: (0, 1, 0)}
     assert {p: (one.base, one.partitions, one.sequence) for p, one in maps(late).items()} == {0: (2, 1, 0)}
     assert maps(early)[0].topic_tag == maps(late)[0].topic_tag != bytes(8)
 
 
-def test_a_group_without_commits_has_expired_or_was_deleted(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
-    memory_log.delete_group("lvq.prices")
+def test_a_group_without_commits_has_expired_or_was_deleted(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
+    memory_cluster.delete_group("lvq.prices")
     (damage,) = damages(queue)
     assert (damage.kind, damage.partitions, damage.needs_start) == ("group-gone", (0,), True)
     assert isinstance(damage.error, GroupNotFound)
@@ -53,18 +53,18 @@ def test_a_group_without_commits_has_expired_or_was_deleted(memory_log: MemoryLo
     assert damage.error.hint not in str(damage)
 
 
-def test_added_partitions_are_told_from_commits_that_expired(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
-    memory_log.add_partitions("prices", 3)
+def test_added_partitions_are_told_from_commits_that_expired(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
+    memory_cluster.add_partitions("prices", 3)
     (damage,) = damages(queue)
     assert (damage.kind, damage.partitions, damage.needs_start) == ("partitions-added", (1, 2), False)
     assert isinstance(damage.error, PartitionsAdded)
     assert (damage.error.queue, damage.error.partitions) == ("prices", (1, 2))
     assert "partitions 1, 2 after the queue 'prices' was declared on 1" in str(damage)
 
-    two = declare(memory_log, "two", topic="two")
-    memory_log.add_partitions("two", 3)
-    memory_log.delete_group("lvq.two")
+    two = declare(memory_cluster, "two", topic="two")
+    memory_cluster.add_partitions("two", 3)
+    memory_cluster.delete_group("lvq.two")
     overwrite(two, p0=said(two, 0, partitions=2))
     expired, added = damages(two)
     assert (expired.kind, expired.partitions, expired.needs_start) == ("commits-expired", (1,), True)
@@ -74,21 +74,21 @@ def test_added_partitions_are_told_from_commits_that_expired(memory_log: MemoryL
 
 
 def test_missing_commits_beside_those_of_something_else_may_be_either_and_need_a_start(
-    memory_log: MemoryLog,
+    memory_cluster: MemoryCluster,
 ) -> None:
-    queue = declare(memory_log)
+    queue = declare(memory_cluster)
     overwrite(queue, p0=Commit(0))
-    memory_log.add_partitions("prices", 2)
+    memory_cluster.add_partitions("prices", 2)
     expired, _ = damages(queue)
     assert (expired.kind, expired.partitions) == ("commits-expired", (1,))
 
 
-def test_commits_of_an_earlier_topic_of_that_name_are_known_by_their_tag(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_commits_of_an_earlier_topic_of_that_name_are_known_by_their_tag(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1")
     before = commits(queue)
-    memory_log.delete_topic("prices")
-    memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+    memory_cluster.delete_topic("prices")
+    memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
     overwrite(queue, p0=before[0])
     (damage,) = damages(queue)
     assert (damage.kind, damage.partitions, damage.needs_start) == ("topic-recreated", (0,), True)
@@ -98,9 +98,9 @@ def test_commits_of_an_earlier_topic_of_that_name_are_known_by_their_tag(memory_
 
 @pytest.mark.parametrize(("base", "runs", "end"), [(5, (), 5), (1, (1, 3), 5)])
 def test_a_log_that_ends_before_what_was_consumed_has_lost_records(
-    memory_log: MemoryLog, base: int, runs: tuple[int, ...], end: int
+    memory_cluster: MemoryCluster, base: int, runs: tuple[int, ...], end: int
 ) -> None:
-    queue = declare(memory_log)
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1")
     overwrite(queue, p0=said(queue, base, *runs))
     (damage,) = damages(queue)
@@ -109,11 +109,11 @@ def test_a_log_that_ends_before_what_was_consumed_has_lost_records(
     assert f"partition 0 up to {end}, of which it has only what lies below 2" in str(damage)
 
 
-def test_r17_a_log_that_was_cut_and_has_grown_again_has_lost_records(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_r17_a_log_that_was_cut_and_has_grown_again_has_lost_records(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1", "d=1")
     queue.purge(keys=["b", "c"])
-    memory_log.elect("prices", 0, end=2)
+    memory_cluster.elect("prices", 0, end=2)
     put(queue, "e=1", "f=1", "g=1", "h=1")
     (damage,) = damages(queue)
     assert (damage.kind, damage.partitions, damage.needs_start) == ("offsets-lost", (0,), False)
@@ -126,28 +126,30 @@ def test_r17_a_log_that_was_cut_and_has_grown_again_has_lost_records(memory_log:
     assert queue.stats().depth == 5
 
 
-def test_a_later_leader_that_lacks_nothing_is_no_damage(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_a_later_leader_that_lacks_nothing_is_no_damage(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1")
     queue.purge()
-    memory_log.elect("prices", 0)
-    writer = memory_log.writer(transactional_id="x")
+    memory_cluster.elect("prices", 0)
+    writer = memory_cluster.writer(transactional_id="x")
     writer.begin_transaction()
     writer.append("prices", b"c", b"1")
     writer.abort_transaction()
     queue.reset({0: 4})  # past what nobody can read
-    memory_log.elect("prices", 0)
+    memory_cluster.elect("prices", 0)
     put(queue, "d=1")
     assert damages(queue) == []
     assert queue.stats().depth == 1
 
 
-def test_what_an_open_transaction_writes_over_a_log_that_was_cut_is_not_overlooked(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_what_an_open_transaction_writes_over_a_log_that_was_cut_is_not_overlooked(
+    memory_cluster: MemoryCluster,
+) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1")
     queue.purge()
-    memory_log.elect("prices", 0, end=1)
-    writer = memory_log.writer(transactional_id="x")
+    memory_cluster.elect("prices", 0, end=1)
+    writer = memory_cluster.writer(transactional_id="x")
     writer.begin_transaction()
     for key in (b"d", b"e", b"f"):
         writer.append("prices", key, b"1")
@@ -162,8 +164,10 @@ def test_what_an_open_transaction_writes_over_a_log_that_was_cut_is_not_overlook
     ("text", "reason"),
     [("", "foreign"), ("streams-metadata", "foreign"), ("lvq9.AAAA", "newer"), ("lvq1.AAAA", "corrupt")],
 )
-def test_a_text_that_is_not_the_queues_is_refused_or_ignored(memory_log: MemoryLog, text: str, reason: str) -> None:
-    queue = declare(memory_log)
+def test_a_text_that_is_not_the_queues_is_refused_or_ignored(
+    memory_cluster: MemoryCluster, text: str, reason: str
+) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1")
     overwrite(queue, p0=Commit(1, text))
     (damage,) = damages(queue)
@@ -174,22 +178,22 @@ def test_a_text_that_is_not_the_queues_is_refused_or_ignored(memory_log: MemoryL
     assert queue.stats(on_foreign_commits="ignore").depth == 1
 
 
-def test_several_things_can_be_wrong_at_once(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_several_things_can_be_wrong_at_once(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1")
     overwrite(queue, p0=Commit(7, "foreign"))
-    memory_log.add_partitions("prices", 2)
+    memory_cluster.add_partitions("prices", 2)
     assert [damage.kind for damage in damages(queue)] == ["commits-expired", "offsets-lost", "commit-refused"]
     with pytest.raises(OffsetsExpired) as caught:
         queue.stats()
     assert [note.startswith("Besides: ") for note in caught.value.__notes__] == [True, True]
 
 
-def test_whoever_handles_queue_not_declared_handles_all_of_what_a_group_can_lack(memory_log: MemoryLog) -> None:
+def test_whoever_handles_queue_not_declared_handles_all_of_what_a_group_can_lack(memory_cluster: MemoryCluster) -> None:
     """Programs from before these had names of their own go on as they did."""
     assert {kind.__base__ for kind in (GroupNotFound, OffsetsExpired, PartitionsAdded)} == {QueueNotDeclared}
-    queue = declare(memory_log)
-    memory_log.delete_group("lvq.prices")
+    queue = declare(memory_cluster)
+    memory_cluster.delete_group("lvq.prices")
     with pytest.raises(LookupError):
         queue.stats()
 
@@ -202,10 +206,10 @@ def test_only_the_partitions_that_matter_are_judged() -> None:
     assert damage.kind == "partitions-added"
 
 
-def test_a_new_queue_does_not_take_over_a_group_in_which_something_is_wrong(memory_log: MemoryLog) -> None:
-    memory_log.create_topic("prices", partitions=2, config={"cleanup.policy": "compact"})
-    memory_log.commit("lvq.prices", "prices", {0: Commit(0)})
+def test_a_new_queue_does_not_take_over_a_group_in_which_something_is_wrong(memory_cluster: MemoryCluster) -> None:
+    memory_cluster.create_topic("prices", partitions=2, config={"cleanup.policy": "compact"})
+    memory_cluster.commit("lvq.prices", "prices", {0: Commit(0)})
     with pytest.raises(OffsetsExpired) as caught:
-        declare(memory_log, on_mismatch="warn")
+        declare(memory_cluster, on_mismatch="warn")
     assert "delete the group 'lvq.prices'" in caught.value.__notes__[-1]
-    assert memory_log.committed("lvq.prices", "prices") == {0: Commit(0)}
+    assert memory_cluster.committed("lvq.prices", "prices") == {0: Commit(0)}

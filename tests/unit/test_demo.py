@@ -1,4 +1,4 @@
-"""The tour, on a log in memory: what does not hold makes it fail, and it leaves nothing behind."""
+"""The tour, on a cluster in memory: what does not hold makes it fail, and it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lvq_kafka.demo.session import LateSession
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.demo.ticks import Tick
 from lvq_kafka.errors import StateError, TransportError
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 
 
@@ -49,7 +49,7 @@ def test_when_all_checks_hold_it_ends_with_0(stage: Stage) -> None:
 
 
 @pytest.fixture
-def given(memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> MemoryLog:
+def given(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     """A cluster that is somebody's own, and a tour that has no Java and no processes for it."""
 
     @contextmanager
@@ -57,16 +57,16 @@ def given(memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> MemoryLog:
         yield ProvidedBroker("broker:9092", "given")
 
     monkeypatch.setattr(demo, "provide_broker", provide)
-    monkeypatch.setattr("lvq_kafka.kafka.KafkaLog", lambda config: memory_log)
+    monkeypatch.setattr("lvq_kafka.kafka.KafkaCluster", lambda config: memory_cluster)
     monkeypatch.setattr(demo, "BOARD_SECONDS", 0.2)
     monkeypatch.setattr("lvq_kafka.demo.session._open_session", Mock)
     monkeypatch.setattr(demo, "share", lambda stage, queue, servers, closes: None)
-    monkeypatch.setattr(memory_log, "close", lambda: None)
-    return memory_log
+    monkeypatch.setattr(memory_cluster, "close", lambda: None)
+    return memory_cluster
 
 
 def test_a_scene_whose_claim_does_not_hold_makes_the_run_end_with_1(
-    given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    given: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def snapshot(stage: Stage, queue: object, view: object, session: LateSession) -> None:
         stage.check(False, "row for row the view")
@@ -74,15 +74,15 @@ def test_a_scene_whose_claim_does_not_hold_makes_the_run_end_with_1(
     monkeypatch.setattr(demo, "_snapshot", snapshot)
     assert demo.main() == 1
     assert "✗ row for row the view" in capsys.readouterr().out
-    assert queues(log=given) == []
+    assert queues(cluster=given) == []
 
 
 @pytest.mark.parametrize("scene", ["_tick", "share", "_delete", "_snapshot"])
 def test_a_scene_that_fails_leaves_nothing_on_a_cluster_that_is_yours(
-    given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], scene: str
+    given: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], scene: str
 ) -> None:
     def fail(*_: object) -> None:
-        made.extend(definition.topic for definition in queues(log=given))
+        made.extend(definition.topic for definition in queues(cluster=given))
         raise StateError("It went wrong.")
 
     made: list[str] = []
@@ -91,12 +91,12 @@ def test_a_scene_that_fails_leaves_nothing_on_a_cluster_that_is_yours(
     assert "StateError: It went wrong." in capsys.readouterr().out
     assert all(topic.startswith("demo-") for topic in made)
     assert any(topic.endswith("-prices") for topic in made)
-    assert queues(log=given) == []
-    assert given._cluster.topics.keys() <= {"_lvq_queues"}
+    assert queues(cluster=given) == []
+    assert given._state.topics.keys() <= {"_lvq_queues"}
 
 
 def test_ctrl_c_ends_it_in_one_line_and_leaves_nothing(
-    given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    given: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -104,14 +104,14 @@ def test_ctrl_c_ends_it_in_one_line_and_leaves_nothing(
     monkeypatch.setattr(demo, "share", interrupted)
     assert demo.main() == 130
     assert capsys.readouterr().out.splitlines()[-1] == "stopped; its queues and topics are gone"
-    assert queues(log=given) == []
+    assert queues(cluster=given) == []
     monkeypatch.setattr(demo, "provide_broker", interrupted)
     assert demo.main() == 130
     assert capsys.readouterr().out.splitlines()[-1] == "stopped; broker and data are gone"
 
 
 def test_ctrl_c_that_the_client_hides_behind_an_error_of_its_own_ends_it_just_so(
-    given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    given: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object) -> None:
         raise TypeError("expected header key to be unicode string")
@@ -122,7 +122,7 @@ def test_ctrl_c_that_the_client_hides_behind_an_error_of_its_own_ends_it_just_so
     monkeypatch.setattr(demo, "ended_by", lambda: signal.SIGINT)
     assert demo.main() == 130
     assert capsys.readouterr().out.splitlines()[-1] == "stopped; its queues and topics are gone"
-    assert queues(log=given) == []
+    assert queues(cluster=given) == []
 
 
 class SparkThatStarts:
@@ -142,7 +142,7 @@ class SparkThatStarts:
 
 
 def test_ctrl_c_does_not_wait_for_spark_to_start(
-    given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    given: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     spark = SparkThatStarts(monkeypatch)
 
@@ -170,7 +170,7 @@ def test_what_spark_says_is_shown_when_it_cannot_be_started(
 
 
 def test_a_worker_that_was_killed_delays_the_cleaning_up_and_does_not_prevent_it(
-    given: MemoryLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    given: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(stage: Stage, queue: object, servers: str, closes: object) -> None:
         given.fail_next("delete_group", TransportError("It has members.", code="NON_EMPTY_GROUP"))
@@ -179,11 +179,11 @@ def test_a_worker_that_was_killed_delays_the_cleaning_up_and_does_not_prevent_it
     monkeypatch.setattr(demo, "share", fail)
     assert demo.main() == 1
     assert "StateError: It went wrong." in capsys.readouterr().out
-    assert queues(log=given) == []
+    assert queues(cluster=given) == []
 
 
-def test_in_a_file_the_board_is_a_table_of_its_own(stage: Stage, memory_log: MemoryLog) -> None:
-    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, log=memory_log)
+def test_in_a_file_the_board_is_a_table_of_its_own(stage: Stage, memory_cluster: MemoryCluster) -> None:
+    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, cluster=memory_cluster)
     ticks = [Tick("2000-03-01", "IBM", "102.0"), Tick("2000-03-02", "FB", "20.5")]
     with ExitStack() as opened:
         producer = opened.enter_context(queue.producer())

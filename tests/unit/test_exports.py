@@ -38,7 +38,9 @@ def surface() -> Iterator[tuple[str, Any]]:
         exported = getattr(lvq_kafka, name)
         if inspect.isfunction(exported):
             yield name, exported
-        if not inspect.isclass(exported) or exported is lvq_kafka.Log:  # who writes an adapter knows `lvq_kafka.ports`
+        if (
+            not inspect.isclass(exported) or exported is lvq_kafka.Cluster
+        ):  # who writes an adapter knows `lvq_kafka.cluster`
             continue
         for owner in exported.__mro__:
             if not owner.__module__.startswith("lvq_kafka"):

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from lvq_kafka import LastValueQueue, TopicSpec
+from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import CommitMapRefused, DataLoss, ReaderFailed
-from lvq_kafka.ports import Commit
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import commits, consume, declare, drained, maps, overwrite, put
 from tests.waiting import eventually
 
@@ -24,9 +24,9 @@ offsets = pytest.mark.parametrize("offset", [0, 3, 8], ids=["below", "between", 
 
 
 @pytest.fixture
-def queue(memory_log: MemoryLog) -> LastValueQueue[str]:
+def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
     """Eight messages, of which every second one is acked."""
-    queue = declare(memory_log)
+    queue = declare(memory_cluster)
     put(queue, *(f"{key}={key}" for key in KEYS))
     consume(queue, *KEYS[1::2])
     assert (maps(queue)[0].base, queue.stats().depth) == (0, 4)
@@ -45,7 +45,7 @@ USES: dict[str, Callable[[LastValueQueue[str]], object]] = {
     "purge": lambda queue: queue.purge(),
     "purge of keys": lambda queue: queue.purge(keys=["a"]),
     "expire": lambda queue: queue.expire(0.0),
-    "move": lambda queue: queue.move(declare(queue.log, "archive", on_mismatch="warn")),
+    "move": lambda queue: queue.move(declare(queue.cluster, "archive", on_mismatch="warn")),
 }
 
 
@@ -109,8 +109,8 @@ def test_reset_goes_on_elsewhere(queue: LastValueQueue[str], text: str, to: Any,
     assert drained(queue) == list(left)
 
 
-def test_reset_of_other_partitions_does_not_pass_over_it(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log, spec=TopicSpec(partitions=2))
+def test_reset_of_other_partitions_does_not_pass_over_it(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster, spec=TopicSpec(partitions=2))
     overwrite(queue, p1=Commit(0))
     with pytest.raises(CommitMapRefused):
         queue.reset({0: 0})
@@ -126,8 +126,8 @@ def test_one_beyond_the_end_of_the_log_is_a_loss_of_data_whatever_the_policy(que
     assert queue.stats().depth == 0
 
 
-def test_what_this_library_writes_has_a_text_from_the_first_commit_on(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log, spec=TopicSpec(partitions=3))
+def test_what_this_library_writes_has_a_text_from_the_first_commit_on(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster, spec=TopicSpec(partitions=3))
     put(queue, *(f"{key}={key}" for key in KEYS))
     for change in (
         lambda: None,
@@ -136,7 +136,7 @@ def test_what_this_library_writes_has_a_text_from_the_first_commit_on(memory_log
         lambda: queue.expire(3600.0),
         lambda: queue.purge(keys=["a"]),
         queue.purge,
-        lambda: (memory_log.delete_group("lvq.prices"), queue.repair("earliest")),
+        lambda: (memory_cluster.delete_group("lvq.prices"), queue.repair("earliest")),
     ):
         change()
         assert all(commit.metadata.startswith("lvq1.") for commit in commits(queue).values())

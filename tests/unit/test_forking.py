@@ -14,11 +14,11 @@ from threading import Condition, Event, Thread
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue
+from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import BoundToProcess, LockLost, ReaderFailed
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.writer import KafkaWriter
-from lvq_kafka.ports import Commit
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.kafka.mock_cluster import MockCluster
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system knows no fork")
@@ -66,8 +66,8 @@ def held(lock: Condition) -> Iterator[None]:
 
 
 @pytest.fixture
-def queue(memory_log: MemoryLog) -> LastValueQueue[str]:
-    queue = LastValueQueue.declare("prices", key_header="ticker", log=memory_log, value=TEXT)
+def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
+    queue = LastValueQueue.declare("prices", key_header="ticker", cluster=memory_cluster, value=TEXT)
     with queue.producer() as producer:
         producer.put("a", "1")
     return queue
@@ -100,15 +100,17 @@ def test_a_consumer_hands_nothing_out_in_a_child(queue: LastValueQueue[str]) -> 
         delivery.ack(wait=True, timeout=30)
 
 
-def test_a_settlement_does_not_wait_for_ever_in_a_child(queue: LastValueQueue[str], memory_log: MemoryLog) -> None:
+def test_a_settlement_does_not_wait_for_ever_in_a_child(
+    queue: LastValueQueue[str], memory_cluster: MemoryCluster
+) -> None:
     with queue.consumer() as consumer:
         delivery = consumer.acquire(30)
         assert delivery is not None
-        memory_log.disconnect()
+        memory_cluster.disconnect()
         settlement = delivery.ack()
         assert not settlement.done()
         assert in_child(settlement.result).startswith(f"{ReaderFailed.__name__}: ")
-        memory_log.reconnect()
+        memory_cluster.reconnect()
         settlement.result(30)
 
 
@@ -123,9 +125,9 @@ def test_a_settlement_in_a_transaction_does_not_wait_for_ever_in_a_child(queue: 
 
 
 def test_a_producer_takes_nothing_in_a_child() -> None:
-    cluster = MockCluster()
-    cluster.create_topic("t", 1)
-    writer = KafkaWriter(ClientConfig(cluster.bootstrap_servers))
+    mock = MockCluster()
+    mock.create_topic("t", 1)
+    writer = KafkaWriter(ClientConfig(mock.bootstrap_servers))
     sent = writer.append("t", b"k", b"1")
     assert in_child(lambda: writer.append("t", b"k", b"2")).startswith(
         f"{BoundToProcess.__name__}: This writer belongs"
@@ -133,82 +135,82 @@ def test_a_producer_takes_nothing_in_a_child() -> None:
     assert in_child(lambda: (writer.flush(), writer.close())) == "(0, 0)"
     assert sent.result(10).offset == 0
     assert writer.append("t", b"k", b"3").result(10).offset == 1
-    cluster.set_latency(300)
+    mock.set_latency(300)
     late = writer.append("t", b"k", b"4")
     assert "The outcome of a send was lost" in in_child(late.result)
     assert late.result(10).offset == 2
     writer.close()
-    cluster.close()
+    mock.close()
 
 
 @pytest.fixture
-def kafka_log() -> Iterator[KafkaLog]:
+def kafka_cluster() -> Iterator[KafkaCluster]:
     """A connection that has been asked about a group, so that a consumer of it is kept."""
-    cluster = MockCluster()
-    cluster.create_topic("t", 1)
-    log = KafkaLog(cluster.bootstrap_servers)
-    log.commit("g", "t", {0: Commit(3)})
-    assert log.committed("g", "t") == {0: Commit(3)}
-    yield log
-    log.close()
+    mock = MockCluster()
+    mock.create_topic("t", 1)
+    cluster = KafkaCluster(mock.bootstrap_servers)
+    cluster.commit("g", "t", {0: Commit(3)})
+    assert cluster.committed("g", "t") == {0: Commit(3)}
+    yield cluster
     cluster.close()
+    mock.close()
 
 
-def test_a_queue_can_be_closed_in_a_child(kafka_log: KafkaLog) -> None:
-    queue = LastValueQueue("t", key_header=None, log=kafka_log)
+def test_a_queue_can_be_closed_in_a_child(kafka_cluster: KafkaCluster) -> None:
+    queue = LastValueQueue("t", key_header=None, cluster=kafka_cluster)
     assert in_child(queue.close) == "None"
-    assert in_child(lambda: (kafka_log.close(), kafka_log.close())) == "(None, None)"
-    assert kafka_log.committed("g", "t") == {0: Commit(3)}
+    assert in_child(lambda: (kafka_cluster.close(), kafka_cluster.close())) == "(None, None)"
+    assert kafka_cluster.committed("g", "t") == {0: Commit(3)}
 
 
-QUESTIONS: dict[str, Callable[[KafkaLog], object]] = {
-    "topic": lambda log: log.describe_topic("t"),
-    "ends": lambda log: log.end_offsets("t"),
-    "commits": lambda log: log.committed("g", "t"),
-    "commits of known partitions": lambda log: log.committed("g", "t", partitions=1),
-    "commit": lambda log: log.commit("g", "t", {0: Commit(4)}),
-    "members": lambda log: log.member_count("g"),
-    "reader": lambda log: log.reader("t", {0: 0}),
-    "writer": lambda log: log.writer(),
-    "group": lambda log: log.delete_group("g"),
+QUESTIONS: dict[str, Callable[[KafkaCluster], object]] = {
+    "topic": lambda cluster: cluster.describe_topic("t"),
+    "ends": lambda cluster: cluster.end_offsets("t"),
+    "commits": lambda cluster: cluster.committed("g", "t"),
+    "commits of known partitions": lambda cluster: cluster.committed("g", "t", partitions=1),
+    "commit": lambda cluster: cluster.commit("g", "t", {0: Commit(4)}),
+    "members": lambda cluster: cluster.member_count("g"),
+    "reader": lambda cluster: cluster.reader("t", {0: 0}),
+    "writer": lambda cluster: cluster.writer(),
+    "group": lambda cluster: cluster.delete_group("g"),
 }
 
 
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=list(QUESTIONS))
 def test_whatever_is_asked_over_the_parents_connection_is_refused_in_a_child(
-    kafka_log: KafkaLog, ask: Callable[[KafkaLog], object]
+    kafka_cluster: KafkaCluster, ask: Callable[[KafkaCluster], object]
 ) -> None:
-    with held(Condition(kafka_log._groups._decided._of("g").lock)):  # type: ignore[arg-type]
-        answer = in_child(lambda: ask(kafka_log))
+    with held(Condition(kafka_cluster._groups._decided._of("g").lock)):  # type: ignore[arg-type]
+        answer = in_child(lambda: ask(kafka_cluster))
     assert answer.startswith(f"{BoundToProcess.__name__}: This connection belongs to the process that opened it.")
 
 
-def test_a_child_has_connections_of_its_own(kafka_log: KafkaLog) -> None:
+def test_a_child_has_connections_of_its_own(kafka_cluster: KafkaCluster) -> None:
     def ask() -> object:
-        with closing(KafkaLog(kafka_log.config)) as log:
-            return log.committed("g", "t")
+        with closing(KafkaCluster(kafka_cluster.config)) as cluster:
+            return cluster.committed("g", "t")
 
     assert in_child(ask).startswith("{0: Commit(offset=3,")
 
 
 USED: dict[str, str] = {
-    "questions": "kept = log.describe_topic('t')",
-    "commits": "kept = log.committed('g', 't')",
-    "reader": "kept = log.reader('t', {0: 0}); kept.poll(1)",
-    "writer": "kept = log.writer(); kept.append('t', b'k', b'v').result(10)",
-    "view": "kept = LastValueQueue('t', key_header=None, log=log).view().open()",
+    "questions": "kept = cluster.describe_topic('t')",
+    "commits": "kept = cluster.committed('g', 't')",
+    "reader": "kept = cluster.reader('t', {0: 0}); kept.poll(1)",
+    "writer": "kept = cluster.writer(); kept.append('t', b'k', b'v').result(10)",
+    "view": "kept = LastValueQueue('t', key_header=None, cluster=cluster).view().open()",
 }
 
 
 @pytest.mark.parametrize("use", USED.values(), ids=list(USED))
-def test_a_child_that_ends_in_the_ordinary_way_does_so(kafka_log: KafkaLog, use: str) -> None:
+def test_a_child_that_ends_in_the_ordinary_way_does_so(kafka_cluster: KafkaCluster, use: str) -> None:
     """Python frees what is left then, and a client whose threads are not there crashes of that, or waits for them."""
     program = f"""
 import os, signal, sys
 from lvq_kafka import LastValueQueue
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 signal.alarm(60)
-log = KafkaLog({kafka_log.config.bootstrap_servers!r})
+cluster = KafkaCluster({kafka_cluster.config.bootstrap_servers!r})
 {use}
 child = os.fork()
 if child:
@@ -216,7 +218,7 @@ if child:
     os.write(1, str(code).encode())
     os._exit(0)
 signal.alarm(20)
-del log, kept
+del cluster, kept
 sys.exit(7)
 """
     command = [sys.executable, "-W", "ignore", "-c", program]

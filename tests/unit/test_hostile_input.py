@@ -1,6 +1,6 @@
 """What others may have written (definitions, keys, headers, values, commits), and what becomes of it on the way out.
 
-Nothing of it may stop anybody but its own queue, steer a terminal, or fill a log. On the in-memory log;
+Nothing of it may stop anybody but its own queue, steer a terminal, or fill a log. On the in-memory cluster;
 ``tests/integration/test_hostile_records.py`` has what takes a broker, ``tests/fuzz`` makes it up by the thousand.
 """
 
@@ -22,6 +22,7 @@ from lvq_kafka import JSON, Entry, LastValueQueue, Message, Position, Producer, 
 from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.session import Session
+from lvq_kafka.cluster import Commit
 from lvq_kafka.core.definition import REGISTRY_TOPIC
 from lvq_kafka.core.packing import uvarints
 from lvq_kafka.entries import Deleted
@@ -35,8 +36,7 @@ from lvq_kafka.errors import (
     QueueNotDeclared,
     UnencodableKey,
 )
-from lvq_kafka.ports import Commit
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2028\x00"
 """An operating system command, a control sequence, C1, an override of the direction of writing, and a line's end."""
@@ -72,23 +72,23 @@ POISON: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.fixture
-def log() -> Iterator[MemoryLog]:
-    log = MemoryLog()
-    LastValueQueue.declare("prices", key_header="ticker", log=log)
-    yield log
-    log.close()
+def cluster() -> Iterator[MemoryCluster]:
+    cluster = MemoryCluster()
+    LastValueQueue.declare("prices", key_header="ticker", cluster=cluster)
+    yield cluster
+    cluster.close()
 
 
-def poison(log: MemoryLog, key: str | bytes, value: bytes | None) -> None:
-    with Producer(log, REGISTRY_TOPIC, key_header=None) as registry:
+def poison(cluster: MemoryCluster, key: str | bytes, value: bytes | None) -> None:
+    with Producer(cluster, REGISTRY_TOPIC, key_header=None) as registry:
         if value is None:
             registry.delete(key)
         else:
             registry.put(key, value).result(5)
 
 
-def run(log: MemoryLog, *arguments: str, stdin: bytes | None = None, person: bool = False) -> Result:
-    session = Session(log=log, out=Output(person))
+def run(cluster: MemoryCluster, *arguments: str, stdin: bytes | None = None, person: bool = False) -> Result:
+    session = Session(cluster=cluster, out=Output(person))
     return CliRunner().invoke(lvq, arguments, input=stdin, obj=session, prog_name="lvq", env={"COLUMNS": "100"})
 
 
@@ -103,40 +103,40 @@ def assert_harmless(text: str) -> None:
 
 @pytest.mark.parametrize(("name", "stored"), POISON.values(), ids=POISON)
 def test_a_definition_is_the_trouble_of_its_own_queue_only(
-    log: MemoryLog, name: str, stored: bytes, caplog: pytest.LogCaptureFixture
+    cluster: MemoryCluster, name: str, stored: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    poison(log, name, stored)
-    assert [one.name for one in queues(log=log)] == ["prices"]
+    poison(cluster, name, stored)
+    assert [one.name for one in queues(cluster=cluster)] == ["prices"]
     assert "left out" in caplog.text
     assert all(len(message) < LONGEST and message.isprintable() for message in caplog.messages)
-    LastValueQueue.declare("fresh", key_header="k", log=log)
-    LastValueQueue.open("prices", log=log)
+    LastValueQueue.declare("fresh", key_header="k", cluster=cluster)
+    LastValueQueue.open("prices", cluster=cluster)
     with pytest.raises(ConfigError) as caught:
-        LastValueQueue.open(name, log=log)
+        LastValueQueue.open(name, cluster=cluster)
     assert_harmless(str(caught.value))
     for arguments in (["queues"], ["declare", "new", "-k", "k"], ["status", "prices"], ["status", "--", name]):
-        ran = run(log, *arguments)
+        ran = run(cluster, *arguments)
         assert ran.exit_code == (2 if name in arguments else 0), ran.stderr
         assert_harmless(ran.stderr)
 
 
 def test_of_many_definitions_that_cannot_be_read_the_first_are_told(
-    log: MemoryLog, caplog: pytest.LogCaptureFixture
+    cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Producer(log, REGISTRY_TOPIC, key_header=None) as registry:
+    with Producer(cluster, REGISTRY_TOPIC, key_header=None) as registry:
         for number in range(1_000):
             registry.put(f"evil{number}", b"{")
-    assert [one.name for one in queues(log=log)] == ["prices"]
+    assert [one.name for one in queues(cluster=cluster)] == ["prices"]
     assert len(caplog.messages) == 11
     assert "990 more" in caplog.messages[-1]
 
 
 @pytest.mark.parametrize("name", ["evil", "--yes", "two words; rm -r ~", f"evil{ESCAPES}", b"\xff\xfe", "it's"])
 def test_the_way_out_that_an_error_names_can_be_pasted_into_a_shell(
-    log: MemoryLog, name: str | bytes, caplog: pytest.LogCaptureFixture
+    cluster: MemoryCluster, name: str | bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    poison(log, name, b"{")
-    queues(log=log)
+    poison(cluster, name, b"{")
+    queues(cluster=cluster)
     command = caplog.text.partition("Take it out (")[2].partition("), and")[0]
     told = subprocess.run(
         ["bash", "-c", f"lvq() {{ printf '%s\\0' \"$@\"; }}; {command}"], capture_output=True, check=True
@@ -144,52 +144,52 @@ def test_the_way_out_that_an_error_names_can_be_pasted_into_a_shell(
     arguments = [word.decode("utf-8", "surrogateescape") for word in told.split(b"\0")[:-1]]
     key = name if isinstance(name, bytes) else name.encode()
     if b"\0" not in key:  # which no command line can hold
-        assert run(log, *arguments).exit_code == 0
+        assert run(cluster, *arguments).exit_code == 0
         caplog.clear()
-        queues(log=log)
+        queues(cluster=cluster)
         assert not caplog.messages
 
 
 @pytest.mark.parametrize("name", ["\ud800", "a b", HUGE, 5])
-def test_a_name_that_no_queue_can_have_is_refused_wherever_it_is_given(log: MemoryLog, name: Any) -> None:
+def test_a_name_that_no_queue_can_have_is_refused_wherever_it_is_given(cluster: MemoryCluster, name: Any) -> None:
     for call in (
-        lambda: LastValueQueue.open(name, log=log),
-        lambda: LastValueQueue.declare(name, key_header="k", log=log),
-        lambda: LastValueQueue(name, key_header="k", log=log),
+        lambda: LastValueQueue.open(name, cluster=cluster),
+        lambda: LastValueQueue.declare(name, key_header="k", cluster=cluster),
+        lambda: LastValueQueue(name, key_header="k", cluster=cluster),
     ):
         with pytest.raises(ConfigError, match="cannot be the name of a") as caught:
             call()
         assert_harmless(str(caught.value))
 
 
-def test_no_similar_name_is_offered_that_nobody_can_open(log: MemoryLog) -> None:
-    poison(log, f"price{ESCAPES}", b"{}")
+def test_no_similar_name_is_offered_that_nobody_can_open(cluster: MemoryCluster) -> None:
+    poison(cluster, f"price{ESCAPES}", b"{}")
     with pytest.raises(QueueNotDeclared) as caught:
-        LastValueQueue.open("price", log=log)
+        LastValueQueue.open("price", cluster=cluster)
     assert "Did you mean prices?" in str(caught.value)
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", REGISTRY_TOPIC])
 def test_no_queue_and_no_dead_letter_comes_to_lie_on_a_topic_of_kafkas_or_the_registry(
-    log: MemoryLog, topic: str
+    cluster: MemoryCluster, topic: str
 ) -> None:
-    log.create_topic(topic, partitions=1, config={"cleanup.policy": "compact"})
+    cluster.create_topic(topic, partitions=1, config={"cleanup.policy": "compact"})
     for call in (
-        lambda: LastValueQueue.declare("evil", key_header="k", topic=topic, log=log),
-        lambda: LastValueQueue.open("prices", log=log).consumer(dead_letters=topic),
+        lambda: LastValueQueue.declare("evil", key_header="k", topic=topic, cluster=cluster),
+        lambda: LastValueQueue.open("prices", cluster=cluster).consumer(dead_letters=topic),
     ):
         with pytest.raises(ConfigError, match=topic):
             call()
-    with LastValueQueue(topic, key_header=None, log=log).view() as view:  # to look into it is everybody's right
+    with LastValueQueue(topic, key_header=None, cluster=cluster).view() as view:  # to look into it is everybody's right
         assert "nothing" not in view
 
 
-def test_a_name_like_an_option_is_refused(log: MemoryLog) -> None:
+def test_a_name_like_an_option_is_refused(cluster: MemoryCluster) -> None:
     with pytest.raises(ConfigError, match="'-x' cannot be the name of a queue"):
-        LastValueQueue.declare("-x", key_header="k", topic="x", log=log)
-    log.create_topic("-x", partitions=1, config={"cleanup.policy": "compact"})
-    LastValueQueue("-x", key_header=None, log=log)  # Kafka takes such a topic, and the queue x may lie on it
-    LastValueQueue.declare("x", key_header="k", topic="-x", log=log)
+        LastValueQueue.declare("-x", key_header="k", topic="x", cluster=cluster)
+    cluster.create_topic("-x", partitions=1, config={"cleanup.policy": "compact"})
+    LastValueQueue("-x", key_header=None, cluster=cluster)  # Kafka takes such a topic, and the queue x may lie on it
+    LastValueQueue.declare("x", key_header="k", topic="-x", cluster=cluster)
 
 
 # -- keys, headers, values ------------------------------------------------------------------------
@@ -201,8 +201,8 @@ def refused_by(call: Callable[[], object]) -> LVQError:
     return caught.value
 
 
-def test_a_key_is_shown_by_its_beginning_wherever_it_is_shown(log: MemoryLog) -> None:
-    queue = LastValueQueue.open("prices", log=log)
+def test_a_key_is_shown_by_its_beginning_wherever_it_is_shown(cluster: MemoryCluster) -> None:
+    queue = LastValueQueue.open("prices", cluster=cluster)
     key = HUGE[:400_000] + ESCAPES
     with queue.producer() as producer:
         told = [
@@ -217,7 +217,7 @@ def test_a_key_is_shown_by_its_beginning_wherever_it_is_shown(log: MemoryLog) ->
         for error in told:
             assert_harmless(str(error))
         producer.put(key, b"1").result(5)
-    strict = LastValueQueue("prices", key_header="other", key_mismatch="fail", log=log)
+    strict = LastValueQueue("prices", key_header="other", key_mismatch="fail", cluster=cluster)
     with strict.producer() as producer:
         producer.put(key, b"1").result(5)
         producer.writer.append("prices", b"k", b"1", [("other", key.encode())]).result(5)
@@ -227,7 +227,7 @@ def test_a_key_is_shown_by_its_beginning_wherever_it_is_shown(log: MemoryLog) ->
     entry = Entry(key, key.encode(), Position("prices", 0, 1), 0.0, [(key, key.encode())])
     with queue.consumer() as consumer:
         delivery = consumer.acquire(5)
-        odd = LastValueQueue("prices", key_header=key.replace("\0", ""), log=log)
+        odd = LastValueQueue("prices", key_header=key.replace("\0", ""), cluster=cluster)
         for shown in (delivery, entry, Deleted(key), Message(b"1", {key: key}, key=key), odd, odd.definition):
             assert_harmless(repr(shown))
 
@@ -242,8 +242,10 @@ def test_what_is_short_is_shown_as_it_always_was() -> None:
     assert repr(Message(b"1", {"ticker": "IBM"}, key="IBM")) == "Message(b'1', headers={'ticker': 'IBM'}, key='IBM')"
 
 
-def test_a_reason_for_a_rejection_does_not_fill_the_log(log: MemoryLog, caplog: pytest.LogCaptureFixture) -> None:
-    queue = LastValueQueue.open("prices", log=log)
+def test_a_reason_for_a_rejection_does_not_fill_the_log(
+    cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = LastValueQueue.open("prices", cluster=cluster)
     with queue.producer() as producer:
         producer.put("k", b"1").result(5)
     with queue.consumer() as consumer:
@@ -256,17 +258,20 @@ def test_a_reason_for_a_rejection_does_not_fill_the_log(log: MemoryLog, caplog: 
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\0"])
-def test_a_header_whose_name_the_client_would_cut_off_is_refused(log: MemoryLog, name: str) -> None:
-    with LastValueQueue.open("prices", log=log).producer() as producer, pytest.raises(UnencodableKey, match="NUL"):
+def test_a_header_whose_name_the_client_would_cut_off_is_refused(cluster: MemoryCluster, name: str) -> None:
+    with (
+        LastValueQueue.open("prices", cluster=cluster).producer() as producer,
+        pytest.raises(UnencodableKey, match="NUL"),
+    ):
         producer.put("k", b"1", {name: "x"})
     with pytest.raises(ConfigError, match="NUL"):
         QueueDefinition(name="q", topic="q", key_header=name)
 
 
 @pytest.mark.parametrize("depth", [501, 100_000])
-def test_a_value_that_is_nested_too_deeply_is_one_that_cannot_be_read(log: MemoryLog, depth: int) -> None:
-    queue = LastValueQueue.open("prices", value=JSON, log=log)
-    with LastValueQueue.open("prices", log=log).producer() as producer:
+def test_a_value_that_is_nested_too_deeply_is_one_that_cannot_be_read(cluster: MemoryCluster, depth: int) -> None:
+    queue = LastValueQueue.open("prices", value=JSON, cluster=cluster)
+    with LastValueQueue.open("prices", cluster=cluster).producer() as producer:
         producer.put("deep", b"[" * depth + b"]" * depth)
         producer.put("bad", b"[" * depth)
         producer.put("good", b"[[1]]").result(5)
@@ -276,51 +281,53 @@ def test_a_value_that_is_nested_too_deeply_is_one_that_cannot_be_read(log: Memor
             with pytest.raises(DecodeError):
                 view[key]
     for arguments, person in ((["browse", "prices"], True), (["get", "prices", "deep", "bad", "good"], False)):
-        ran = run(log, *arguments, "--format", "json", person=person)
+        ran = run(cluster, *arguments, "--format", "json", person=person)
         assert ran.exit_code == 5, ran.stderr
         assert "good" in ran.stdout
         assert_harmless(ran.stderr)
 
 
-def test_a_value_that_is_nested_as_deeply_as_may_be_is_read_and_written_by_all(log: MemoryLog) -> None:
+def test_a_value_that_is_nested_as_deeply_as_may_be_is_read_and_written_by_all(cluster: MemoryCluster) -> None:
     deep = json.loads("[" * 500 + "]" * 500)
-    with LastValueQueue.open("prices", value=JSON, log=log).producer() as producer:
+    with LastValueQueue.open("prices", value=JSON, cluster=cluster).producer() as producer:
         producer.put("deep", deep).result(5)
         with pytest.raises(LVQError, match="nested"):
             producer.put("deeper", [deep])
     for arguments in (["browse", "prices"], ["get", "prices", "deep"]):
-        assert run(log, *arguments, "--format", "json", person=True).exit_code == 0
-    lines = run(log, "browse", "prices", "--format", "json").stdout_bytes
-    assert run(log, "put", "prices", "--from-jsonl", "-", "--format", "json", stdin=lines).exit_code == 0
+        assert run(cluster, *arguments, "--format", "json", person=True).exit_code == 0
+    lines = run(cluster, "browse", "prices", "--format", "json").stdout_bytes
+    assert run(cluster, "put", "prices", "--from-jsonl", "-", "--format", "json", stdin=lines).exit_code == 0
 
 
 @pytest.mark.parametrize("depth", [1_100, 100_000])
 @pytest.mark.parametrize("command", ["put", "send"])
 @pytest.mark.parametrize("before", ['{"key": "IBM", "headers": {"ticker": "IBM"}, "value": ', ""])
-def test_a_line_that_is_nested_too_deeply_is_named(log: MemoryLog, command: str, depth: int, before: str) -> None:
+def test_a_line_that_is_nested_too_deeply_is_named(
+    cluster: MemoryCluster, command: str, depth: int, before: str
+) -> None:
     lines = b'{"key": "a", "headers": {"ticker": "a"}, "value": "1"}\n' + f"{before}{'[' * depth}\n".encode()
-    ran = run(log, command, "prices", "--from-jsonl", "-", stdin=lines)
+    ran = run(cluster, command, "prices", "--from-jsonl", "-", stdin=lines)
     assert ran.exit_code == 5
     assert "Line 2" in ran.stderr
     assert_harmless(ran.stderr)
-    given = run(log, "put", "prices", "k", "[" * depth, "--format", "json")
+    given = run(cluster, "put", "prices", "k", "[" * depth, "--format", "json")
     assert (given.exit_code, "nested" in given.stderr) == (5, True)
 
 
-def test_a_line_for_a_program_steers_no_terminal_either(log: MemoryLog) -> None:
+def test_a_line_for_a_program_steers_no_terminal_either(cluster: MemoryCluster) -> None:
     text = ESCAPES.replace("\0", "") + "株\u00e9\U0001f600\U000e0041"
-    with LastValueQueue.open("prices", log=log).producer() as producer:
+    with LastValueQueue.open("prices", cluster=cluster).producer() as producer:
         producer.put(text, text.encode(), {text: text}).result(5)
     for arguments in (["browse", "prices"], ["get", "prices", text], ["export", "prices"]):
-        out = run(log, *arguments).stdout
+        out = run(cluster, *arguments).stdout
         assert out.replace("\n", "").isprintable()
         assert "株é😀" in out  # what can be read is
         rows = [json.loads(line) for line in out.splitlines()]
         assert [(row["key"], row["value"], row["headers"][text]) for row in rows if "key" in row] == [(text,) * 3]
 
 
-def test_nothing_that_others_have_named_steers_a_persons_terminal(log: MemoryLog) -> None:
-    named = LastValueQueue.declare("named", key_header=ESCAPES.replace("\0", "[red]"), value=JSON, log=log)
+def test_nothing_that_others_have_named_steers_a_persons_terminal(cluster: MemoryCluster) -> None:
+    named = LastValueQueue.declare("named", key_header=ESCAPES.replace("\0", "[red]"), value=JSON, cluster=cluster)
     with named.producer() as producer:
         producer.put("k", {ESCAPES: [ESCAPES, "[red]"], "h": HUGE[:3000]}).result(5)
     for arguments in (
@@ -331,7 +338,7 @@ def test_nothing_that_others_have_named_steers_a_persons_terminal(log: MemoryLog
         ["browse", "named", "--format", "json"],
         ["consume", "named", "-n", "1", "--exec", "exit 3"],
     ):
-        ran = run(log, *arguments, person=True)
+        ran = run(cluster, *arguments, person=True)
         assert ran.exit_code in (0, 6), ran.stderr
         assert_harmless(ran.stdout + ran.stderr)
         assert ran.exit_code == 6 or "\\x1b" in ran.stdout or "\\u001b" in ran.stdout or arguments[0] == "status"
@@ -344,13 +351,13 @@ def test_an_error_of_anybodys_is_harmless_when_it_becomes_one_of_ours() -> None:
     assert str(LVQError("two\nlines\twith tabs")) == "two\nlines\twith tabs"
 
 
-def test_the_log_that_debug_shows_steers_no_terminal(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_that_debug_shows_steers_no_terminal(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def describe(*_: object, **__: object) -> object:
         logging.getLogger("lvq_kafka.client").error("the broker said %s", ESCAPES)
         raise ValueError(ESCAPES)
 
-    monkeypatch.setattr(log, "describe_topic", describe)
-    ran = run(log, "--debug", "status", "prices")
+    monkeypatch.setattr(cluster, "describe_topic", describe)
+    ran = run(cluster, "--debug", "status", "prices")
     assert ran.exit_code == 70
     assert "the broker said" in ran.stderr
     assert "Traceback" in ran.stderr
@@ -358,8 +365,8 @@ def test_the_log_that_debug_shows_steers_no_terminal(log: MemoryLog, monkeypatch
 
 
 @pytest.mark.parametrize("arguments", [["queues", f"--no{ESCAPES}"], ["watch", "prices", "--by", ESCAPES], [ESCAPES]])
-def test_a_complaint_about_the_command_line_steers_no_terminal(log: MemoryLog, arguments: list[str]) -> None:
-    ran = run(log, *arguments)
+def test_a_complaint_about_the_command_line_steers_no_terminal(cluster: MemoryCluster, arguments: list[str]) -> None:
+    ran = run(cluster, *arguments)
     assert ran.exit_code == 2
     assert_harmless(ran.stderr)
 
@@ -404,13 +411,13 @@ COMMITS = {
 
 @pytest.mark.parametrize(("offset", "said"), COMMITS.values(), ids=COMMITS)
 def test_a_commit_ends_in_a_typed_error_that_status_tells_and_repair_mends(
-    log: MemoryLog, offset: int, said: str
+    cluster: MemoryCluster, offset: int, said: str
 ) -> None:
-    queue = LastValueQueue.open("prices", log=log)
+    queue = LastValueQueue.open("prices", cluster=cluster)
     with queue.producer() as producer:
         for number in range(10):
             producer.put(f"k{number}", b"1")
-    log.commit(queue.definition.group, "prices", {0: Commit(offset, said)})
+    cluster.commit(queue.definition.group, "prices", {0: Commit(offset, said)})
     try:
         with queue.consumer() as consumer:
             delivery = consumer.acquire(5)
@@ -418,7 +425,7 @@ def test_a_commit_ends_in_a_typed_error_that_status_tells_and_repair_mends(
             delivery.ack()
     except LVQError as error:
         assert_harmless(str(error))
-        status = run(log, "status", "prices")
+        status = run(cluster, "status", "prices")
         assert (status.exit_code, status.stderr != "") == (4, True)
         assert_harmless(status.stderr)
         with suppress(LVQError), queue.browser(follow=False) as browser:  # what is known of a cut log is browsed
@@ -426,7 +433,7 @@ def test_a_commit_ends_in_a_typed_error_that_status_tells_and_repair_mends(
         with pytest.raises(LVQError):
             queue.purge()
         assert not queue.repair().left
-    assert run(log, "status", "prices").exit_code == 0
+    assert run(cluster, "status", "prices").exit_code == 0
     with (
         queue.producer(transactional_id="t") as producer,
         queue.consumer() as consumer,
@@ -434,31 +441,31 @@ def test_a_commit_ends_in_a_typed_error_that_status_tells_and_repair_mends(
     ):
         for delivery in transaction.acquire_many(100, timeout=0.5):
             delivery.ack()
-    assert run(log, "status", "prices").exit_code == 0
+    assert run(cluster, "status", "prices").exit_code == 0
 
 
-def test_the_last_sequence_that_is_taken_is_followed_by_others(log: MemoryLog) -> None:
+def test_the_last_sequence_that_is_taken_is_followed_by_others(cluster: MemoryCluster) -> None:
     """Whoever may write to the group can leave any number there."""
-    queue = LastValueQueue.open("prices", log=log)
+    queue = LastValueQueue.open("prices", cluster=cluster)
     with queue.producer() as producer:
         for number in range(3):
             producer.put(f"k{number}", b"1")
-    log.commit(queue.definition.group, "prices", {0: Commit(0, numbered((1 << 62) - 1))})
+    cluster.commit(queue.definition.group, "prices", {0: Commit(0, numbered((1 << 62) - 1))})
     for _ in range(3):
         with queue.consumer() as consumer:
             delivery = consumer.acquire(5)
             assert delivery is not None
             delivery.ack()
-    assert run(log, "status", "prices").exit_code == 0
-    log.commit(queue.definition.group, "prices", {0: Commit(0, numbered((1 << 62) - 1))})
+    assert run(cluster, "status", "prices").exit_code == 0
+    cluster.commit(queue.definition.group, "prices", {0: Commit(0, numbered((1 << 62) - 1))})
     queue.purge()
     queue.reset("earliest")
-    assert run(log, "status", "prices").exit_code == 0
+    assert run(cluster, "status", "prices").exit_code == 0
 
 
-def test_a_refusal_shows_the_beginning_of_a_text(log: MemoryLog) -> None:
+def test_a_refusal_shows_the_beginning_of_a_text(cluster: MemoryCluster) -> None:
     for said in (f"lvq{'9' * 4000}.", ESCAPES * 50):
-        log.commit("lvq.prices", "prices", {0: Commit(0, said)})
+        cluster.commit("lvq.prices", "prices", {0: Commit(0, said)})
         with pytest.raises(CommitMapRefused) as caught:
-            LastValueQueue.open("prices", log=log).consumer()
+            LastValueQueue.open("prices", cluster=cluster).consumer()
         assert len(str(caught.value)) < 1_000

@@ -75,7 +75,7 @@ def test_a_third_party_package_is_imported_in_its_own_corner_only(path: Path) ->
 
 BELOW = {
     "errors": ("core",),
-    "ports": ("core", "errors"),
+    "cluster": ("core", "errors"),
     "codecs": ("core", "errors", "kafka.serializers"),  # which `serializers` imports when it is called
     "entries": ("core", "codecs"),
     "forking": ("errors",),

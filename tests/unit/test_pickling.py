@@ -13,16 +13,16 @@ import pytest
 from lvq_kafka import TEXT, Codec, LastValueQueue, connect
 from lvq_kafka.entries import Deleted, EndOfDump
 from lvq_kafka.errors import BoundToProcess
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.kafka.mock_cluster import MockCluster
 
 LEAVE: dict[str, Callable[[Any], object]] = {"pickle": pickle.dumps, "copy": copy.copy, "deepcopy": copy.deepcopy}
 
 
 @pytest.fixture
-def opened(memory_log: MemoryLog) -> Iterator[dict[str, Any]]:
+def opened(memory_cluster: MemoryCluster) -> Iterator[dict[str, Any]]:
     """One of everything that is bound to its process."""
-    queue = LastValueQueue.declare("prices", key_header="ticker", log=memory_log, value=TEXT)
+    queue = LastValueQueue.declare("prices", key_header="ticker", cluster=memory_cluster, value=TEXT)
     with ExitStack() as stack:
         producer = stack.enter_context(queue.producer(transactional_id="t"))
         plain = stack.enter_context(queue.producer())
@@ -71,17 +71,17 @@ def test_what_is_bound_to_its_process_says_so(
 
 
 def test_a_connection_says_so_and_shows_no_secret() -> None:
-    cluster = MockCluster()
+    mock = MockCluster()
     secret = {"sasl.username": "u", "sasl.password": "hunter2", "security.protocol": "SASL_PLAINTEXT"}
-    log = connect(cluster.bootstrap_servers, config={**secret, "sasl.mechanism": "PLAIN"})
-    queue = LastValueQueue("t", key_header=None, log=log)
-    for one in (log, queue):
+    cluster = connect(mock.bootstrap_servers, config={**secret, "sasl.mechanism": "PLAIN"})
+    queue = LastValueQueue("t", key_header=None, cluster=cluster)
+    for one in (cluster, queue):
         for leave in LEAVE.values():
             with pytest.raises(BoundToProcess, match="cannot be pickled or copied") as caught:
                 leave(one)
             assert "hunter2" not in str(caught.value)
-    log.close()
     cluster.close()
+    mock.close()
 
 
 def test_what_is_read_may_leave(opened: dict[str, Any]) -> None:
@@ -103,9 +103,9 @@ def test_a_snapshot_may_leave_while_somebody_iterates_over_it(opened: dict[str, 
             assert arrived.offsets == snapshot.offsets
 
 
-def test_a_codec_of_module_level_functions_leaves_with_the_snapshot(memory_log: MemoryLog) -> None:
+def test_a_codec_of_module_level_functions_leaves_with_the_snapshot(memory_cluster: MemoryCluster) -> None:
     codec = Codec(str.encode, bytes.decode, name="mine")
-    queue = LastValueQueue.declare("others", key_header=None, log=memory_log, value=codec)
+    queue = LastValueQueue.declare("others", key_header=None, cluster=memory_cluster, value=codec)
     with queue.producer() as producer:
         producer.put("a", "1")
     with queue.view() as view:

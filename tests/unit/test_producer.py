@@ -1,4 +1,4 @@
-"""The producer on the in-memory log: keys (R1 to R3), headers, failures that nobody overlooks, transactions."""
+"""The producer on the in-memory cluster: keys (R1 to R3), headers, failures that nobody overlooks, transactions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lvq_kafka.cluster import LogWriter
 from lvq_kafka.codecs import JSON, TEXT, Codec
 from lvq_kafka.core.records import Position, Record
 from lvq_kafka.errors import (
@@ -25,27 +26,26 @@ from lvq_kafka.errors import (
     TransportError,
     UnencodableKey,
 )
-from lvq_kafka.ports import LogWriter
 from lvq_kafka.producer import Message, Producer
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 
 TOPIC = "prices"
 REFUSED = DeliveryFailed("Not stored.", key=b"IBM", code="NOT_ENOUGH_REPLICAS")
 
 
 @pytest.fixture
-def log() -> MemoryLog:
-    log = MemoryLog()
-    log.create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
-    return log
+def cluster() -> MemoryCluster:
+    cluster = MemoryCluster()
+    cluster.create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact"})
+    return cluster
 
 
-def stored(log: MemoryLog) -> list[tuple[bytes | None, bytes | None, dict[str, bytes | None]]]:
-    return [(record.key, record.value, dict(record.headers)) for record in log.records(TOPIC)]
+def stored(cluster: MemoryCluster) -> list[tuple[bytes | None, bytes | None, dict[str, bytes | None]]]:
+    return [(record.key, record.value, dict(record.headers)) for record in cluster.records(TOPIC)]
 
 
-def only(log: MemoryLog) -> Record:
-    (record,) = log.records(TOPIC)
+def only(cluster: MemoryCluster) -> Record:
+    (record,) = cluster.records(TOPIC)
     return record
 
 
@@ -56,8 +56,8 @@ RESERVED = ("lvq-ttl", "lvq-not-before", "lvq-priority", "lvq-sort", "lvq-group"
 
 @pytest.mark.parametrize("name", RESERVED)
 @pytest.mark.parametrize("key_header", ["ticker", None])
-def test_r22_a_reserved_header_is_refused_and_named(log: MemoryLog, name: str, key_header: str | None) -> None:
-    with Producer(log, TOPIC, key_header=key_header) as producer:
+def test_r22_a_reserved_header_is_refused_and_named(cluster: MemoryCluster, name: str, key_header: str | None) -> None:
+    with Producer(cluster, TOPIC, key_header=key_header) as producer:
         for headers in ({name: 5}, [("a", "1"), (name, None)]):
             for call in (
                 lambda headers: producer.send(Message(b"1", headers=headers, key="IBM")),
@@ -67,138 +67,140 @@ def test_r22_a_reserved_header_is_refused_and_named(log: MemoryLog, name: str, k
                 with pytest.raises(ConfigError, match=f"'{name}' is reserved") as caught:
                     call(headers)  # type: ignore[no-untyped-call]
                 assert caught.value.options == (name,)
-    assert stored(log) == []
+    assert stored(cluster) == []
 
 
-def test_r22_the_marks_of_copied_messages_are_not_refused(log: MemoryLog) -> None:
+def test_r22_the_marks_of_copied_messages_are_not_refused(cluster: MemoryCluster) -> None:
     marks = {"lvq-unkeyed": "1", "lvq-unreadable": "1", "lvq-dlq-source": "prices/0/1", "lvq-else": "1"}
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         producer.send(Message(b"1", headers=marks))
-    assert only(log).headers == tuple((name, value.encode()) for name, value in marks.items())
+    assert only(cluster).headers == tuple((name, value.encode()) for name, value in marks.items())
 
 
 @pytest.mark.parametrize("name", [*RESERVED, "lvq-unkeyed", "lvq-unreadable"])
-def test_r22_no_key_header_has_a_reserved_name(log: MemoryLog, name: str) -> None:
+def test_r22_no_key_header_has_a_reserved_name(cluster: MemoryCluster, name: str) -> None:
     with pytest.raises(ConfigError, match=f"'{name}' cannot be the key header") as caught:
-        Producer(log, TOPIC, key_header=name)
+        Producer(cluster, TOPIC, key_header=name)
     assert caught.value.options == ("key_header",)
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_key_header_is_the_record_key(log: MemoryLog) -> None:
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+def test_the_key_header_is_the_record_key(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         receipt = producer.send(Message(b"118.50", headers={"source": "feed", "ticker": "IBM"}))
         assert receipt.result() == Position(TOPIC, 0, 0)
-    record = only(log)
+    record = only(cluster)
     assert (record.key, record.value) == (b"IBM", b"118.50")
     assert record.headers == (("source", b"feed"), ("ticker", b"IBM"))
 
 
-def test_put_sets_the_key_header(log: MemoryLog) -> None:
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+def test_put_sets_the_key_header(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         producer.put("IBM", b"1")
         producer.put("IBM", b"2", headers={"source": "feed"})
         producer.put("IBM", b"3", headers={"ticker": "IBM", "source": "feed"})
     both = {"ticker": b"IBM", "source": b"feed"}
-    assert stored(log) == [(b"IBM", b"1", {"ticker": b"IBM"}), (b"IBM", b"2", both), (b"IBM", b"3", both)]
+    assert stored(cluster) == [(b"IBM", b"1", {"ticker": b"IBM"}), (b"IBM", b"2", both), (b"IBM", b"3", both)]
 
 
-def test_delete_is_a_record_without_a_value_and_empty_bytes_is_a_value(log: MemoryLog) -> None:
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+def test_delete_is_a_record_without_a_value_and_empty_bytes_is_a_value(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         producer.delete("IBM")
         producer.put("IBM", b"")
-    assert stored(log) == [(b"IBM", None, {"ticker": b"IBM"}), (b"IBM", b"", {"ticker": b"IBM"})]
+    assert stored(cluster) == [(b"IBM", None, {"ticker": b"IBM"}), (b"IBM", b"", {"ticker": b"IBM"})]
 
 
 @pytest.mark.parametrize(
     ("key", "wire"),
     [("", b""), (b"\xff", b"\xff"), ("Zoë", "Zoë".encode()), (1, b"1"), ("1", b"1"), (True, b"true"), (-5, b"-5")],
 )
-def test_r2_keys_are_bytes_on_the_wire_and_the_empty_string_is_a_key(log: MemoryLog, key: Any, wire: bytes) -> None:
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+def test_r2_keys_are_bytes_on_the_wire_and_the_empty_string_is_a_key(
+    cluster: MemoryCluster, key: Any, wire: bytes
+) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         producer.send(Message(b"v", headers={"ticker": key}))
         producer.put(key, b"v")
         producer.delete(key)
-    assert [(record.key, record.headers) for record in log.records(TOPIC)] == [(wire, (("ticker", wire),))] * 3
+    assert [(record.key, record.headers) for record in cluster.records(TOPIC)] == [(wire, (("ticker", wire),))] * 3
 
 
 @pytest.mark.parametrize("key", [1.5, ["IBM"], object(), "\ud800"])
-def test_r2_other_types_are_refused_at_send(log: MemoryLog, key: Any) -> None:
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+def test_r2_other_types_are_refused_at_send(cluster: MemoryCluster, key: Any) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         with pytest.raises(UnencodableKey, match="header 'ticker' cannot be sent"):
             producer.send(Message(b"v", headers={"ticker": key}))
         with pytest.raises(UnencodableKey):
             producer.put(key, b"v")
-    assert log.records(TOPIC) == []
+    assert cluster.records(TOPIC) == []
 
 
 @pytest.mark.parametrize("value", [["IBM"], object(), "\ud800"])
-def test_r2_other_types_are_refused_as_other_headers_too(log: MemoryLog, value: Any) -> None:
+def test_r2_other_types_are_refused_as_other_headers_too(cluster: MemoryCluster, value: Any) -> None:
     refused = pytest.raises(UnencodableKey, match="header 'other' cannot be sent")
-    with Producer(log, TOPIC, key_header="ticker") as producer, refused:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer, refused:
         producer.put("IBM", b"v", headers={"other": value})
-    assert log.records(TOPIC) == []
+    assert cluster.records(TOPIC) == []
 
 
-def test_r2_a_float_is_a_header_where_that_is_not_the_key(log: MemoryLog) -> None:
+def test_r2_a_float_is_a_header_where_that_is_not_the_key(cluster: MemoryCluster) -> None:
     class Price(float):
         def __repr__(self) -> str:
             return "Price"
 
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         producer.send(Message(b"v", headers={"ticker": "IBM", "bid": 118.5, "ask": Price(0.1)}))
         producer.put("IBM", b"v", headers=[("bid", 1e22), ("ask", float("nan"))])
         with pytest.raises(UnencodableKey, match="header 'bid' cannot be sent") as caught:
             producer.send(Message(b"v", headers={"ticker": "IBM", "bid": [1]}))  # type: ignore[dict-item]
         assert "a number" in caught.value.hint
-    assert [dict(record.headers) for record in log.records(TOPIC)] == [
+    assert [dict(record.headers) for record in cluster.records(TOPIC)] == [
         {"ticker": b"IBM", "bid": b"118.5", "ask": b"0.1"},
         {"ticker": b"IBM", "bid": b"1e+22", "ask": b"nan"},
     ]
 
 
-def test_headers_can_be_filled_in_after_the_message_is_made(log: MemoryLog) -> None:
+def test_headers_can_be_filled_in_after_the_message_is_made(cluster: MemoryCluster) -> None:
     message, other = Message(b"v"), Message(b"w")
     message.headers["ticker"] = "IBM"  # type: ignore[index]
     assert message.headers is not other.headers
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         producer.send(message)
-    assert only(log).key == b"IBM"
+    assert only(cluster).key == b"IBM"
     assert repr(other) == "Message(b'w')"
 
 
-def test_the_last_of_repeated_key_headers_counts(log: MemoryLog) -> None:
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+def test_the_last_of_repeated_key_headers_counts(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         producer.send(Message(b"v", headers=[("ticker", "IBM"), ("x", None), ("ticker", "AAPL")]))
-    assert only(log).key == b"AAPL"
-    assert only(log).headers == (("ticker", b"IBM"), ("x", None), ("ticker", b"AAPL"))
+    assert only(cluster).key == b"AAPL"
+    assert only(cluster).headers == (("ticker", b"IBM"), ("x", None), ("ticker", b"AAPL"))
 
 
-def test_a_header_name_must_be_text(log: MemoryLog) -> None:
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+def test_a_header_name_must_be_text(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         with pytest.raises(UnencodableKey, match="name of a header"):
             producer.send(Message(b"v", headers={1: "IBM"}))  # type: ignore[dict-item]
         with pytest.raises(UnencodableKey, match="name of a header"):
             producer.put("IBM", b"v", headers={"\ud800": "IBM"})
         producer.put("IBM", b"v", headers={"Börse": "Xetra"})
-    assert dict(only(log).headers)["Börse"] == b"Xetra"
-    with Producer(log, TOPIC, key_header=None) as producer, pytest.raises(UnencodableKey, match="name of a header"):
+    assert dict(only(cluster).headers)["Börse"] == b"Xetra"
+    with Producer(cluster, TOPIC, key_header=None) as producer, pytest.raises(UnencodableKey, match="name of a header"):
         producer.send(Message(b"v", headers={None: "IBM"}))  # type: ignore[dict-item]
     with pytest.raises(ConfigError, match="cannot be the key header"):
-        Producer(log, TOPIC, key_header="\udfff")
+        Producer(cluster, TOPIC, key_header="\udfff")
 
 
-def test_key_and_key_header_may_both_be_given_when_they_agree(log: MemoryLog) -> None:
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+def test_key_and_key_header_may_both_be_given_when_they_agree(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         producer.send(Message(b"v", headers={"ticker": "1"}, key=1))
         producer.send(Message(b"v", key="IBM"))
-    assert stored(log) == [(b"1", b"v", {"ticker": b"1"}), (b"IBM", b"v", {"ticker": b"IBM"})]
+    assert stored(cluster) == [(b"1", b"v", {"ticker": b"1"}), (b"IBM", b"v", {"ticker": b"IBM"})]
 
 
-def test_a_key_that_disagrees_with_the_key_header_is_an_error_that_names_both(log: MemoryLog) -> None:
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+def test_a_key_that_disagrees_with_the_key_header_is_an_error_that_names_both(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         with pytest.raises(ConfigError, match=r"'IBM'.*'ticker'.*'AAPL'") as caught:
             producer.send(Message(b"v", headers={"ticker": "AAPL"}, key="IBM"))
         assert caught.value.options == ("key", "ticker")
@@ -206,27 +208,27 @@ def test_a_key_that_disagrees_with_the_key_header_is_an_error_that_names_both(lo
             producer.put("IBM", b"v", headers={"ticker": "AAPL"})
         with pytest.raises(ConfigError):
             producer.delete("IBM", headers={"ticker": "AAPL"})
-    assert log.records(TOPIC) == []
+    assert cluster.records(TOPIC) == []
 
 
-def test_without_a_key_header_the_record_key_itself_is_the_key(log: MemoryLog) -> None:
-    with Producer(log, TOPIC, key_header=None) as producer:
+def test_without_a_key_header_the_record_key_itself_is_the_key(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header=None) as producer:
         producer.send(Message(b"1", headers={"ticker": "AAPL"}, key="IBM"))
         producer.put("IBM", b"2")
         producer.delete("IBM")
-    assert stored(log) == [(b"IBM", b"1", {"ticker": b"AAPL"}), (b"IBM", b"2", {}), (b"IBM", None, {})]
+    assert stored(cluster) == [(b"IBM", b"1", {"ticker": b"AAPL"}), (b"IBM", b"2", {}), (b"IBM", None, {})]
 
 
 @pytest.mark.parametrize("headers", [{}, {"ticker": None}, {"source": "feed"}])
 @pytest.mark.parametrize("key_header", ["ticker", None])
 def test_r1_a_message_without_a_key_passes_with_a_unique_key_and_a_mark(
-    log: MemoryLog, headers: Any, key_header: str | None
+    cluster: MemoryCluster, headers: Any, key_header: str | None
 ) -> None:
     for _ in range(2):
-        with Producer(log, TOPIC, key_header=key_header) as producer:
+        with Producer(cluster, TOPIC, key_header=key_header) as producer:
             producer.send(Message(b"v", headers=headers))
             producer.send(Message(b"v", headers=headers))
-    records = log.records(TOPIC)
+    records = cluster.records(TOPIC)
     assert len({record.key for record in records}) == 4
     for record in records:
         assert record.key is not None
@@ -235,19 +237,19 @@ def test_r1_a_message_without_a_key_passes_with_a_unique_key_and_a_mark(
 
 
 @pytest.mark.parametrize("key_header", ["ticker", None])
-def test_r1_a_copy_of_a_message_without_a_key_has_none_either(log: MemoryLog, key_header: str | None) -> None:
-    with Producer(log, TOPIC, key_header=key_header) as producer:
+def test_r1_a_copy_of_a_message_without_a_key_has_none_either(cluster: MemoryCluster, key_header: str | None) -> None:
+    with Producer(cluster, TOPIC, key_header=key_header) as producer:
         producer.send(Message(b"v", headers={"source": "feed"}))
-        [given] = log.records(TOPIC)
+        [given] = cluster.records(TOPIC)
         producer.put(given.key, b"w", given.headers)
         producer.send(Message(b"x", headers=given.headers, key=given.key))
         producer.send(Message(b"y", headers=given.headers))
         producer.delete(given.key, given.headers)
-    records = log.records(TOPIC)
+    records = cluster.records(TOPIC)
     assert [record.value for record in records] == [b"v", b"w", b"x", b"y", None]
     assert {record.headers for record in records} == {given.headers}
     assert len({record.key for record in records}) == 2, "without its key it is another message"
-    with Producer(log, TOPIC, key_header=key_header, keyless="refuse") as producer:
+    with Producer(cluster, TOPIC, key_header=key_header, keyless="refuse") as producer:
         for copy in (
             lambda: producer.put(given.key, b"w", given.headers),
             lambda: producer.send(Message(b"w", headers=given.headers, key=given.key)),
@@ -257,60 +259,62 @@ def test_r1_a_copy_of_a_message_without_a_key_has_none_either(log: MemoryLog, ke
 
 
 @pytest.mark.parametrize(("key_header", "says"), [("ticker", "no header 'ticker'"), (None, "no key")])
-def test_r1_a_queue_may_refuse_messages_without_a_key(log: MemoryLog, key_header: str | None, says: str) -> None:
-    with Producer(log, TOPIC, key_header=key_header, keyless="refuse") as producer:
+def test_r1_a_queue_may_refuse_messages_without_a_key(
+    cluster: MemoryCluster, key_header: str | None, says: str
+) -> None:
+    with Producer(cluster, TOPIC, key_header=key_header, keyless="refuse") as producer:
         with pytest.raises(MissingKey, match=f"{says}.*keyless"):
             producer.send(Message(b"v"))
         with pytest.raises(MissingKey):
             producer.send(Message(b"v", headers={"ticker": None}))
-    assert log.records(TOPIC) == []
+    assert cluster.records(TOPIC) == []
 
 
 @pytest.mark.parametrize("options", [{"key_header": ""}, {"key_header": " "}, {"key_header": "a", "keyless": "drop"}])
-def test_bad_options_are_errors_that_name_them(log: MemoryLog, options: dict[str, Any]) -> None:
+def test_bad_options_are_errors_that_name_them(cluster: MemoryCluster, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
-        Producer(log, TOPIC, **options)
+        Producer(cluster, TOPIC, **options)
     assert set(caught.value.options) <= set(options)
     assert caught.value.options
 
 
 @given(st.lists(st.tuples(st.sampled_from(["IBM", "AAPL"]), st.none() | st.binary(max_size=3)), max_size=20))
 def test_the_last_value_of_each_key_is_the_one_sent_last(sends: list[tuple[str, bytes | None]]) -> None:
-    log = MemoryLog()
-    log.create_topic(TOPIC, partitions=3, config={"cleanup.policy": "compact"})
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+    cluster = MemoryCluster()
+    cluster.create_topic(TOPIC, partitions=3, config={"cleanup.policy": "compact"})
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         for key, value in sends:
             _ = producer.delete(key) if value is None else producer.put(key, value)
-    assert {record.key: record.value for record in log.records(TOPIC)} == {k.encode(): v for k, v in sends}
+    assert {record.key: record.value for record in cluster.records(TOPIC)} == {k.encode(): v for k, v in sends}
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
-def test_values_go_through_the_codec(log: MemoryLog) -> None:
-    with Producer(log, TOPIC, key_header="ticker", value=JSON) as producer:
+def test_values_go_through_the_codec(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker", value=JSON) as producer:
         producer.put("IBM", {"bid": 1})
         producer.send(Message(None, headers={"ticker": "IBM"}))
-    assert [record.value for record in log.records(TOPIC)] == [b'{"bid":1}', b"null"]
+    assert [record.value for record in cluster.records(TOPIC)] == [b'{"bid":1}', b"null"]
 
 
-def test_a_value_that_cannot_be_written_is_refused_at_send(log: MemoryLog) -> None:
-    with Producer(log, TOPIC, key_header="ticker", value=TEXT) as producer, pytest.raises(EncodeError):
+def test_a_value_that_cannot_be_written_is_refused_at_send(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker", value=TEXT) as producer, pytest.raises(EncodeError):
         producer.put("IBM", b"bytes")  # type: ignore[arg-type]
-    with Producer(log, TOPIC, key_header="ticker") as raw, pytest.raises(EncodeError, match=r"delete\(\)"):
+    with Producer(cluster, TOPIC, key_header="ticker") as raw, pytest.raises(EncodeError, match=r"delete\(\)"):
         raw.send(Message(None, headers={"ticker": "IBM"}))  # type: ignore[arg-type]
-    assert log.records(TOPIC) == []
+    assert cluster.records(TOPIC) == []
 
 
-def test_a_codec_can_add_headers(log: MemoryLog) -> None:
+def test_a_codec_can_add_headers(cluster: MemoryCluster) -> None:
     class Marking(Codec[bytes]):
         def _write(self, value: bytes, topic: str, headers: list[tuple[str, bytes | None]]) -> bytes:
             headers.append(("written-for", topic.encode()))
             return value
 
-    with Producer(log, TOPIC, key_header="ticker", value=Marking(bytes, bytes)) as producer:
+    with Producer(cluster, TOPIC, key_header="ticker", value=Marking(bytes, bytes)) as producer:
         producer.put("IBM", b"v")
-    assert dict(only(log).headers) == {"ticker": b"IBM", "written-for": b"prices"}
+    assert dict(only(cluster).headers) == {"ticker": b"IBM", "written-for": b"prices"}
 
 
 def test_a_message_shows_what_it_holds_and_shortens_a_long_value() -> None:
@@ -322,9 +326,9 @@ def test_a_message_shows_what_it_holds_and_shortens_a_long_value() -> None:
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_failure_that_nobody_saw_is_raised_by_the_next_flush_and_only_once(log: MemoryLog) -> None:
-    log.fail_next("append", REFUSED, times=3)
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+def test_a_failure_that_nobody_saw_is_raised_by_the_next_flush_and_only_once(cluster: MemoryCluster) -> None:
+    cluster.fail_next("append", REFUSED, times=3)
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         for _ in range(3):
             producer.put("IBM", b"v")
         with pytest.raises(DeliveryFailed) as caught:
@@ -334,33 +338,33 @@ def test_a_failure_that_nobody_saw_is_raised_by_the_next_flush_and_only_once(log
         producer.flush()
 
 
-def test_a_failure_that_a_receipt_has_shown_is_not_raised_again(log: MemoryLog) -> None:
-    log.fail_next("append", REFUSED, times=2)
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+def test_a_failure_that_a_receipt_has_shown_is_not_raised_again(cluster: MemoryCluster) -> None:
+    cluster.fail_next("append", REFUSED, times=2)
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         with pytest.raises(DeliveryFailed):
             producer.put("IBM", b"v").result()
         assert isinstance(producer.put("IBM", b"v").exception(), DeliveryFailed)
 
 
-def test_leaving_the_context_raises_what_nobody_saw(log: MemoryLog) -> None:
-    log.fail_next("append", REFUSED)
-    with pytest.raises(DeliveryFailed), Producer(log, TOPIC, key_header="ticker") as producer:
+def test_leaving_the_context_raises_what_nobody_saw(cluster: MemoryCluster) -> None:
+    cluster.fail_next("append", REFUSED)
+    with pytest.raises(DeliveryFailed), Producer(cluster, TOPIC, key_header="ticker") as producer:
         producer.put("IBM", b"v")
 
 
-def test_close_raises_what_nobody_saw(log: MemoryLog) -> None:
-    log.fail_next("append", MessageTooLarge("Too large.", code="MSG_SIZE_TOO_LARGE"))
-    producer = Producer(log, TOPIC, key_header="ticker")
+def test_close_raises_what_nobody_saw(cluster: MemoryCluster) -> None:
+    cluster.fail_next("append", MessageTooLarge("Too large.", code="MSG_SIZE_TOO_LARGE"))
+    producer = Producer(cluster, TOPIC, key_header="ticker")
     producer.put("IBM", b"v")
     with pytest.raises(MessageTooLarge):
         producer.close()
 
 
-def test_an_exception_in_the_context_is_not_hidden_by_a_failed_send_but_told_of_it(log: MemoryLog) -> None:
-    log.fail_next("append", REFUSED)
+def test_an_exception_in_the_context_is_not_hidden_by_a_failed_send_but_told_of_it(cluster: MemoryCluster) -> None:
+    cluster.fail_next("append", REFUSED)
 
     def put_and_fail() -> None:
-        with Producer(log, TOPIC, key_header="ticker") as producer:
+        with Producer(cluster, TOPIC, key_header="ticker") as producer:
             producer.put("IBM", b"v")
             raise ZeroDivisionError
 
@@ -370,10 +374,10 @@ def test_an_exception_in_the_context_is_not_hidden_by_a_failed_send_but_told_of_
 
 
 def test_a_flush_that_runs_out_of_time_says_how_many_are_undecided_and_they_may_still_be_stored(
-    log: MemoryLog,
+    cluster: MemoryCluster,
 ) -> None:
-    with Producer(log, TOPIC, key_header="ticker") as producer:
-        log.disconnect()
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
+        cluster.disconnect()
         receipt = producer.put("IBM", b"v")
         with pytest.raises(OutcomeUnknown, match=r"1 message for 'prices' not acknowledged within 0\.01 s") as caught:
             producer.flush(0.01)
@@ -382,102 +386,104 @@ def test_a_flush_that_runs_out_of_time_says_how_many_are_undecided_and_they_may_
             with pytest.raises(OutcomeUnknown, match=r"within 0\.01 s.*may yet be stored"):
                 ask(0.01)
         assert not receipt.done()
-        log.reconnect()
+        cluster.reconnect()
         assert receipt.result(5) == Position(TOPIC, 0, 0)
 
 
-def test_a_failure_that_comes_after_a_vain_wait_for_its_receipt_is_still_news(log: MemoryLog) -> None:
-    producer = Producer(log, TOPIC, key_header="ticker")
-    log.disconnect()
+def test_a_failure_that_comes_after_a_vain_wait_for_its_receipt_is_still_news(cluster: MemoryCluster) -> None:
+    producer = Producer(cluster, TOPIC, key_header="ticker")
+    cluster.disconnect()
     receipt = producer.put("IBM", b"v")
     with pytest.raises(OutcomeUnknown):
         receipt.result(0)
-    log.fail_next("append", REFUSED)
-    log.reconnect()
+    cluster.fail_next("append", REFUSED)
+    cluster.reconnect()
     with pytest.raises(DeliveryFailed):
         producer.close()
 
 
 @pytest.mark.parametrize("size", [5_000, 2_000_000], ids=["for the topic", "for the client"])
-def test_a_message_that_is_too_large_is_a_failed_delivery_and_names_its_key(log: MemoryLog, size: int) -> None:
-    log.create_topic("small", partitions=1, config={"max.message.bytes": "1000"})
-    with Producer(log, "small", key_header="ticker") as producer:
+def test_a_message_that_is_too_large_is_a_failed_delivery_and_names_its_key(cluster: MemoryCluster, size: int) -> None:
+    cluster.create_topic("small", partitions=1, config={"max.message.bytes": "1000"})
+    with Producer(cluster, "small", key_header="ticker") as producer:
         with pytest.raises(DeliveryFailed) as caught:
             producer.put("IBM", b"v" * size).result()
         assert isinstance(caught.value, MessageTooLarge)
         assert caught.value.key == b"IBM"
 
 
-def test_a_transaction_that_takes_too_long_is_aborted_so_its_outcome_is_known(log: MemoryLog) -> None:
-    producer = Producer(log, TOPIC, key_header="ticker", transactional_id="feed")
+def test_a_transaction_that_takes_too_long_is_aborted_so_its_outcome_is_known(cluster: MemoryCluster) -> None:
+    producer = Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed")
 
     def put_into_an_outage() -> None:
         with producer.transaction(0.01):
-            log.disconnect()
+            cluster.disconnect()
             producer.put("IBM", b"v")
 
     with pytest.raises(BrokerUnavailable, match="1 message for 'prices' not acknowledged within"):
         put_into_an_outage()
-    log.reconnect()
+    cluster.reconnect()
 
 
 # -- asyncio -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_send_can_be_awaited(log: MemoryLog) -> None:
+def test_a_send_can_be_awaited(cluster: MemoryCluster) -> None:
     async def use() -> None:
-        async with Producer(log, TOPIC, key_header="ticker") as producer:
+        async with Producer(cluster, TOPIC, key_header="ticker") as producer:
             assert await producer.send(Message(b"1", headers={"ticker": "IBM"})) == Position(TOPIC, 0, 0)
-            log.fail_next("append", REFUSED)
+            cluster.fail_next("append", REFUSED)
             with pytest.raises(DeliveryFailed):
                 await producer.put("IBM", b"2")
-            log.disconnect()
-            asyncio.get_running_loop().call_later(0.01, log.reconnect)
+            cluster.disconnect()
+            asyncio.get_running_loop().call_later(0.01, cluster.reconnect)
             positions = await asyncio.gather(producer.put("IBM", b"3"), producer.delete("MSFT"))
             assert positions == [Position(TOPIC, 0, 1), Position(TOPIC, 0, 2)]
 
     asyncio.run(asyncio.wait_for(use(), 10))
 
 
-def test_a_task_that_is_cancelled_while_it_awaits_a_send_does_not_take_it_back(log: MemoryLog) -> None:
+def test_a_task_that_is_cancelled_while_it_awaits_a_send_does_not_take_it_back(cluster: MemoryCluster) -> None:
     async def use() -> None:
-        async with Producer(log, TOPIC, key_header="ticker") as producer:
-            log.disconnect()
+        async with Producer(cluster, TOPIC, key_header="ticker") as producer:
+            cluster.disconnect()
             receipt = producer.put("IBM", b"1")
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(receipt, 0.01)
-            log.reconnect()
+            cluster.reconnect()
             assert await receipt == Position(TOPIC, 0, 0)
 
     asyncio.run(asyncio.wait_for(use(), 10))
 
 
-def test_leaving_async_with_flushes_without_holding_up_the_loop_and_raises_what_nobody_saw(log: MemoryLog) -> None:
+def test_leaving_async_with_flushes_without_holding_up_the_loop_and_raises_what_nobody_saw(
+    cluster: MemoryCluster,
+) -> None:
     async def use() -> None:
-        async with Producer(log, TOPIC, key_header="ticker") as producer:
-            log.disconnect()
+        async with Producer(cluster, TOPIC, key_header="ticker") as producer:
+            cluster.disconnect()
             producer.put("IBM", b"1")
-            log.fail_next("append", REFUSED)
-            asyncio.get_running_loop().call_later(0.01, log.reconnect)  # never, were the loop held up
+            cluster.fail_next("append", REFUSED)
+            asyncio.get_running_loop().call_later(0.01, cluster.reconnect)  # never, were the loop held up
 
     with pytest.raises(DeliveryFailed):
         asyncio.run(asyncio.wait_for(use(), 10))
 
 
-def test_the_writer_is_opened_as_the_options_say(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_writer_is_opened_as_the_options_say(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[dict[str, Any]] = []
 
     def writer(**options: Any) -> LogWriter:
         opened.append(options)
-        return MemoryLog().writer()
+        return MemoryCluster().writer()
 
-    monkeypatch.setattr(log, "writer", writer)
-    Producer(log, TOPIC, key_header="ticker", transactional_id="feed", max_block=2.5)
+    monkeypatch.setattr(cluster, "writer", writer)
+    Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed", max_block=2.5)
     assert opened == [{"transactional_id": "feed", "max_block": 2.5}]
 
 
-def test_a_closed_producer_refuses_everything_but_another_close(log: MemoryLog) -> None:
-    producer = Producer(log, TOPIC, key_header="ticker")
+def test_a_closed_producer_refuses_everything_but_another_close(cluster: MemoryCluster) -> None:
+    producer = Producer(cluster, TOPIC, key_header="ticker")
     producer.close()
     producer.close()
     with pytest.raises(Closed):
@@ -486,26 +492,26 @@ def test_a_closed_producer_refuses_everything_but_another_close(log: MemoryLog) 
         producer.delete("IBM")
     with pytest.raises(Closed, match="The producer of 'prices' is closed"):
         producer.send(Message(b"v", headers={"ticker": "IBM"}))
-    again = Producer(log, TOPIC, key_header="ticker", transactional_id="feed")
+    again = Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed")
     again.close()
     with pytest.raises(Closed, match="The producer of 'prices' is closed"), again.transaction():
         pytest.fail("nothing can begin")
 
 
-def test_who_sends_a_bare_value_is_told_what_send_takes(log: MemoryLog) -> None:
+def test_who_sends_a_bare_value_is_told_what_send_takes(cluster: MemoryCluster) -> None:
     class Odd(dict[str, str]):
         def items(self) -> Any:
             raise AttributeError("mine")
 
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
         with pytest.raises(TypeError, match=r"send takes a Message, not 'x'; put\(key, value\) is the shorthand"):
             producer.send("x")  # type: ignore[arg-type]
         with pytest.raises(AttributeError, match="mine"):  # as it is, where the headers of a message raise it
             producer.send(Message(b"v", headers=Odd()))
 
 
-def test_threads_may_share_a_producer(log: MemoryLog) -> None:
-    with Producer(log, TOPIC, key_header="ticker") as producer:
+def test_threads_may_share_a_producer(cluster: MemoryCluster) -> None:
+    with Producer(cluster, TOPIC, key_header="ticker") as producer:
 
         def send(name: int) -> None:
             for _ in range(50):
@@ -517,7 +523,7 @@ def test_threads_may_share_a_producer(log: MemoryLog) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    keys = [record.key for record in log.records(TOPIC)]
+    keys = [record.key for record in cluster.records(TOPIC)]
     assert len(keys) == 400
     assert len(set(keys)) == 204
 
@@ -532,45 +538,45 @@ def send_and_fail(producer: Producer[bytes]) -> None:
 
 
 @pytest.fixture
-def transactional(log: MemoryLog) -> Producer[bytes]:
-    return Producer(log, TOPIC, key_header="ticker", transactional_id="feed")
+def transactional(cluster: MemoryCluster) -> Producer[bytes]:
+    return Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed")
 
 
-def test_a_transaction_becomes_visible_at_its_end(log: MemoryLog, transactional: Producer[bytes]) -> None:
+def test_a_transaction_becomes_visible_at_its_end(cluster: MemoryCluster, transactional: Producer[bytes]) -> None:
     with transactional.transaction() as same:
         assert same is transactional
         transactional.put("IBM", b"1")
         transactional.put("AAPL", b"2")
-        assert log.records(TOPIC) == []
-    assert [record.value for record in log.records(TOPIC)] == [b"1", b"2"]
+        assert cluster.records(TOPIC) == []
+    assert [record.value for record in cluster.records(TOPIC)] == [b"1", b"2"]
 
 
-def test_an_exception_aborts_the_transaction(log: MemoryLog, transactional: Producer[bytes]) -> None:
+def test_an_exception_aborts_the_transaction(cluster: MemoryCluster, transactional: Producer[bytes]) -> None:
     with pytest.raises(ZeroDivisionError):
         send_and_fail(transactional)
     with transactional.transaction():
         transactional.put("IBM", b"2")
-    assert [record.value for record in log.records(TOPIC)] == [b"2"]
+    assert [record.value for record in cluster.records(TOPIC)] == [b"2"]
 
 
-def test_a_send_that_failed_aborts_the_transaction(log: MemoryLog, transactional: Producer[bytes]) -> None:
+def test_a_send_that_failed_aborts_the_transaction(cluster: MemoryCluster, transactional: Producer[bytes]) -> None:
 
     def send() -> None:
         with transactional.transaction():
             transactional.put("IBM", b"1")
-            log.fail_next("append", REFUSED)
+            cluster.fail_next("append", REFUSED)
             transactional.put("IBM", b"2")
 
     with pytest.raises(DeliveryFailed):
         send()
-    assert log.records(TOPIC) == []
+    assert cluster.records(TOPIC) == []
     transactional.close()
 
 
 def test_sends_that_an_abort_withdraws_are_not_reported_as_failures(
-    log: MemoryLog, transactional: Producer[bytes]
+    cluster: MemoryCluster, transactional: Producer[bytes]
 ) -> None:
-    log.fail_next("append", REFUSED)
+    cluster.fail_next("append", REFUSED)
     with pytest.raises(ZeroDivisionError):
         send_and_fail(transactional)
     transactional.close()
@@ -582,7 +588,7 @@ def test_a_transactional_producer_sends_in_transactions_only(transactional: Prod
 
 
 def test_a_transaction_in_a_transaction_is_an_error_and_aborts_the_outer_one(
-    log: MemoryLog, transactional: Producer[bytes]
+    cluster: MemoryCluster, transactional: Producer[bytes]
 ) -> None:
     def nest() -> None:
         with transactional.transaction():
@@ -592,12 +598,12 @@ def test_a_transaction_in_a_transaction_is_an_error_and_aborts_the_outer_one(
 
     with pytest.raises(StateError):
         nest()
-    assert log.records(TOPIC) == []
+    assert cluster.records(TOPIC) == []
 
 
-def test_a_producer_without_a_transactional_id_has_no_transactions(log: MemoryLog) -> None:
+def test_a_producer_without_a_transactional_id_has_no_transactions(cluster: MemoryCluster) -> None:
     with (
-        Producer(log, TOPIC, key_header="ticker") as producer,
+        Producer(cluster, TOPIC, key_header="ticker") as producer,
         pytest.raises(StateError, match="transactional"),
         producer.transaction(),
     ):
@@ -605,12 +611,12 @@ def test_a_producer_without_a_transactional_id_has_no_transactions(log: MemoryLo
 
 
 def test_a_newer_producer_with_the_same_transactional_id_fences_this_one_off(
-    log: MemoryLog, transactional: Producer[bytes]
+    cluster: MemoryCluster, transactional: Producer[bytes]
 ) -> None:
     def send_and_be_fenced() -> None:
         with transactional.transaction():
             transactional.put("IBM", b"old")
-            successors.append(Producer(log, TOPIC, key_header="ticker", transactional_id="feed"))
+            successors.append(Producer(cluster, TOPIC, key_header="ticker", transactional_id="feed"))
 
     successors: list[Producer[bytes]] = []
     with pytest.raises(TransportError) as caught:
@@ -620,4 +626,4 @@ def test_a_newer_producer_with_the_same_transactional_id_fences_this_one_off(
     assert not hasattr(caught.value, "__notes__")
     with successor.transaction():
         successor.put("IBM", b"new")
-    assert [record.value for record in log.records(TOPIC)] == [b"new"]
+    assert [record.value for record in cluster.records(TOPIC)] == [b"new"]

@@ -1,4 +1,4 @@
-"""Declaring, opening and deleting queues on the in-memory log: nothing that exists is changed in silence."""
+"""Declaring, opening and deleting queues on the in-memory cluster: nothing that exists is changed in silence."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from lvq_kafka.errors import (
     TopicNotFound,
     Unauthorized,
 )
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 
 NO_CODEC: Any = "text"
 FORBIDDEN = Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED")
 
 
-def declare(log: MemoryLog, name: str = "prices", **options: Any) -> LastValueQueue[str]:
-    return LastValueQueue.declare(name, **{"key_header": "ticker", "value": TEXT, "log": log, **options})
+def declare(cluster: MemoryCluster, name: str = "prices", **options: Any) -> LastValueQueue[str]:
+    return LastValueQueue.declare(name, **{"key_header": "ticker", "value": TEXT, "cluster": cluster, **options})
 
 
 def put(queue: LastValueQueue[str], **values: str) -> None:
@@ -54,13 +54,13 @@ def consumed(queue: LastValueQueue[str], count: int) -> list[str]:
     return values
 
 
-class Cluster(MemoryLog):
+class Cluster(MemoryCluster):
     """What the library meets where it connects by itself. Counts its connections."""
 
     opened = 0
     closed = 0
 
-    def connect(self, config: object) -> MemoryLog:
+    def connect(self, config: object) -> MemoryCluster:
         self.opened += 1
         return self
 
@@ -71,60 +71,60 @@ class Cluster(MemoryLog):
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
-    monkeypatch.setattr("lvq_kafka.kafka.KafkaLog", cluster.connect)
+    monkeypatch.setattr("lvq_kafka.kafka.KafkaCluster", cluster.connect)
     return cluster
 
 
 class TestDeclare:
-    def test_what_is_missing_is_created_and_told(self, memory_log: MemoryLog) -> None:
-        queue = declare(memory_log)
+    def test_what_is_missing_is_created_and_told(self, memory_cluster: MemoryCluster) -> None:
+        queue = declare(memory_cluster)
         assert queue.declaration is not None
         assert (queue.declaration.created_topic, queue.declaration.created_queue) == (True, True)
         assert (queue.declaration.findings, queue.declaration.reconciled, queue.declaration.unchecked) == ((), (), ())
         assert (queue.name, queue.topic, queue.key_header) == ("prices", "prices", "ticker")
         assert repr(queue) == "<LastValueQueue prices on prices, key ticker>"
-        config = memory_log.topic_config("prices")
+        config = memory_cluster.topic_config("prices")
         assert config["cleanup.policy"] == "compact"
         assert config["message.timestamp.type"] == "LogAppendTime"
-        assert memory_log.describe_topic("prices").partitions == 1
-        (commit,) = memory_log.committed("lvq.prices", "prices").values()
+        assert memory_cluster.describe_topic("prices").partitions == 1
+        (commit,) = memory_cluster.committed("lvq.prices", "prices").values()
         declared = CommitMap.decode(commit.offset, commit.metadata)
-        assert declared == CommitMap(0, topic_tag=topic_tag(memory_log.describe_topic("prices").id), partitions=1)
+        assert declared == CommitMap(0, topic_tag=topic_tag(memory_cluster.describe_topic("prices").id), partitions=1)
 
-    def test_the_same_again_changes_nothing(self, memory_log: MemoryLog) -> None:
-        put(declare(memory_log), a="1")
-        before = memory_log.records(REGISTRY_TOPIC), memory_log.topic_config("prices")
-        again = declare(memory_log, spec=TopicSpec(partitions=8), start="latest")
+    def test_the_same_again_changes_nothing(self, memory_cluster: MemoryCluster) -> None:
+        put(declare(memory_cluster), a="1")
+        before = memory_cluster.records(REGISTRY_TOPIC), memory_cluster.topic_config("prices")
+        again = declare(memory_cluster, spec=TopicSpec(partitions=8), start="latest")
         assert again.declaration is not None
         assert (again.declaration.created_topic, again.declaration.created_queue) == (False, False)
-        assert (memory_log.records(REGISTRY_TOPIC), memory_log.topic_config("prices")) == before
-        assert memory_log.describe_topic("prices").partitions == 1
+        assert (memory_cluster.records(REGISTRY_TOPIC), memory_cluster.topic_config("prices")) == before
+        assert memory_cluster.describe_topic("prices").partitions == 1
         assert consumed(again, 1) == ["1"]
 
-    def test_the_spec_shapes_a_new_topic(self, memory_log: MemoryLog) -> None:
+    def test_the_spec_shapes_a_new_topic(self, memory_cluster: MemoryCluster) -> None:
         spec = TopicSpec(partitions=3, delete_retention=7200.0, reclaim=True, config={"segment.ms": "60000"})
-        queue = declare(memory_log, topic="ticks", spec=spec)
+        queue = declare(memory_cluster, topic="ticks", spec=spec)
         assert (queue.name, queue.topic) == ("prices", "ticks")
-        config = memory_log.topic_config("ticks")
-        assert memory_log.describe_topic("ticks").partitions == 3
+        config = memory_cluster.topic_config("ticks")
+        assert memory_cluster.describe_topic("ticks").partitions == 3
         assert config["delete.retention.ms"] == "7200000"
         assert (config["cleanup.policy"], config["retention.ms"]) == ("compact,delete", "-1")
         assert config["segment.ms"] == "60000"
-        again = declare(memory_log, topic="ticks", spec=spec, on_mismatch="reconcile")
+        again = declare(memory_cluster, topic="ticks", spec=spec, on_mismatch="reconcile")
         assert queue.declaration is not None
         assert again.declaration is not None
         assert queue.declaration.findings == again.declaration.reconciled == ()
-        assert memory_log.topic_config("ticks") == config
+        assert memory_cluster.topic_config("ticks") == config
 
     def test_three_replicas_need_two_in_sync(self) -> None:
-        log = MemoryLog(brokers=3)
-        declare(log, spec=TopicSpec(replication_factor=3))
-        assert log.topic_config("prices")["min.insync.replicas"] == "2"
-        declare(log, "alone", spec=TopicSpec(replication_factor=1))
-        assert log.topic_config("alone")["min.insync.replicas"] == "1"
+        cluster = MemoryCluster(brokers=3)
+        declare(cluster, spec=TopicSpec(replication_factor=3))
+        assert cluster.topic_config("prices")["min.insync.replicas"] == "2"
+        declare(cluster, "alone", spec=TopicSpec(replication_factor=1))
+        assert cluster.topic_config("alone")["min.insync.replicas"] == "1"
 
     def test_three_replicas_by_the_clusters_default_need_two_in_sync_too(self) -> None:
-        class Replicating(MemoryLog):
+        class Replicating(MemoryCluster):
             def create_topic(
                 self,
                 topic: str,
@@ -138,19 +138,19 @@ class TestDeclare:
                     topic, partitions=partitions, replication_factor=replication_factor or 3, config=config
                 )
 
-        log = Replicating(brokers=3)
-        queue = declare(log)
-        assert log.topic_config("prices")["min.insync.replicas"] == "2"
+        cluster = Replicating(brokers=3)
+        queue = declare(cluster)
+        assert cluster.topic_config("prices")["min.insync.replicas"] == "2"
         assert queue.declaration is not None
         assert queue.declaration.findings == ()
 
     @pytest.mark.parametrize(("start", "kept"), [("earliest", ["1", "2"]), ("latest", [])])
     def test_a_new_queue_holds_what_is_there_or_only_what_comes(
-        self, memory_log: MemoryLog, start: str, kept: list[str]
+        self, memory_cluster: MemoryCluster, start: str, kept: list[str]
     ) -> None:
-        memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
-        put(LastValueQueue("prices", key_header="ticker", value=TEXT, log=memory_log), a="1", b="2")
-        queue = declare(memory_log, start=start)
+        memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        put(LastValueQueue("prices", key_header="ticker", value=TEXT, cluster=memory_cluster), a="1", b="2")
+        queue = declare(memory_cluster, start=start)
         put(queue, c="3")
         assert consumed(queue, len(kept) + 1) == [*kept, "3"]
 
@@ -168,192 +168,196 @@ class TestDeclare:
         ],
     )
     def test_an_option_that_cannot_be_is_refused_before_anything_is_asked(
-        self, memory_log: MemoryLog, options: dict[str, Any], option: str
+        self, memory_cluster: MemoryCluster, options: dict[str, Any], option: str
     ) -> None:
-        memory_log.disconnect()
+        memory_cluster.disconnect()
         with pytest.raises(ConfigError) as caught:
-            declare(memory_log, **options)
+            declare(memory_cluster, **options)
         assert caught.value.options == (option,)
 
-    def test_a_lost_cluster_is_an_error_and_nothing_is_declared(self, memory_log: MemoryLog) -> None:
-        memory_log.disconnect()
+    def test_a_lost_cluster_is_an_error_and_nothing_is_declared(self, memory_cluster: MemoryCluster) -> None:
+        memory_cluster.disconnect()
         with pytest.raises(BrokerUnavailable):
-            declare(memory_log)
-        memory_log.reconnect()
-        assert queues(log=memory_log) == []
+            declare(memory_cluster)
+        memory_cluster.reconnect()
+        assert queues(cluster=memory_cluster) == []
 
     @pytest.mark.parametrize("step", ["check_may_commit", "check_may_create", "check_may"])
     def test_a_declare_that_may_not_be_finished_creates_no_topic_and_no_group(
-        self, memory_log: MemoryLog, step: str
+        self, memory_cluster: MemoryCluster, step: str
     ) -> None:
-        declare(memory_log, "another")  # there is a registry already
-        memory_log.fail_next(step, FORBIDDEN)
+        declare(memory_cluster, "another")  # there is a registry already
+        memory_cluster.fail_next(step, FORBIDDEN)
         with pytest.raises(Unauthorized):
-            declare(memory_log)
+            declare(memory_cluster)
         with pytest.raises(TopicNotFound):
-            memory_log.describe_topic("prices")
-        assert memory_log.committed("lvq.prices", "prices") == {}
+            memory_cluster.describe_topic("prices")
+        assert memory_cluster.committed("lvq.prices", "prices") == {}
 
     def test_a_queue_that_is_declared_can_be_verified_without_any_right_to_change_it(
-        self, memory_log: MemoryLog
+        self, memory_cluster: MemoryCluster
     ) -> None:
-        declare(memory_log)
+        declare(memory_cluster)
         for step in ("check_may_commit", "check_may_create", "check_may", "commit", "append"):
-            memory_log.fail_next(step, FORBIDDEN)
-        assert declare(memory_log).declaration is not None
+            memory_cluster.fail_next(step, FORBIDDEN)
+        assert declare(memory_cluster).declaration is not None
 
     @pytest.mark.parametrize("step", ["create_topic", "committed", "commit", "append"])
     def test_a_declare_that_fails_half_way_declares_nothing_and_can_be_repeated(
-        self, memory_log: MemoryLog, step: str
+        self, memory_cluster: MemoryCluster, step: str
     ) -> None:
-        memory_log.fail_next(step, FORBIDDEN)
+        memory_cluster.fail_next(step, FORBIDDEN)
         with pytest.raises(Unauthorized):
-            declare(memory_log)
-        assert queues(log=memory_log) == []
-        queue = declare(memory_log)
+            declare(memory_cluster)
+        assert queues(cluster=memory_cluster) == []
+        queue = declare(memory_cluster)
         put(queue, a="1")
         assert consumed(queue, 1) == ["1"]
 
-    def test_of_many_at_the_same_moment_one_wins_and_the_others_are_told(self, memory_log: MemoryLog) -> None:
+    def test_of_many_at_the_same_moment_one_wins_and_the_others_are_told(self, memory_cluster: MemoryCluster) -> None:
         start = threading.Barrier(6)
 
         def try_it(number: int) -> str | None:
             start.wait()
             try:
-                return declare(memory_log, key_header=f"header-{number}").key_header
+                return declare(memory_cluster, key_header=f"header-{number}").key_header
             except QueueMismatch:
                 return None
 
         with ThreadPoolExecutor(6) as pool:
             winners = [header for header in pool.map(try_it, range(6)) if header is not None]
-        assert winners == [LastValueQueue.open("prices", log=memory_log).key_header]
+        assert winners == [LastValueQueue.open("prices", cluster=memory_cluster).key_header]
 
 
 class TestExistingTopic:
     @pytest.fixture
-    def topic(self, memory_log: MemoryLog) -> str:
-        memory_log.create_topic("prices", partitions=2, config={"retention.ms": "1000"})
+    def topic(self, memory_cluster: MemoryCluster) -> str:
+        memory_cluster.create_topic("prices", partitions=2, config={"retention.ms": "1000"})
         return "prices"
 
-    def test_one_that_is_not_compacted_is_refused(self, memory_log: MemoryLog, topic: str) -> None:
+    def test_one_that_is_not_compacted_is_refused(self, memory_cluster: MemoryCluster, topic: str) -> None:
         with pytest.raises(TopicMismatch, match=r"cleanup\.policy is delete, not compact") as caught:
-            declare(memory_log)
+            declare(memory_cluster)
         assert caught.value.settings == {"cleanup.policy": ("compact", "delete")}
-        assert queues(log=memory_log) == []
-        assert memory_log.topic_config(topic)["cleanup.policy"] == "delete"
+        assert queues(cluster=memory_cluster) == []
+        assert memory_cluster.topic_config(topic)["cleanup.policy"] == "delete"
 
     def test_it_can_be_taken_as_it_is_with_a_warning(
-        self, memory_log: MemoryLog, topic: str, caplog: pytest.LogCaptureFixture
+        self, memory_cluster: MemoryCluster, topic: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        queue = declare(memory_log, on_mismatch="warn")
+        queue = declare(memory_cluster, on_mismatch="warn")
         assert queue.declaration is not None
         found = {finding.setting: finding.severity for finding in queue.declaration.findings}
         assert found.pop("cleanup.policy") == "error"
         assert found.keys() >= {"message.timestamp.type", "segment.ms"}
         assert set(found.values()) == {"warning"}
         assert "topic prices: cleanup.policy is delete" in caplog.text
-        assert memory_log.topic_config(topic)["cleanup.policy"] == "delete"
+        assert memory_cluster.topic_config(topic)["cleanup.policy"] == "delete"
 
-    def test_it_can_be_set_right_and_the_rest_is_left_alone(self, memory_log: MemoryLog, topic: str) -> None:
-        queue = declare(memory_log, on_mismatch="reconcile")
+    def test_it_can_be_set_right_and_the_rest_is_left_alone(self, memory_cluster: MemoryCluster, topic: str) -> None:
+        queue = declare(memory_cluster, on_mismatch="reconcile")
         assert queue.declaration is not None
         assert queue.declaration.findings == ()
         mended = {finding.setting: finding.actual for finding in queue.declaration.reconciled}
         assert mended.items() >= {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime"}.items()
-        config = memory_log.topic_config(topic)
+        config = memory_cluster.topic_config(topic)
         assert config.items() >= {setting: topic_settings(TopicSpec())[setting] for setting in mended}.items()
         assert config["retention.ms"] == "1000"
 
-    def test_what_bends_a_promise_only_warns(self, memory_log: MemoryLog, caplog: pytest.LogCaptureFixture) -> None:
-        memory_log.create_topic("soft", partitions=1, config={"cleanup.policy": "compact"})
-        queue = declare(memory_log, "soft")
+    def test_what_bends_a_promise_only_warns(
+        self, memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        memory_cluster.create_topic("soft", partitions=1, config={"cleanup.policy": "compact"})
+        queue = declare(memory_cluster, "soft")
         assert queue.declaration is not None
         assert {finding.severity for finding in queue.declaration.findings} == {"warning"}
         assert "message.timestamp.type is CreateTime, not LogAppendTime" in caplog.text
         assert "segment.ms is 604800000, not 3600000: the active segment is never compacted" in caplog.text
-        assert memory_log.topic_config("soft")["segment.ms"] == "604800000"
+        assert memory_cluster.topic_config("soft")["segment.ms"] == "604800000"
 
-    def test_without_the_right_to_look_it_says_what_it_could_not_check(self, memory_log: MemoryLog, topic: str) -> None:
-        memory_log.fail_next("topic_config", FORBIDDEN)
-        queue = declare(memory_log)
+    def test_without_the_right_to_look_it_says_what_it_could_not_check(
+        self, memory_cluster: MemoryCluster, topic: str
+    ) -> None:
+        memory_cluster.fail_next("topic_config", FORBIDDEN)
+        queue = declare(memory_cluster)
         assert queue.declaration is not None
         assert queue.declaration.unchecked == ("the settings of prices: this user may not read them",)
-        assert [definition.name for definition in queues(log=memory_log)] == ["prices"]
+        assert [definition.name for definition in queues(cluster=memory_cluster)] == ["prices"]
 
 
 class TestSharedTopic:
-    def test_each_queue_has_its_own_consumption(self, memory_log: MemoryLog) -> None:
-        one, other = declare(memory_log, "one", topic="t"), declare(memory_log, "other", topic="t")
+    def test_each_queue_has_its_own_consumption(self, memory_cluster: MemoryCluster) -> None:
+        one, other = declare(memory_cluster, "one", topic="t"), declare(memory_cluster, "other", topic="t")
         put(one, a="1", b="2")
         assert consumed(one, 2) == ["1", "2"]
         assert consumed(other, 2) == ["1", "2"]
 
-    def test_another_key_header_is_refused_and_nothing_is_left_of_it(self, memory_log: MemoryLog) -> None:
-        declare(memory_log, "one", topic="t")
+    def test_another_key_header_is_refused_and_nothing_is_left_of_it(self, memory_cluster: MemoryCluster) -> None:
+        declare(memory_cluster, "one", topic="t")
         with pytest.raises(QueueMismatch, match="different key headers, 'ticker' and 'isin'"):
-            declare(memory_log, "other", topic="t", key_header="isin")
-        assert [definition.name for definition in queues(log=memory_log)] == ["one"]
-        assert memory_log.committed("lvq.other", "t") == {}
+            declare(memory_cluster, "other", topic="t", key_header="isin")
+        assert [definition.name for definition in queues(cluster=memory_cluster)] == ["one"]
+        assert memory_cluster.committed("lvq.other", "t") == {}
 
 
 class TestOpen:
-    def test_a_queue_is_opened_as_it_was_declared(self, memory_log: MemoryLog) -> None:
-        declared = declare(memory_log, topic="t", order="in-place", keyless="refuse")
-        opened = LastValueQueue.open("prices", log=memory_log)
+    def test_a_queue_is_opened_as_it_was_declared(self, memory_cluster: MemoryCluster) -> None:
+        declared = declare(memory_cluster, topic="t", order="in-place", keyless="refuse")
+        opened = LastValueQueue.open("prices", cluster=memory_cluster)
         assert opened.definition == declared.definition
         assert opened.declaration is None
         with pytest.raises(MissingKey), opened.producer() as producer:
             producer.send(Message(b"1"))
 
-    def test_one_that_is_not_declared_is_refused_though_its_topic_is_there(self, memory_log: MemoryLog) -> None:
-        memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+    def test_one_that_is_not_declared_is_refused_though_its_topic_is_there(self, memory_cluster: MemoryCluster) -> None:
+        memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
         with pytest.raises(QueueNotDeclared) as caught:
-            LastValueQueue.open("prices", log=memory_log)
+            LastValueQueue.open("prices", cluster=memory_cluster)
         assert caught.value.queue == "prices"
 
-    def test_queues_are_listed_by_name(self, memory_log: MemoryLog) -> None:
+    def test_queues_are_listed_by_name(self, memory_cluster: MemoryCluster) -> None:
         for name in ("b", "a", "c"):
-            declare(memory_log, name)
-        assert [definition.name for definition in queues(log=memory_log)] == ["a", "b", "c"]
+            declare(memory_cluster, name)
+        assert [definition.name for definition in queues(cluster=memory_cluster)] == ["a", "b", "c"]
 
-    def test_a_bare_topic_needs_no_registry_and_its_record_key_is_the_key(self, memory_log: MemoryLog) -> None:
-        memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
-        memory_log.write("prices", b"a", b"1")
-        queue = LastValueQueue("prices", key_header=None, value=TEXT, log=memory_log)
+    def test_a_bare_topic_needs_no_registry_and_its_record_key_is_the_key(self, memory_cluster: MemoryCluster) -> None:
+        memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+        memory_cluster.write("prices", b"a", b"1")
+        queue = LastValueQueue("prices", key_header=None, value=TEXT, cluster=memory_cluster)
         put(queue, b="2")
         with queue.view() as view, queue.browser(follow=False) as browser:
             assert dict(view) == {"a": "1", "b": "2"}
             assert len(list(browser)) == 3
-        assert memory_log.records("prices")[-1].headers == ()
-        assert queues(log=memory_log) == []
+        assert memory_cluster.records("prices")[-1].headers == ()
+        assert queues(cluster=memory_cluster) == []
         assert repr(queue) == "<LastValueQueue prices on prices, key of the record>"
 
-    def test_the_key_of_a_bare_topic_has_to_be_said(self, memory_log: MemoryLog) -> None:
-        declare(memory_log)
+    def test_the_key_of_a_bare_topic_has_to_be_said(self, memory_cluster: MemoryCluster) -> None:
+        declare(memory_cluster)
         with pytest.raises(ConfigError, match=r"LastValueQueue\('prices'\).*key_header") as caught:
-            LastValueQueue("prices", value=TEXT, log=memory_log)  # type: ignore[call-arg]  # a type checker sees it, too
+            LastValueQueue("prices", value=TEXT, cluster=memory_cluster)  # type: ignore[call-arg]  # a type checker sees it, too
         assert caught.value.options == ("key_header",)
         for remedy in ("LastValueQueue.open('prices')", "LastValueQueue.declare('prices', ", "key_header=None"):
             assert remedy in caught.value.hint
         said = inspect.signature(LastValueQueue).parameters["key_header"]
         assert (said.kind, said.default) == (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty)
 
-    def test_a_log_and_servers_exclude_each_other(self, memory_log: MemoryLog) -> None:
+    def test_a_log_and_servers_exclude_each_other(self, memory_cluster: MemoryCluster) -> None:
         with pytest.raises(ConfigError) as caught:
-            LastValueQueue.open("prices", bootstrap_servers="localhost:9092", log=memory_log)
-        assert caught.value.options == ("log", "bootstrap_servers")
+            LastValueQueue.open("prices", bootstrap_servers="localhost:9092", cluster=memory_cluster)
+        assert caught.value.options == ("cluster", "bootstrap_servers")
 
     def test_properties_without_servers_are_refused(self) -> None:
         with pytest.raises(ConfigError) as caught:
             connect(config={"security.protocol": "ssl"})
         assert caught.value.options == ("bootstrap.servers",)
 
-    def test_a_log_that_was_given_stays_its_givers_to_close(self, memory_log: MemoryLog) -> None:
-        with declare(memory_log) as declared, LastValueQueue.open("prices", log=memory_log) as opened:
-            assert declared.log is opened.log is memory_log
-        LastValueQueue("prices", key_header="ticker", log=memory_log).close()
-        assert [definition.name for definition in queues(log=memory_log)] == ["prices"]
-        assert memory_log.broker_count() == 1
+    def test_a_log_that_was_given_stays_its_givers_to_close(self, memory_cluster: MemoryCluster) -> None:
+        with declare(memory_cluster) as declared, LastValueQueue.open("prices", cluster=memory_cluster) as opened:
+            assert declared.cluster is opened.cluster is memory_cluster
+        LastValueQueue("prices", key_header="ticker", cluster=memory_cluster).close()
+        assert [definition.name for definition in queues(cluster=memory_cluster)] == ["prices"]
+        assert memory_cluster.broker_count() == 1
 
     @pytest.mark.parametrize(
         "get",
@@ -368,7 +372,7 @@ class TestOpen:
     ) -> None:
         declare(cluster)
         with get() as queue:
-            assert queue.log is cluster
+            assert queue.cluster is cluster
             assert (cluster.opened, cluster.closed) == (1, 0)
         assert cluster.closed == 1
         queue.close()
@@ -397,36 +401,36 @@ class TestOpen:
 
 
 class TestDelete:
-    def test_the_definition_and_the_consumption_go_and_the_topic_stays(self, memory_log: MemoryLog) -> None:
-        queue = declare(memory_log)
+    def test_the_definition_and_the_consumption_go_and_the_topic_stays(self, memory_cluster: MemoryCluster) -> None:
+        queue = declare(memory_cluster)
         put(queue, a="1", b="2")
         consumed(queue, 2)
         queue.delete()
-        assert queues(log=memory_log) == []
-        assert memory_log.committed("lvq.prices", "prices") == {}
-        with LastValueQueue("prices", key_header="ticker", value=TEXT, log=memory_log).view() as view:
+        assert queues(cluster=memory_cluster) == []
+        assert memory_cluster.committed("lvq.prices", "prices") == {}
+        with LastValueQueue("prices", key_header="ticker", value=TEXT, cluster=memory_cluster).view() as view:
             assert dict(view) == {"a": "1", "b": "2"}
-        assert consumed(declare(memory_log), 2) == ["1", "2"]  # declared anew, it begins anew
+        assert consumed(declare(memory_cluster), 2) == ["1", "2"]  # declared anew, it begins anew
 
-    def test_the_topic_goes_when_asked(self, memory_log: MemoryLog) -> None:
-        declare(memory_log).delete(delete_topic=True)
-        assert queues(log=memory_log) == []
+    def test_the_topic_goes_when_asked(self, memory_cluster: MemoryCluster) -> None:
+        declare(memory_cluster).delete(delete_topic=True)
+        assert queues(cluster=memory_cluster) == []
         with pytest.raises(TopicNotFound):
-            memory_log.describe_topic("prices")
+            memory_cluster.describe_topic("prices")
 
-    def test_a_topic_that_serves_others_is_kept(self, memory_log: MemoryLog) -> None:
-        queue = declare(memory_log, "one", topic="t")
+    def test_a_topic_that_serves_others_is_kept(self, memory_cluster: MemoryCluster) -> None:
+        queue = declare(memory_cluster, "one", topic="t")
         for name in ("two", "three"):
-            declare(memory_log, name, topic="t")
+            declare(memory_cluster, name, topic="t")
         with pytest.raises(QueueError, match="also serves three, two") as caught:
             queue.delete(delete_topic=True)
         assert caught.value.queue == "one"
-        assert len(queues(log=memory_log)) == 3
+        assert len(queues(cluster=memory_cluster)) == 3
         queue.delete()
-        assert [definition.name for definition in queues(log=memory_log)] == ["three", "two"]
+        assert [definition.name for definition in queues(cluster=memory_cluster)] == ["three", "two"]
 
-    def test_consumers_at_work_keep_the_queue(self, memory_log: MemoryLog) -> None:
-        queue = declare(memory_log)
+    def test_consumers_at_work_keep_the_queue(self, memory_cluster: MemoryCluster) -> None:
+        queue = declare(memory_cluster)
         put(queue, a="1")
         with queue.consumer() as consumer:
             assert consumer.acquire(30) is not None
@@ -434,40 +438,42 @@ class TestDelete:
                 queue.delete()
             assert "Close them first" in caught.value.hint
         queue.delete()
-        assert queues(log=memory_log) == []
+        assert queues(cluster=memory_cluster) == []
 
-    def test_what_is_not_declared_cannot_be_deleted(self, memory_log: MemoryLog) -> None:
-        queue = declare(memory_log)
+    def test_what_is_not_declared_cannot_be_deleted(self, memory_cluster: MemoryCluster) -> None:
+        queue = declare(memory_cluster)
         queue.delete()
         with pytest.raises(QueueNotDeclared, match="prices"):
             queue.delete()
 
     @pytest.mark.parametrize("delete_topic", [False, True])
-    def test_a_delete_that_may_not_be_finished_takes_nothing(self, memory_log: MemoryLog, delete_topic: bool) -> None:
-        queue = declare(memory_log)
-        before = memory_log.committed("lvq.prices", "prices")
-        memory_log.fail_next("check_may", FORBIDDEN)
+    def test_a_delete_that_may_not_be_finished_takes_nothing(
+        self, memory_cluster: MemoryCluster, delete_topic: bool
+    ) -> None:
+        queue = declare(memory_cluster)
+        before = memory_cluster.committed("lvq.prices", "prices")
+        memory_cluster.fail_next("check_may", FORBIDDEN)
         with pytest.raises(Unauthorized):
             queue.delete(delete_topic=delete_topic)
-        assert memory_log.committed("lvq.prices", "prices") == before
-        assert [definition.name for definition in queues(log=memory_log)] == ["prices"]
+        assert memory_cluster.committed("lvq.prices", "prices") == before
+        assert [definition.name for definition in queues(cluster=memory_cluster)] == ["prices"]
 
     @pytest.mark.parametrize("step", ["delete_group", "append"])
-    def test_a_delete_that_fails_half_way_can_be_repeated(self, memory_log: MemoryLog, step: str) -> None:
-        queue = declare(memory_log)
-        memory_log.fail_next(step, FORBIDDEN)
+    def test_a_delete_that_fails_half_way_can_be_repeated(self, memory_cluster: MemoryCluster, step: str) -> None:
+        queue = declare(memory_cluster)
+        memory_cluster.fail_next(step, FORBIDDEN)
         with pytest.raises(Unauthorized):
             queue.delete()
-        assert [definition.name for definition in queues(log=memory_log)] == ["prices"]
+        assert [definition.name for definition in queues(cluster=memory_cluster)] == ["prices"]
         queue.delete()
-        assert queues(log=memory_log) == []
+        assert queues(cluster=memory_cluster) == []
 
 
 def test_r4_in_place_lasts_until_compaction_and_declare_says_so_at_once(
-    memory_log: MemoryLog, caplog: pytest.LogCaptureFixture
+    memory_cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(2):  # also where it is there already
-        queue = LastValueQueue.declare("q", key_header="k", order="in-place", log=memory_log)
+        queue = LastValueQueue.declare("q", key_header="k", order="in-place", cluster=memory_cluster)
         assert queue.declaration is not None
         (finding,) = queue.declaration.findings
         assert (finding.setting, finding.severity) == ("order", "warning")
@@ -477,34 +483,34 @@ def test_r4_in_place_lasts_until_compaction_and_declare_says_so_at_once(
         for key in "aba":
             producer.put(key, b"1")
     with queue.view() as view:
-        memory_log.compact("q")
+        memory_cluster.compact("q")
         with queue.view() as later:
             assert (list(view), list(later)) == (["a", "b"], ["b", "a"])
 
 
-def test_r13_a_non_destructive_queue_has_no_group_and_no_consumers(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log, non_destructive=True)
+def test_r13_a_non_destructive_queue_has_no_group_and_no_consumers(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster, non_destructive=True)
     put(queue, a="1")
     with pytest.raises(ConfigError, match="non_destructive"):
         queue.consumer()
     with queue.browser(follow=False) as browser:
         assert len(list(browser)) == 2
-    assert not memory_log.delete_group("lvq.prices")
+    assert not memory_cluster.delete_group("lvq.prices")
     queue.delete()
 
 
-def test_r17_a_second_declare_does_not_bring_an_expired_group_back(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
-    memory_log.delete_group("lvq.prices")
-    again = declare(memory_log)
-    assert memory_log.committed("lvq.prices", "prices") == {}
+def test_r17_a_second_declare_does_not_bring_an_expired_group_back(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
+    memory_cluster.delete_group("lvq.prices")
+    again = declare(memory_cluster)
+    assert memory_cluster.committed("lvq.prices", "prices") == {}
     for one in (queue, again):
         with pytest.raises(QueueNotDeclared, match=r"lvq\.prices.*expired"):
             one.consumer()
 
 
-def test_a_definition_is_what_it_was_declared_with(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log, topic="t", key_mismatch="header", keyless="refuse", order="in-place")
+def test_a_definition_is_what_it_was_declared_with(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster, topic="t", key_mismatch="header", keyless="refuse", order="in-place")
     assert queue.definition == QueueDefinition(
         name="prices", topic="t", key_header="ticker", key_mismatch="header", keyless="refuse", order="in-place"
     )

@@ -1,4 +1,4 @@
-"""What views and browsers have in common, on the in-memory log: their life, and what they say of how they are."""
+"""What views and browsers have in common, on the in-memory cluster: their life, and what they say of how they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from lvq_kafka import JSON, TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue, View
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, StateError, TopicNotFound
 from lvq_kafka.reading.readers import Reader
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
 
@@ -22,15 +22,17 @@ pytestmark = pytest.mark.parametrize("kind", ["view", "browser"])
 
 
 @pytest.fixture
-def reader_of(memory_log: MemoryLog, kind: str) -> OpenReader:
+def reader_of(memory_cluster: MemoryCluster, kind: str) -> OpenReader:
     """Makes a view, or a browser, of the queue ``prices``."""
-    queue = LastValueQueue.declare("prices", key_header=None, log=memory_log, value=TEXT)
+    queue = LastValueQueue.declare("prices", key_header=None, cluster=memory_cluster, value=TEXT)
     return lambda **options: getattr(queue, kind)(**options)
 
 
-def test_what_they_say_of_themselves_is_the_same(reader_of: OpenReader, memory_log: MemoryLog, kind: str) -> None:
+def test_what_they_say_of_themselves_is_the_same(
+    reader_of: OpenReader, memory_cluster: MemoryCluster, kind: str
+) -> None:
     for key in (b"a", b"b", b"a"):
-        memory_log.write("prices", key, b"1")
+        memory_cluster.write("prices", key, b"1")
     reader = reader_of()
     assert repr(reader) == f"<{kind.capitalize()} of prices: catching-up>"
     with reader:
@@ -53,11 +55,11 @@ def test_they_have_nothing_but_their_purpose_apart(kind: str) -> None:
     assert public(Browser) - public(View) == {"as_of", "drain", "refresh", "refresh_async", "take"}
 
 
-def test_progress_can_be_seen_while_it_is_opened(reader_of: OpenReader, memory_log: MemoryLog) -> None:
+def test_progress_can_be_seen_while_it_is_opened(reader_of: OpenReader, memory_cluster: MemoryCluster) -> None:
     for number in range(3):
-        memory_log.write("prices", b"%d" % number, b"1")
+        memory_cluster.write("prices", b"%d" % number, b"1")
     go_on = Event()
-    before_polls(memory_log, lambda reader, poll: go_on.wait(10))
+    before_polls(memory_cluster, lambda reader, poll: go_on.wait(10))
     reader = reader_of()
     assert reader.start() is reader
     assert (reader.progress, reader.state) == ((0, 3), "catching-up")
@@ -72,9 +74,9 @@ def test_one_that_was_not_opened_says_so(reader_of: OpenReader) -> None:
         reader_of().split_keys  # noqa: B018
 
 
-def test_an_opening_that_fails_leaves_nothing_open(reader_of: OpenReader, memory_log: MemoryLog) -> None:
-    memory_log.write("prices", b"a", b"1")
-    before_polls(memory_log, lambda reader, poll: Event().wait(0.2))
+def test_an_opening_that_fails_leaves_nothing_open(reader_of: OpenReader, memory_cluster: MemoryCluster) -> None:
+    memory_cluster.write("prices", b"a", b"1")
+    before_polls(memory_cluster, lambda reader, poll: Event().wait(0.2))
     reader = reader_of(catch_up_timeout=0.05)
     with pytest.raises(CatchUpTimeout):
         reader.open()
@@ -82,10 +84,12 @@ def test_an_opening_that_fails_leaves_nothing_open(reader_of: OpenReader, memory
 
 
 @pytest.mark.parametrize("policy", ["raise", "skip", "raw", "ignore"])
-def test_what_cannot_be_read_is_raised_skipped_or_given_raw(memory_log: MemoryLog, kind: str, policy: Any) -> None:
-    queue = LastValueQueue.declare("numbers", key_header=None, log=memory_log, value=JSON)
+def test_what_cannot_be_read_is_raised_skipped_or_given_raw(
+    memory_cluster: MemoryCluster, kind: str, policy: Any
+) -> None:
+    queue = LastValueQueue.declare("numbers", key_header=None, cluster=memory_cluster, value=JSON)
     for key, value in ((b"a", b"1"), (b"bad", b"{")):
-        memory_log.write("numbers", key, value)
+        memory_cluster.write("numbers", key, value)
     if policy == "ignore":
         with pytest.raises(ConfigError, match="undecodable='ignore' is no policy"):
             getattr(queue, kind)(undecodable=policy)
@@ -98,11 +102,11 @@ def test_what_cannot_be_read_is_raised_skipped_or_given_raw(memory_log: MemoryLo
 
 class TestAsync:
     def test_async_with_opens_and_closes_without_holding_up_the_loop(
-        self, reader_of: OpenReader, memory_log: MemoryLog
+        self, reader_of: OpenReader, memory_cluster: MemoryCluster
     ) -> None:
-        memory_log.write("prices", b"a", b"1")
+        memory_cluster.write("prices", b"a", b"1")
         go_on = Event()
-        before_polls(memory_log, lambda reader, poll: go_on.wait(10))
+        before_polls(memory_cluster, lambda reader, poll: go_on.wait(10))
 
         async def use() -> str:
             asyncio.get_running_loop().call_later(0.05, go_on.set)  # never, were the loop held up
@@ -113,9 +117,9 @@ class TestAsync:
         assert asyncio.run(use()) == "closed"
 
     def test_an_error_of_the_opening_comes_out_of_async_with(
-        self, reader_of: OpenReader, memory_log: MemoryLog
+        self, reader_of: OpenReader, memory_cluster: MemoryCluster
     ) -> None:
-        memory_log.delete_topic("prices")
+        memory_cluster.delete_topic("prices")
 
         async def use() -> None:
             async with reader_of():
@@ -124,15 +128,15 @@ class TestAsync:
         with pytest.raises(TopicNotFound):
             asyncio.run(use())
 
-    def test_an_opening_that_is_cancelled_is_undone(self, reader_of: OpenReader, memory_log: MemoryLog) -> None:
-        memory_log.write("prices", b"a", b"1")
+    def test_an_opening_that_is_cancelled_is_undone(self, reader_of: OpenReader, memory_cluster: MemoryCluster) -> None:
+        memory_cluster.write("prices", b"a", b"1")
         begun = Event()
 
         def hold(reader: int, poll: int) -> None:
             begun.set()
             Event().wait(0.2)
 
-        before_polls(memory_log, hold)
+        before_polls(memory_cluster, hold)
         reader = reader_of(catch_up_timeout=None)
 
         async def use() -> None:
@@ -151,27 +155,27 @@ class TestAsync:
 
 
 def test_a_view_and_a_browser_say_the_same_of_an_outage_on_a_quiet_topic_and_of_its_end(
-    reader_of: OpenReader, memory_log: MemoryLog
+    reader_of: OpenReader, memory_cluster: MemoryCluster
 ) -> None:
     """Nothing comes that could tell of the recovery, so the look at the topic has to."""
     with reader_of(metadata_interval=0.02) as reader:
-        memory_log.disconnect()
+        memory_cluster.disconnect()
         eventually(lambda: reader.state == "disconnected")
-        memory_log.reconnect()
+        memory_cluster.reconnect()
         eventually(lambda: reader.state == "caught-up" and reader.silence < 1)
 
 
 def test_r19_what_is_removed_from_the_log_behind_a_reader_is_missed_only_by_those_that_are_opened_later(
-    reader_of: OpenReader, memory_log: MemoryLog
+    reader_of: OpenReader, memory_cluster: MemoryCluster
 ) -> None:
     """The two differ by just the rows that lie below the start of the log."""
     for key in (b"a", b"b", b"c"):
-        memory_log.write("prices", key, b"1")
+        memory_cluster.write("prices", key, b"1")
     early, late = reader_of(), reader_of()
     with early:
-        memory_log.delete_records("prices", 0, 2)
+        memory_cluster.delete_records("prices", 0, 2)
         with late:
-            start = memory_log.start_offsets("prices")[0]
+            start = memory_cluster.start_offsets("prices")[0]
             assert rows(early) == [("a", 0), ("b", 1), ("c", 2)]
             assert rows(late) == [row for row in [("a", 0), ("b", 1), ("c", 2)] if row[1] >= start]
 

@@ -12,19 +12,19 @@ import pytest
 from lvq_kafka import TEXT, LastValueQueue, errors
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.policy import TopicSpec, reason_for, topic_settings
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.readme import README, block
 from tests.waiting import eventually
 
 
 def test_the_example_without_a_broker_runs() -> None:
-    exec(block("python", "MemoryLog()"), {})
+    exec(block("python", "MemoryCluster()"), {})
 
 
-def test_the_example_with_async_for_runs(memory_log: MemoryLog, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_with_async_for_runs(memory_cluster: MemoryCluster, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
     exec(block("python", "view.watch()"), names)
-    queue = LastValueQueue.declare("prices", key_header="ticker", log=memory_log)
+    queue = LastValueQueue.declare("prices", key_header="ticker", cluster=memory_cluster)
     with queue.view() as view, queue.producer() as producer:
 
         async def main() -> None:
@@ -39,22 +39,24 @@ def test_the_example_with_async_for_runs(memory_log: MemoryLog, capsys: pytest.C
         asyncio.run(asyncio.wait_for(main(), 10))
 
 
-def test_the_example_of_a_program_in_asyncio_runs(memory_log: MemoryLog, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_a_program_in_asyncio_runs(
+    memory_cluster: MemoryCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     names: dict[str, Any] = {}
     exec(block("python", "view.watch()"), names)
-    LastValueQueue.declare("prices", key_header="ticker", log=memory_log)
-    asyncio.run(asyncio.wait_for(names["serve"](log=memory_log), 20))
+    LastValueQueue.declare("prices", key_header="ticker", cluster=memory_cluster)
+    asyncio.run(asyncio.wait_for(names["serve"](cluster=memory_cluster), 20))
     assert "visible: 119.50" in capsys.readouterr().out
 
 
-def test_the_examples_of_consuming_run(memory_log: MemoryLog) -> None:
+def test_the_examples_of_consuming_run(memory_cluster: MemoryCluster) -> None:
     names: dict[str, Any] = {}
     exec(block("python", "max_deliveries=5"), names)
     for name in ("prices", "doubled"):
-        LastValueQueue.declare(name, key_header="ticker", value=TEXT, log=memory_log)
+        LastValueQueue.declare(name, key_header="ticker", value=TEXT, cluster=memory_cluster)
     assert "`lvq declare prices.dlq --record-key`" in README
-    LastValueQueue.declare("prices.dlq", key_header=None, log=memory_log)
-    queue, output = (LastValueQueue.open(name, value=TEXT, log=memory_log) for name in ("prices", "doubled"))
+    LastValueQueue.declare("prices.dlq", key_header=None, cluster=memory_cluster)
+    queue, output = (LastValueQueue.open(name, value=TEXT, cluster=memory_cluster) for name in ("prices", "doubled"))
     with queue.producer() as producer:
         producer.put("IBM", "1")
         producer.put("MSFT", "2")
@@ -64,7 +66,7 @@ def test_the_examples_of_consuming_run(memory_log: MemoryLog) -> None:
             delivery.reject("no such ticker")
         else:
             delivery.release(delay=60)
-        if memory_log.end_offsets("prices.dlq") == {0: 1}:
+        if memory_cluster.end_offsets("prices.dlq") == {0: 1}:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -95,11 +97,11 @@ def test_the_examples_of_consuming_run(memory_log: MemoryLog) -> None:
 
 
 def test_the_example_of_browsing_runs(
-    memory_log: MemoryLog, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    memory_cluster: MemoryCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: dict[str, Any] = {}
     exec(block("python", "def browse(queue)"), names)
-    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, log=memory_log)
+    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, cluster=memory_cluster)
     browsers: list[Any] = []
     browser = queue.browser
     monkeypatch.setattr(queue, "browser", lambda: browsers.append(browser()) or browsers[-1])

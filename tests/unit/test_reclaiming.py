@@ -7,42 +7,44 @@ from collections.abc import Callable
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition
 from lvq_kafka.errors import ConfigError, QueueError, QueueNotDeclared, TopicMismatch, Unauthorized
 from lvq_kafka.managing import reclaiming
 from lvq_kafka.managing.backlog import Standing, look
-from lvq_kafka.ports import Log
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import declare, drained, overwrite, put, said
 
 RECLAIMABLE = TopicSpec(partitions=2, reclaim=True)
 
 
 @pytest.fixture
-def queue(memory_log: MemoryLog) -> LastValueQueue[str]:
-    queue = declare(memory_log, spec=RECLAIMABLE)
+def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
+    queue = declare(memory_cluster, spec=RECLAIMABLE)
     put(queue, *(f"{number}=1" for number in range(20)))
     return queue
 
 
-def test_what_is_consumed_is_deleted_and_what_waits_is_not(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
-    end = memory_log.end_offsets("prices")[1]
+def test_what_is_consumed_is_deleted_and_what_waits_is_not(
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
+) -> None:
+    end = memory_cluster.end_offsets("prices")[1]
     overwrite(queue, p0=said(queue, 3, 2, 1), p1=said(queue, end))
     before = queue.stats().depth
     asked = queue.reclaim(dry_run=True)
     assert (asked.after, asked.offsets, asked.dry_run) == ({0: 3, 1: end}, 3 + end, True)
-    assert memory_log.start_offsets("prices") == {0: 0, 1: 0}
+    assert memory_cluster.start_offsets("prices") == {0: 0, 1: 0}
     done = queue.reclaim()
     assert (done.before, done.after, done.queues, done.offsets) == ({0: 0, 1: 0}, {0: 3, 1: end}, ("prices",), 3 + end)
-    assert memory_log.start_offsets("prices") == {0: 3, 1: end}
+    assert memory_cluster.start_offsets("prices") == {0: 3, 1: end}
     assert queue.stats().depth == before == len(drained(queue))
-    assert queue.reclaim().after[0] == memory_log.end_offsets("prices")[0]
+    assert queue.reclaim().after[0] == memory_cluster.end_offsets("prices")[0]
     assert queue.reclaim().offsets == 0
 
 
-def test_the_queue_that_has_consumed_least_decides(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
-    slow = declare(memory_log, "slow", topic="prices")
-    elsewhere = declare(memory_log, "elsewhere", spec=RECLAIMABLE)
+def test_the_queue_that_has_consumed_least_decides(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
+    slow = declare(memory_cluster, "slow", topic="prices")
+    elsewhere = declare(memory_cluster, "elsewhere", spec=RECLAIMABLE)
     queue.purge()
     assert queue.reclaim().offsets == 0
     overwrite(slow, p0=said(slow, 4), p1=said(slow, 2))
@@ -52,53 +54,55 @@ def test_the_queue_that_has_consumed_least_decides(memory_log: MemoryLog, queue:
     assert elsewhere.reclaim().queues == ("elsewhere",)
 
 
-def test_a_queue_that_is_never_consumed_keeps_all(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
-    pictures = declare(memory_log, "pictures", topic="prices", non_destructive=True)
+def test_a_queue_that_is_never_consumed_keeps_all(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
+    pictures = declare(memory_cluster, "pictures", topic="prices", non_destructive=True)
     queue.purge()
     with pytest.raises(QueueError, match="also serves pictures"):
         queue.reclaim()
     with pytest.raises(ConfigError):
         pictures.reclaim()
-    assert memory_log.start_offsets("prices") == {0: 0, 1: 0}
+    assert memory_cluster.start_offsets("prices") == {0: 0, 1: 0}
 
 
 def test_a_queue_of_which_it_is_not_known_what_it_has_consumed_keeps_all(
-    memory_log: MemoryLog, queue: LastValueQueue[str]
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
-    declare(memory_log, "gone", topic="prices")
-    memory_log.delete_group("lvq.gone")
+    declare(memory_cluster, "gone", topic="prices")
+    memory_cluster.delete_group("lvq.gone")
     queue.purge()
     with pytest.raises(QueueNotDeclared, match="queue 'gone'"):
         queue.reclaim()
-    writer = memory_log.writer()
+    writer = memory_cluster.writer()
     writer.append(REGISTRY_TOPIC, b"newer", b'{"version": 99}').result(5)
     with pytest.raises(ConfigError, match="newer"):
         queue.reclaim()
-    assert memory_log.start_offsets("prices") == {0: 0, 1: 0}
+    assert memory_cluster.start_offsets("prices") == {0: 0, 1: 0}
 
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
 def test_only_a_topic_that_is_compacted_and_deleted_from_is_reclaimed(
-    memory_log: MemoryLog, queue: LastValueQueue[str], policy: str
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str], policy: str
 ) -> None:
     queue.purge()
-    memory_log.alter_topic_config("prices", {"cleanup.policy": policy})
+    memory_cluster.alter_topic_config("prices", {"cleanup.policy": policy})
     with pytest.raises(TopicMismatch, match=f"cleanup.policy is {policy}") as refused:
         queue.reclaim()
     assert refused.value.settings == {"cleanup.policy": ("compact,delete", policy)}
-    memory_log.alter_topic_config("prices", {"cleanup.policy": "delete, compact"})
+    memory_cluster.alter_topic_config("prices", {"cleanup.policy": "delete, compact"})
     assert queue.reclaim().offsets == 20
 
 
-def test_who_may_not_see_the_policy_reclaims_nothing(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
-    memory_log.fail_next("topic_config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
+def test_who_may_not_see_the_policy_reclaims_nothing(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
+    memory_cluster.fail_next("topic_config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
     with pytest.raises(Unauthorized):
         queue.reclaim()
 
 
-def test_a_queue_that_was_dropped_meanwhile_reclaims_nothing(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+def test_a_queue_that_was_dropped_meanwhile_reclaims_nothing(
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
+) -> None:
     queue.purge()
-    LastValueQueue.open("prices", log=memory_log).delete()
+    LastValueQueue.open("prices", cluster=memory_cluster).delete()
     with pytest.raises(QueueNotDeclared):
         queue.reclaim()
 
@@ -107,8 +111,8 @@ def _after_the_first_look(monkeypatch: pytest.MonkeyPatch, change: Callable[[], 
     """Let somebody change something when it is known what may go, and nothing has gone yet."""
     changes = [change]
 
-    def looked(log: Log, definition: QueueDefinition, *, consumed: bool = True) -> Standing:
-        standing = look(log, definition, consumed=consumed)
+    def looked(cluster: Cluster, definition: QueueDefinition, *, consumed: bool = True) -> Standing:
+        standing = look(cluster, definition, consumed=consumed)
         if changes:
             changes.pop()()
         return standing
@@ -117,35 +121,37 @@ def _after_the_first_look(monkeypatch: pytest.MonkeyPatch, change: Callable[[], 
 
 
 def test_a_queue_declared_meanwhile_keeps_what_it_has_still_to_consume(
-    memory_log: MemoryLog, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.purge()
-    _after_the_first_look(monkeypatch, lambda: declare(memory_log, "late", topic="prices", start="earliest"))
+    _after_the_first_look(monkeypatch, lambda: declare(memory_cluster, "late", topic="prices", start="earliest"))
     done = queue.reclaim()
     assert (done.offsets, done.after, done.queues) == (0, {0: 0, 1: 0}, ("late", "prices"))
-    assert len(drained(LastValueQueue.open("late", value=TEXT, log=memory_log))) == 20
+    assert len(drained(LastValueQueue.open("late", value=TEXT, cluster=memory_cluster))) == 20
 
 
 def test_a_queue_reset_meanwhile_keeps_what_it_shall_consume_again(
-    memory_log: MemoryLog, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = declare(memory_log, "other", topic="prices")
+    other = declare(memory_cluster, "other", topic="prices")
     queue.purge()
     other.purge()
-    end = memory_log.end_offsets("prices")[0]
+    end = memory_cluster.end_offsets("prices")[0]
     _after_the_first_look(monkeypatch, lambda: overwrite(other, p1=said(other, 2)))
     assert queue.reclaim().after == {0: end, 1: 2}
-    assert memory_log.start_offsets("prices") == {0: end, 1: 2}
+    assert memory_cluster.start_offsets("prices") == {0: end, 1: 2}
 
 
 def test_a_queue_that_is_never_consumed_and_was_declared_meanwhile_keeps_all(
-    memory_log: MemoryLog, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.purge()
-    _after_the_first_look(monkeypatch, lambda: declare(memory_log, "pictures", topic="prices", non_destructive=True))
+    _after_the_first_look(
+        monkeypatch, lambda: declare(memory_cluster, "pictures", topic="prices", non_destructive=True)
+    )
     with pytest.raises(QueueError, match="also serves pictures"):
         queue.reclaim()
-    assert memory_log.start_offsets("prices") == {0: 0, 1: 0}
+    assert memory_cluster.start_offsets("prices") == {0: 0, 1: 0}
 
 
 def test_where_the_partitions_of_a_topic_may_begin() -> None:
@@ -155,7 +161,7 @@ def test_where_the_partitions_of_a_topic_may_begin() -> None:
     assert reclaiming.reclaimable([{0: 5, 1: 7}, {0: 6}]) == {0: 5}, "of 1 nobody knows what one of them has consumed"
 
 
-def test_a_consumer_may_be_at_work(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+def test_a_consumer_may_be_at_work(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
     with queue.consumer() as consumer:
         for _ in range(20):
             delivery = consumer.acquire(30)

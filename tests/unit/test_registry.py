@@ -1,4 +1,4 @@
-"""The registry on the in-memory log: one definition for each queue, whoever declares it and when."""
+"""The registry on the in-memory cluster: one definition for each queue, whoever declares it and when."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import QueueDefinition
+from lvq_kafka.cluster import LogWriter
 from lvq_kafka.core.definition import REGISTRY_TOPIC
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import (
@@ -23,9 +24,8 @@ from lvq_kafka.errors import (
     TransportError,
     Unauthorized,
 )
-from lvq_kafka.ports import LogWriter
 from lvq_kafka.registry import Registry
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 
 
 def definition(name: str = "prices", **changes: Any) -> QueueDefinition:
@@ -33,53 +33,53 @@ def definition(name: str = "prices", **changes: Any) -> QueueDefinition:
 
 
 @pytest.fixture
-def registry(memory_log: MemoryLog) -> Registry:
-    return Registry(memory_log)
+def registry(memory_cluster: MemoryCluster) -> Registry:
+    return Registry(memory_cluster)
 
 
-def before_the_next_write(log: MemoryLog, step: Callable[[], object]) -> None:
+def before_the_next_write(cluster: MemoryCluster, step: Callable[[], object]) -> None:
     """Somebody is quicker: do something when the next writer is opened, which is after the registry was read."""
-    opened = log.writer
+    opened = cluster.writer
 
     def writer(**options: Any) -> LogWriter:
-        log.writer = opened  # type: ignore[method-assign]
+        cluster.writer = opened  # type: ignore[method-assign]
         step()
         return opened(**options)
 
-    log.writer = writer  # type: ignore[method-assign]
+    cluster.writer = writer  # type: ignore[method-assign]
 
 
 NOT_NOW = TransportError("Not now.", code="_TRANSPORT", retriable=True)
 
 
 class TestReading:
-    def test_what_passes_by_itself_is_waited_out(self, memory_log: MemoryLog, registry: Registry) -> None:
+    def test_what_passes_by_itself_is_waited_out(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
         registry.declare(definition())
-        memory_log.fail_next("poll", NOT_NOW, times=3)
+        memory_cluster.fail_next("poll", NOT_NOW, times=3)
         assert registry.get("prices") == definition()
 
-    def test_what_does_not_pass_in_time_is_the_cause_of_giving_up(self, memory_log: MemoryLog) -> None:
-        Registry(memory_log).declare(definition())
-        memory_log.fail_next("poll", NOT_NOW, times=100_000)
+    def test_what_does_not_pass_in_time_is_the_cause_of_giving_up(self, memory_cluster: MemoryCluster) -> None:
+        Registry(memory_cluster).declare(definition())
+        memory_cluster.fail_next("poll", NOT_NOW, times=100_000)
         with pytest.raises(CatchUpTimeout) as caught:
-            Registry(memory_log, timeout=0.05).get("prices")
+            Registry(memory_cluster, timeout=0.05).get("prices")
         assert caught.value.__cause__ is NOT_NOW
 
-    def test_what_does_not_pass_is_raised_at_once(self, memory_log: MemoryLog, registry: Registry) -> None:
+    def test_what_does_not_pass_is_raised_at_once(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
         registry.declare(definition())
-        memory_log.fail_next("poll", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
+        memory_cluster.fail_next("poll", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"))
         with pytest.raises(Unauthorized):
             registry.get("prices")
 
     def test_a_cluster_without_a_registry_has_no_queues_and_is_not_given_one(
-        self, memory_log: MemoryLog, registry: Registry
+        self, memory_cluster: MemoryCluster, registry: Registry
     ) -> None:
         assert registry.all() == []
         assert not registry.check(definition())
         with pytest.raises(QueueNotDeclared):
             registry.get("prices")
         with pytest.raises(LVQError):
-            memory_log.describe_topic(REGISTRY_TOPIC)
+            memory_cluster.describe_topic(REGISTRY_TOPIC)
 
     def test_a_name_that_is_nearly_right_is_told_the_right_one(self, registry: Registry) -> None:
         for name in ("prices", "orders", "closed"):
@@ -95,55 +95,57 @@ class TestReading:
             assert told in caught.value.hint
 
     def test_what_was_declared_is_there_for_everybody_and_survives_compaction(
-        self, memory_log: MemoryLog, registry: Registry
+        self, memory_cluster: MemoryCluster, registry: Registry
     ) -> None:
         mine = [definition("a"), definition("b", key_header=None, order="in-place"), definition("c", keyless="refuse")]
         for one in mine:
             registry.declare(one)
         registry.remove("c")
         registry.declare(mine[2])
-        memory_log.compact(REGISTRY_TOPIC, drop_tombstones=True)
-        assert Registry(memory_log).all() == mine
-        assert Registry(memory_log).get("b") == mine[1]
+        memory_cluster.compact(REGISTRY_TOPIC, drop_tombstones=True)
+        assert Registry(memory_cluster).all() == mine
+        assert Registry(memory_cluster).get("b") == mine[1]
 
     def test_a_transaction_that_hides_what_follows_is_named_when_the_time_is_up(
-        self, memory_log: MemoryLog, registry: Registry
+        self, memory_cluster: MemoryCluster, registry: Registry
     ) -> None:
         registry.declare(definition())
-        writer = memory_log.writer(transactional_id="x")
+        writer = memory_cluster.writer(transactional_id="x")
         writer.begin_transaction()
         writer.append(REGISTRY_TOPIC, b"hidden", b"{}")
         with pytest.raises(CatchUpTimeout, match="partition 0 stands at offset 1 of 2") as caught:
-            Registry(memory_log, timeout=0.1).all()
+            Registry(memory_cluster, timeout=0.1).all()
         assert caught.value.shortfalls[0].target == 2
         assert "transaction" in caught.value.hint
 
 
 class TestDeclaring:
-    def test_the_topic_is_compacted_and_has_one_partition(self, memory_log: MemoryLog, registry: Registry) -> None:
+    def test_the_topic_is_compacted_and_has_one_partition(
+        self, memory_cluster: MemoryCluster, registry: Registry
+    ) -> None:
         registry.declare(definition())
-        assert memory_log.describe_topic(REGISTRY_TOPIC).partitions == 1
-        assert memory_log.topic_config(REGISTRY_TOPIC)["cleanup.policy"] == "compact"
+        assert memory_cluster.describe_topic(REGISTRY_TOPIC).partitions == 1
+        assert memory_cluster.topic_config(REGISTRY_TOPIC)["cleanup.policy"] == "compact"
 
-    def test_the_same_again_writes_nothing(self, memory_log: MemoryLog, registry: Registry) -> None:
+    def test_the_same_again_writes_nothing(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
         assert registry.declare(definition())
         assert registry.check(definition())
         assert not registry.declare(definition())
-        assert len(memory_log.records(REGISTRY_TOPIC)) == 1
+        assert len(memory_cluster.records(REGISTRY_TOPIC)) == 1
 
     @pytest.mark.parametrize(
         ("change", "value"),
         [("topic", "other"), ("key_header", "isin"), ("order", "in-place"), ("non_destructive", True)],
     )
     def test_another_definition_is_refused_and_says_what_differs(
-        self, memory_log: MemoryLog, registry: Registry, change: str, value: object
+        self, memory_cluster: MemoryCluster, registry: Registry, change: str, value: object
     ) -> None:
         registry.declare(definition())
         for call in (registry.declare, registry.check):
             with pytest.raises(QueueMismatch, match=change) as caught:
                 call(definition(**{change: value}))
             assert caught.value.differences == {change: (getattr(definition(), change), value)}
-        assert len(memory_log.records(REGISTRY_TOPIC)) == 1
+        assert len(memory_cluster.records(REGISTRY_TOPIC)) == 1
 
     def test_queues_share_a_topic_only_if_they_agree_on_the_key_header(self, registry: Registry) -> None:
         registry.declare(definition("a", topic="t"))
@@ -154,47 +156,49 @@ class TestDeclaring:
         assert [one.name for one in registry.all()] == ["a", "b"]
 
     def test_of_two_at_the_same_moment_the_first_wins_and_the_other_is_told(
-        self, memory_log: MemoryLog, registry: Registry
+        self, memory_cluster: MemoryCluster, registry: Registry
     ) -> None:
         first = definition(key_header="isin")
-        before_the_next_write(memory_log, lambda: Registry(memory_log).declare(first))
+        before_the_next_write(memory_cluster, lambda: Registry(memory_cluster).declare(first))
         with pytest.raises(QueueMismatch) as caught:
             registry.declare(definition())
         assert caught.value.differences == {"key_header": ("isin", "ticker")}
         assert registry.get("prices") == first
 
-    def test_of_two_that_are_the_same_one_has_written_it(self, memory_log: MemoryLog, registry: Registry) -> None:
-        before_the_next_write(memory_log, lambda: Registry(memory_log).declare(definition()))
+    def test_of_two_that_are_the_same_one_has_written_it(
+        self, memory_cluster: MemoryCluster, registry: Registry
+    ) -> None:
+        before_the_next_write(memory_cluster, lambda: Registry(memory_cluster).declare(definition()))
         assert not registry.declare(definition())
         assert registry.all() == [definition()]
 
     def test_of_two_queues_that_meet_on_a_topic_the_second_is_taken_back(
-        self, memory_log: MemoryLog, registry: Registry
+        self, memory_cluster: MemoryCluster, registry: Registry
     ) -> None:
         first = definition("isins", topic="prices", key_header="isin")
-        before_the_next_write(memory_log, lambda: Registry(memory_log).declare(first))
+        before_the_next_write(memory_cluster, lambda: Registry(memory_cluster).declare(first))
         with pytest.raises(QueueMismatch, match="share the topic prices"):
             registry.declare(definition())
         assert registry.all() == [first]
 
     def test_a_queue_that_is_deleted_at_the_same_moment_does_not_count(
-        self, memory_log: MemoryLog, registry: Registry
+        self, memory_cluster: MemoryCluster, registry: Registry
     ) -> None:
         def come_and_go() -> None:
-            Registry(memory_log).declare(definition(key_header="isin"))
-            Registry(memory_log).remove("prices")
+            Registry(memory_cluster).declare(definition(key_header="isin"))
+            Registry(memory_cluster).remove("prices")
 
-        before_the_next_write(memory_log, come_and_go)
+        before_the_next_write(memory_cluster, come_and_go)
         assert registry.declare(definition())
         assert registry.get("prices") == definition()
 
-    def test_of_many_threads_exactly_one_wins(self, memory_log: MemoryLog, registry: Registry) -> None:
+    def test_of_many_threads_exactly_one_wins(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
         start = threading.Barrier(8)
 
         def declare(number: int) -> int | None:
             start.wait()
             try:
-                Registry(memory_log).declare(definition(key_header=f"header-{number}"))
+                Registry(memory_cluster).declare(definition(key_header=f"header-{number}"))
             except QueueMismatch:
                 return None
             return number
@@ -211,21 +215,21 @@ class TestRemoving:
         assert registry.all() == []
         assert registry.declare(definition(key_header="isin"))
 
-    def test_what_is_not_declared_cannot_be_removed(self, memory_log: MemoryLog, registry: Registry) -> None:
+    def test_what_is_not_declared_cannot_be_removed(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
         registry.declare(definition("other"))
         with pytest.raises(QueueNotDeclared, match="prices"):
             registry.remove("prices")
-        assert len(memory_log.records(REGISTRY_TOPIC)) == 1
+        assert len(memory_cluster.records(REGISTRY_TOPIC)) == 1
 
 
 class TestUnreadable:
     @pytest.fixture(autouse=True)
-    def _unreadable(self, memory_log: MemoryLog, registry: Registry) -> None:
+    def _unreadable(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
         registry.declare(definition())
-        memory_log.write(REGISTRY_TOPIC, b"newer", b'{"version": 2}')
+        memory_cluster.write(REGISTRY_TOPIC, b"newer", b'{"version": 2}')
 
     def test_it_is_left_out_and_told_once(
-        self, memory_log: MemoryLog, registry: Registry, caplog: pytest.LogCaptureFixture
+        self, memory_cluster: MemoryCluster, registry: Registry, caplog: pytest.LogCaptureFixture
     ) -> None:
         assert registry.all() == [definition()]
         assert registry.declare(definition("other"))
@@ -235,17 +239,17 @@ class TestUnreadable:
         with pytest.raises(ConfigError, match="newer"):
             registry.all(strict=True)
 
-    def test_it_can_neither_be_read_nor_declared_again(self, memory_log: MemoryLog, registry: Registry) -> None:
+    def test_it_can_neither_be_read_nor_declared_again(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
         for call in (lambda: registry.get("newer"), lambda: registry.declare(definition("newer"))):
             with pytest.raises(ConfigError, match="upgrade"):
                 call()
-        assert len(memory_log.records(REGISTRY_TOPIC)) == 2
+        assert len(memory_cluster.records(REGISTRY_TOPIC)) == 2
 
-    def test_one_that_comes_at_the_same_moment_is_kept(self, memory_log: MemoryLog, registry: Registry) -> None:
-        before_the_next_write(memory_log, lambda: memory_log.write(REGISTRY_TOPIC, b"mine", b'{"version": 2}'))
+    def test_one_that_comes_at_the_same_moment_is_kept(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
+        before_the_next_write(memory_cluster, lambda: memory_cluster.write(REGISTRY_TOPIC, b"mine", b'{"version": 2}'))
         with pytest.raises(ConfigError, match="upgrade"):
             registry.declare(definition("mine"))
-        assert memory_log.records(REGISTRY_TOPIC)[-1].value == b'{"version": 2}'
+        assert memory_cluster.records(REGISTRY_TOPIC)[-1].value == b'{"version": 2}'
 
 
 class TestWriting:
@@ -258,9 +262,9 @@ class TestWriting:
 
     @pytest.mark.parametrize("late", [False, True])
     def test_who_may_not_is_told_which_right_is_missing(
-        self, memory_log: MemoryLog, registry: Registry, late: bool
+        self, memory_cluster: MemoryCluster, registry: Registry, late: bool
     ) -> None:
-        memory_log.fail_next("append", self.failure(self.REFUSAL) if late else self.REFUSAL)
+        memory_cluster.fail_next("append", self.failure(self.REFUSAL) if late else self.REFUSAL)
         with pytest.raises(Unauthorized, match="the queue prices to _lvq_queues") as caught:
             registry.declare(definition())
         assert caught.value.code == self.REFUSAL.code
@@ -268,16 +272,16 @@ class TestWriting:
         assert "--operation Write --topic _lvq_queues" in caught.value.hint
         assert registry.all() == []
 
-    def test_any_other_failure_is_what_it_is(self, memory_log: MemoryLog, registry: Registry) -> None:
-        memory_log.fail_next("append", self.failure(TimeoutError()))
+    def test_any_other_failure_is_what_it_is(self, memory_cluster: MemoryCluster, registry: Registry) -> None:
+        memory_cluster.fail_next("append", self.failure(TimeoutError()))
         with pytest.raises(DeliveryFailed, match="not stored"):
             registry.declare(definition())
 
-    def test_a_write_that_nobody_acknowledges_is_given_up_in_time(self, memory_log: MemoryLog) -> None:
-        registry = Registry(memory_log, timeout=0.1)
-        before_the_next_write(memory_log, memory_log.disconnect)
+    def test_a_write_that_nobody_acknowledges_is_given_up_in_time(self, memory_cluster: MemoryCluster) -> None:
+        registry = Registry(memory_cluster, timeout=0.1)
+        before_the_next_write(memory_cluster, memory_cluster.disconnect)
         with pytest.raises(BrokerUnavailable, match=r"not acknowledged within 0\.1 s") as caught:
             registry.declare(definition())
         assert caught.value.retriable
-        memory_log.reconnect()
+        memory_cluster.reconnect()
         assert registry.declare(definition())

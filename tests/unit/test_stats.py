@@ -10,25 +10,25 @@ from typing import Any
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, Message, TopicSpec
+from lvq_kafka.cluster import LogReader
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
 from lvq_kafka.managing.stats import Tally
-from lvq_kafka.ports import LogReader
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import consume, declare, drained, overwrite, put, said
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
 
 
-def test_an_empty_queue_is_empty(memory_log: MemoryLog) -> None:
-    stats = declare(memory_log).stats()
+def test_an_empty_queue_is_empty(memory_cluster: MemoryCluster) -> None:
+    stats = declare(memory_cluster).stats()
     assert (stats.queue, stats.topic, stats.members, stats.blocked) == ("prices", "prices", 0, False)
     assert (stats.depth, stats.attempted, stats.oldest, stats.lag) == (0, 0, None, 0)
     (one,) = stats.partitions
     assert (one.partition, one.start, one.stable, one.end, one.base, one.sequence) == (0, 0, 0, 0, 0, 0)
 
 
-def test_the_newest_of_each_key_counts_where_it_is_not_done(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log, spec=TopicSpec(partitions=2))
+def test_the_newest_of_each_key_counts_where_it_is_not_done(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster, spec=TopicSpec(partitions=2))
     put(queue, *(f"{number}=1" for number in range(20)), *(f"{number}=2" for number in range(5)), "6", "7")
     stats = queue.stats()
     assert (stats.depth, stats.lag, stats.attempted) == (18, 27, 0)
@@ -42,10 +42,12 @@ def test_the_newest_of_each_key_counts_where_it_is_not_done(memory_log: MemoryLo
 
 
 @pytest.mark.parametrize("question", ["describe_topic", "start_offsets", "end_offsets"])
-def test_partitions_that_are_added_while_it_is_looked_are_looked_at_too(memory_log: MemoryLog, question: str) -> None:
-    queue = declare(memory_log)
-    original = getattr(memory_log, question)
-    to_do = [lambda: memory_log.add_partitions("prices", 2)]
+def test_partitions_that_are_added_while_it_is_looked_are_looked_at_too(
+    memory_cluster: MemoryCluster, question: str
+) -> None:
+    queue = declare(memory_cluster)
+    original = getattr(memory_cluster, question)
+    to_do = [lambda: memory_cluster.add_partitions("prices", 2)]
 
     def ask(topic: str, **how: Any) -> Any:
         answer = original(topic, **how)
@@ -53,29 +55,29 @@ def test_partitions_that_are_added_while_it_is_looked_are_looked_at_too(memory_l
             to_do.pop()()
         return answer
 
-    setattr(memory_log, question, ask)
+    setattr(memory_cluster, question, ask)
     assert [damage.kind for damage in queue.repair().found] == ["partitions-added"]
     assert [one.partition for one in queue.stats().partitions] == [0, 1]
 
 
-def test_messages_without_a_key_all_count(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_messages_without_a_key_all_count(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     with queue.producer() as producer:
         for _ in range(3):
             producer.send(Message("x"))
     assert queue.stats().depth == 3
 
 
-def test_which_key_counts_is_the_queues_policy_and_no_reason_to_stop(memory_log: MemoryLog) -> None:
+def test_which_key_counts_is_the_queues_policy_and_no_reason_to_stop(memory_cluster: MemoryCluster) -> None:
     for name, policy, depth in (("r", "record", 2), ("h", "header", 1), ("f", "fail", 2)):
-        queue = declare(memory_log, name, key_mismatch=policy)
-        memory_log.write(name, b"a", b"1", [("ticker", b"c")])
-        memory_log.write(name, b"b", b"1", [("ticker", b"c")])
+        queue = declare(memory_cluster, name, key_mismatch=policy)
+        memory_cluster.write(name, b"a", b"1", [("ticker", b"c")])
+        memory_cluster.write(name, b"b", b"1", [("ticker", b"c")])
         assert queue.stats().depth == depth
 
 
-def test_what_was_added_replaced_and_consumed_is_counted(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log, spec=TopicSpec(partitions=2))
+def test_what_was_added_replaced_and_consumed_is_counted(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster, spec=TopicSpec(partitions=2))
     assert queue.stats().tally == Tally(0, 0, 0, 0)
     put(queue, "a=1", "b=1", "c=1", "a=2", "d=1", "d", "a=3", "e", "b=2")
     tally = queue.stats().tally
@@ -83,8 +85,8 @@ def test_what_was_added_replaced_and_consumed_is_counted(memory_log: MemoryLog) 
     assert tally.added == tally.replaced + tally.deleted + tally.consumed + queue.stats().depth
 
 
-def test_what_is_consumed_is_counted_from_the_base_on(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_what_is_consumed_is_counted_from_the_base_on(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1", "a=2", "d=1", "e=1")
     overwrite(queue, p0=said(queue, 1, 1, 1, 1, 1))  # a=1 is below the base, c=1 and d=1 are done
     stats = queue.stats()
@@ -94,14 +96,14 @@ def test_what_is_consumed_is_counted_from_the_base_on(memory_log: MemoryLog) -> 
     stats = queue.stats()
     assert stats.tally == Tally(added=7, replaced=1, deleted=0, consumed=2)
     assert stats.depth == 4
-    memory_log.compact("prices")
+    memory_cluster.compact("prices")
     assert queue.stats().tally == Tally(added=5, replaced=0, deleted=0, consumed=1), "what is gone is not counted"
     overwrite(queue, p0=said(queue, 8))
     assert queue.stats().tally == Tally(0, 0, 0, 0)
 
 
-def test_redeliveries_are_counted_where_consumers_count_durably(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_redeliveries_are_counted_where_consumers_count_durably(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1", "d=1")
     assert queue.stats().redelivered == 0
     overwrite(queue, p0=said(queue, 0, delivered=3, counts={0: 1, 1: 4, 2: 2}))
@@ -113,8 +115,8 @@ def test_redeliveries_are_counted_where_consumers_count_durably(memory_log: Memo
 
 def test_the_oldest_is_the_oldest_of_those_that_wait() -> None:
     now = [10.0]
-    log = MemoryLog(clock=lambda: now[0])
-    queue = declare(log)
+    cluster = MemoryCluster(clock=lambda: now[0])
+    queue = declare(cluster)
     oldest = []
     for at, key in ((10.0, "z"), (100.0, "m"), (1000.0, "z")):
         now[0] = at
@@ -125,16 +127,16 @@ def test_the_oldest_is_the_oldest_of_those_that_wait() -> None:
     assert queue.stats().oldest == 1000.0
 
 
-def test_what_was_handed_out_and_is_not_done_is_told_apart(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_what_was_handed_out_and_is_not_done_is_told_apart(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1")
     overwrite(queue, p0=said(queue, 0, 1, 1, sequence=9, delivered=2))
     (one,) = queue.stats().partitions
     assert (one.depth, one.attempted, one.done_ahead, one.sequence) == (2, 1, 1, 9)
 
 
-def test_what_a_transaction_hides_does_not_count_and_is_told(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_what_a_transaction_hides_does_not_count_and_is_told(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1")
     with queue.producer(transactional_id="t") as producer, producer.transaction():
         producer.put("b", "2").result(5)
@@ -143,10 +145,10 @@ def test_what_a_transaction_hides_does_not_count_and_is_told(memory_log: MemoryL
     assert queue.stats().depth == 2
 
 
-def test_a_queue_that_is_never_consumed_has_a_depth_and_no_lag(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log, non_destructive=True)
+def test_a_queue_that_is_never_consumed_has_a_depth_and_no_lag(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster, non_destructive=True)
     put(queue, "a=1", "b=1", "a=2", "b")
-    for asked in (queue, LastValueQueue("prices", key_header="ticker", value=TEXT, log=memory_log)):
+    for asked in (queue, LastValueQueue("prices", key_header="ticker", value=TEXT, cluster=memory_cluster)):
         stats = asked.stats()
         assert (stats.depth, stats.lag, stats.members, stats.attempted) == (1, None, None, 0)
         assert (stats.partitions[0].base, stats.partitions[0].sequence) == (None, None)
@@ -154,35 +156,35 @@ def test_a_queue_that_is_never_consumed_has_a_depth_and_no_lag(memory_log: Memor
 
 
 def test_it_reads_from_what_is_done_on_and_not_from_the_beginning(
-    memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = declare(memory_log, spec=TopicSpec(partitions=2))
+    queue = declare(memory_cluster, spec=TopicSpec(partitions=2))
     put(queue, *(f"{number}=1" for number in range(20)))
-    ends = memory_log.end_offsets("prices")
+    ends = memory_cluster.end_offsets("prices")
     overwrite(queue, p0=said(queue, ends[0]), p1=said(queue, 3))
     asked: list[Mapping[int, int]] = []
-    reader = memory_log.reader
+    reader = memory_cluster.reader
 
     def noted(topic: str, positions: Mapping[int, int]) -> LogReader:
         asked.append(positions)
         return reader(topic, positions)
 
-    monkeypatch.setattr(memory_log, "reader", noted)
+    monkeypatch.setattr(memory_cluster, "reader", noted)
     assert queue.stats().depth == ends[1] - 3
     assert asked == [{1: 3}]
 
 
-def test_what_is_consumed_during_the_read_does_not_count(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_what_is_consumed_during_the_read_does_not_count(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1")
-    before_polls(memory_log, lambda reader, poll: overwrite(queue, p0=said(queue, 0, 1, 1, sequence=3)))
+    before_polls(memory_cluster, lambda reader, poll: overwrite(queue, p0=said(queue, 0, 1, 1, sequence=3)))
     stats = queue.stats()
     assert (stats.depth, stats.partitions[0].done_ahead, stats.partitions[0].sequence) == (2, 1, 3)
     assert stats.tally == Tally(added=3, replaced=0, deleted=0, consumed=1)
 
 
-def test_what_is_reset_during_the_read_is_read_again(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_what_is_reset_during_the_read_is_read_again(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1")
     overwrite(queue, p0=said(queue, 2))
 
@@ -190,59 +192,59 @@ def test_what_is_reset_during_the_read_is_read_again(memory_log: MemoryLog) -> N
         if reader == 1:
             overwrite(queue, p0=said(queue, 1))
 
-    before_polls(memory_log, reset)
+    before_polls(memory_cluster, reset)
     assert queue.stats().depth == 2
 
 
-def test_a_log_that_is_truncated_during_the_read_is_read_on_where_it_begins(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_a_log_that_is_truncated_during_the_read_is_read_on_where_it_begins(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1")
 
     def truncate(reader: int, poll: int) -> None:
         if reader == 1:
-            memory_log.delete_records("prices", 0, 2)
+            memory_cluster.delete_records("prices", 0, 2)
 
-    before_polls(memory_log, truncate)
+    before_polls(memory_cluster, truncate)
     assert queue.stats().depth == 1
 
 
-def test_what_is_gone_below_the_beginning_of_the_log_is_no_lag(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_what_is_gone_below_the_beginning_of_the_log_is_no_lag(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1", "b=1", "c=1")
-    memory_log.delete_records("prices", 0, 2)
+    memory_cluster.delete_records("prices", 0, 2)
     assert (queue.stats().lag, queue.stats().depth) == (1, 1)
 
 
-def test_an_outage_during_the_read_passes(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_an_outage_during_the_read_passes(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1")
 
     def interrupt(reader: int, poll: int) -> None:
-        memory_log.disconnect() if poll == 1 else memory_log.reconnect()
+        memory_cluster.disconnect() if poll == 1 else memory_cluster.reconnect()
 
-    before_polls(memory_log, interrupt)
+    before_polls(memory_cluster, interrupt)
     assert queue.stats().depth == 1
 
 
-def test_a_read_that_takes_too_long_is_told(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_a_read_that_takes_too_long_is_told(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     put(queue, "a=1")
     with pytest.raises(CatchUpTimeout, match="The end of prices was not reached"):
         queue.stats(timeout=-1)
 
 
-def test_members_are_counted_where_one_may_ask(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_members_are_counted_where_one_may_ask(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     with queue.consumer() as consumer:
         eventually(lambda: consumer.stats.partitions)
         assert queue.stats().members == 1
-        memory_log.fail_next("member_count", Unauthorized("No.", code="GROUP_AUTHORIZATION_FAILED"))
+        memory_cluster.fail_next("member_count", Unauthorized("No.", code="GROUP_AUTHORIZATION_FAILED"))
         assert queue.stats().members is None
     assert queue.stats().members == 0
 
 
-def test_no_number_is_negative_while_everything_moves(memory_log: MemoryLog) -> None:
-    queue = declare(memory_log)
+def test_no_number_is_negative_while_everything_moves(memory_cluster: MemoryCluster) -> None:
+    queue = declare(memory_cluster)
     done = Event()
 
     def send() -> None:

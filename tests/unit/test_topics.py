@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.policy import TopicSpec
 from lvq_kafka.errors import Unauthorized
-from lvq_kafka.ports import TopicDescription
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.topics import check_topic, ensure_topic
 
 
-class Replicated(MemoryLog):
+class Replicated(MemoryCluster):
     """A cluster that gives every topic three replicas by default."""
 
     def describe_topic(self, topic: str, **options: Any) -> TopicDescription:
@@ -22,16 +22,16 @@ class Replicated(MemoryLog):
 
 
 def test_a_topic_of_three_replicas_needs_two_of_them_for_an_acknowledgement() -> None:
-    log = Replicated()
-    assert ensure_topic(log, "t", TopicSpec())
-    assert log.topic_config("t")["min.insync.replicas"] == "2"
+    cluster = Replicated()
+    assert ensure_topic(cluster, "t", TopicSpec())
+    assert cluster.topic_config("t")["min.insync.replicas"] == "2"
 
 
 def test_a_user_who_may_create_and_not_alter_gets_a_topic_and_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    log = Replicated()
-    log.fail_next("alter_topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
-    assert ensure_topic(log, "t", TopicSpec())
-    findings, _, _ = check_topic(log, "t", TopicSpec(), "raise")
+    cluster = Replicated()
+    cluster.fail_next("alter_topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    assert ensure_topic(cluster, "t", TopicSpec())
+    findings, _, _ = check_topic(cluster, "t", TopicSpec(), "raise")
     assert "min.insync.replicas" in [finding.setting for finding in findings]
     assert "min.insync.replicas is 1, not 2" in caplog.text
 
@@ -39,19 +39,19 @@ def test_a_user_who_may_create_and_not_alter_gets_a_topic_and_a_warning(caplog: 
 def test_partitions_and_replicas_other_than_asked_for_are_told_and_left_as_they_are(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    log = MemoryLog()
-    ensure_topic(log, "t", TopicSpec(partitions=2))
+    cluster = MemoryCluster()
+    ensure_topic(cluster, "t", TopicSpec(partitions=2))
     asked = TopicSpec(partitions=3, replication_factor=2, config={"segment.ms": "1000"})
-    left, mended, _ = check_topic(log, "t", asked, "reconcile")
+    left, mended, _ = check_topic(cluster, "t", asked, "reconcile")
     assert [(one.setting, one.expected, one.actual) for one in left] == [
         ("partitions", "3", "2"),
         ("replication_factor", "2", "1"),
     ]
     assert [one.setting for one in mended] == ["segment.ms"]
     assert "topic t: partitions is 2, not 3" in caplog.text
-    assert log.describe_topic("t").partitions == 2
-    assert check_topic(log, "t", TopicSpec(), "raise")[0] == []
-    log.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
-    findings, _, unchecked = check_topic(log, "t", TopicSpec(partitions=3), "raise")
+    assert cluster.describe_topic("t").partitions == 2
+    assert check_topic(cluster, "t", TopicSpec(), "raise")[0] == []
+    cluster.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
+    findings, _, unchecked = check_topic(cluster, "t", TopicSpec(partitions=3), "raise")
     assert [one.setting for one in findings] == ["partitions"]
     assert unchecked

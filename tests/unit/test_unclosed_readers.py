@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.waiting import eventually
 
 
 @pytest.fixture
-def queue(memory_log: MemoryLog) -> LastValueQueue[str]:
-    queue = LastValueQueue.declare("prices", key_header="ticker", log=memory_log, value=TEXT)
+def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
+    queue = LastValueQueue.declare("prices", key_header="ticker", cluster=memory_cluster, value=TEXT)
     with queue.producer() as producer:
         producer.put("a", "1")
     return queue

@@ -1,4 +1,4 @@
-"""The view on the in-memory log: a live mapping that is complete, newest and honest."""
+"""The view on the in-memory cluster: a live mapping that is complete, newest and honest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lvq_kafka import JSON, TEXT, Codec, Deleted, EndOfDump, Entry, LastValueQueue, Position, Producer, View
+from lvq_kafka.cluster import LogReader
 from lvq_kafka.errors import (
     BrokerUnavailable,
     CatchUpTimeout,
@@ -21,16 +22,15 @@ from lvq_kafka.errors import (
     TopicNotFound,
     TopicRecreated,
 )
-from lvq_kafka.ports import LogReader
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
 
 
 @pytest.fixture
-def queue(memory_log: MemoryLog) -> LastValueQueue[str]:
-    memory_log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
-    return LastValueQueue("prices", key_header="ticker", log=memory_log, value=TEXT)
+def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
+    memory_cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+    return LastValueQueue("prices", key_header="ticker", cluster=memory_cluster, value=TEXT)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_what_can_be_no_key_is_in_no_view(queue: LastValueQueue[str], key: Any) 
         key in view  # noqa: B015
 
 
-def test_an_entry_tells_position_time_and_headers(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+def test_an_entry_tells_position_time_and_headers(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
     with queue.producer() as producer:
         producer.put("IBM", "1", headers={"exchange": "NYSE"}).result()
     with queue.view() as view:
@@ -89,7 +89,7 @@ def test_an_entry_tells_position_time_and_headers(memory_log: MemoryLog, queue: 
         assert entry.header("exchange") == "NYSE"
         assert entry.header("ticker") == "IBM"
         assert entry.header("none") is None
-        assert entry.timestamp == pytest.approx(memory_log.records("prices")[0].timestamp / 1000)
+        assert entry.timestamp == pytest.approx(memory_cluster.records("prices")[0].timestamp / 1000)
 
 
 def test_ranges_and_prefixes_are_in_byte_order(queue: LastValueQueue[str], producer: Producer[str]) -> None:
@@ -117,11 +117,11 @@ def test_g7_a_position_can_be_waited_for_as_text(queue: LastValueQueue[str], pro
 
 
 def test_g7_a_position_is_not_reached_by_passing_the_hole_that_compaction_left_there() -> None:
-    log = MemoryLog(fetch_limit=1)
-    log.create_topic("prices", partitions=1, config={})
+    cluster = MemoryCluster(fetch_limit=1)
+    cluster.create_topic("prices", partitions=1, config={})
     for key, value in [(b"k", b"old"), (b"x", b"x"), (b"k", b"new"), (b"z", b"z")]:
-        log.write("prices", key, value)
-    log.compact("prices")
+        cluster.write("prices", key, value)
+    cluster.compact("prices")
     behind, go_on = Event(), Event()
 
     def hold(reader: int, poll: int) -> None:
@@ -129,8 +129,8 @@ def test_g7_a_position_is_not_reached_by_passing_the_hole_that_compaction_left_t
             behind.set()
             go_on.wait(10)
 
-    before_polls(log, hold)
-    view = LastValueQueue("prices", key_header=None, log=log, value=TEXT).view().start()
+    before_polls(cluster, hold)
+    view = LastValueQueue("prices", key_header=None, cluster=cluster, value=TEXT).view().start()
     try:
         assert behind.wait(10)
         with pytest.raises(CatchUpTimeout):
@@ -167,10 +167,10 @@ def test_g8_a_snapshot_is_frozen_and_tells_its_cut(queue: LastValueQueue[str], p
         assert view["a"] == "2"
 
 
-def test_a_snapshot_makes_each_entry_when_its_turn_comes(memory_log: MemoryLog) -> None:
+def test_a_snapshot_makes_each_entry_when_its_turn_comes(memory_cluster: MemoryCluster) -> None:
     read: list[bytes] = []
     codec = Codec(bytes, lambda data: read.append(data) or data)  # type: ignore[func-returns-value]
-    with LastValueQueue.declare("lazy", key_header=None, value=codec, log=memory_log) as queue:
+    with LastValueQueue.declare("lazy", key_header=None, value=codec, cluster=memory_cluster) as queue:
         with queue.producer() as producer:
             stored = [producer.put(key, key.encode()) for key in "abc"]
             stored[-1].result()
@@ -256,12 +256,12 @@ def test_a_callback_that_fails_does_not_end_the_callbacks(
 
 
 @pytest.fixture
-def numbers(memory_log: MemoryLog) -> LastValueQueue[Any]:
-    memory_log.create_topic("numbers", partitions=1, config={})
-    memory_log.write("numbers", b"good", b"1")
-    memory_log.write("numbers", b"bad", b"7")
-    memory_log.write("numbers", b"bad", b"{")
-    return LastValueQueue("numbers", key_header=None, log=memory_log, value=JSON)
+def numbers(memory_cluster: MemoryCluster) -> LastValueQueue[Any]:
+    memory_cluster.create_topic("numbers", partitions=1, config={})
+    memory_cluster.write("numbers", b"good", b"1")
+    memory_cluster.write("numbers", b"bad", b"7")
+    memory_cluster.write("numbers", b"bad", b"{")
+    return LastValueQueue("numbers", key_header=None, cluster=memory_cluster, value=JSON)
 
 
 def test_an_unreadable_value_raises_for_its_own_key_only(numbers: LastValueQueue[Any]) -> None:
@@ -273,11 +273,13 @@ def test_an_unreadable_value_raises_for_its_own_key_only(numbers: LastValueQueue
         assert view.state == "caught-up"
 
 
-def test_an_unreadable_value_can_be_skipped_and_counted(memory_log: MemoryLog, numbers: LastValueQueue[Any]) -> None:
+def test_an_unreadable_value_can_be_skipped_and_counted(
+    memory_cluster: MemoryCluster, numbers: LastValueQueue[Any]
+) -> None:
     with numbers.view(undecodable="skip") as view:
         assert dict(view) == {"good": 1}
         assert view.skipped == 1
-        memory_log.write("numbers", b"bad", b"8")
+        memory_cluster.write("numbers", b"bad", b"8")
         view.barrier()
         assert view["bad"] == 8
 
@@ -292,11 +294,13 @@ def test_an_unknown_policy_is_refused(numbers: LastValueQueue[Any]) -> None:
         numbers.view(undecodable="ignore")  # type: ignore[arg-type]
 
 
-def test_g5_an_open_transaction_is_named_and_waited_for(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
-    writer = memory_log.writer(transactional_id="x")
+def test_g5_an_open_transaction_is_named_and_waited_for(
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
+) -> None:
+    writer = memory_cluster.writer(transactional_id="x")
     writer.begin_transaction()
     writer.append("prices", b"b", b"b1")
-    memory_log.write("prices", b"c", b"c1")
+    memory_cluster.write("prices", b"c", b"c1")
     view = queue.view(catch_up_timeout=0.1)
     with pytest.raises(CatchUpTimeout, match="transaction that is open since offset 0"), view:
         pass
@@ -304,12 +308,12 @@ def test_g5_an_open_transaction_is_named_and_waited_for(memory_log: MemoryLog, q
 
 
 def test_g5_a_view_behind_an_open_transaction_says_blocked_until_it_is_decided(
-    memory_log: MemoryLog, queue: LastValueQueue[str]
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
-    writer = memory_log.writer(transactional_id="x")
+    writer = memory_cluster.writer(transactional_id="x")
     writer.begin_transaction()
     writer.append("prices", b"b", b"b1")
-    memory_log.write("prices", b"c", b"c1")
+    memory_cluster.write("prices", b"c", b"c1")
     view = queue.view(metadata_interval=0.05).start()
     try:
         eventually(lambda: view.state == "blocked")
@@ -322,22 +326,22 @@ def test_g5_a_view_behind_an_open_transaction_says_blocked_until_it_is_decided(
         view.close()
 
 
-def test_g5_a_lost_cluster_shows_and_comes_back(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
-    memory_log.write("prices", b"a", b"1")
+def test_g5_a_lost_cluster_shows_and_comes_back(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
+    memory_cluster.write("prices", b"a", b"1")
     with queue.view(metadata_interval=0.05) as view:
-        memory_log.disconnect()
+        memory_cluster.disconnect()
         eventually(lambda: view.state == "disconnected")
         assert view["a"] == "1"
         with pytest.raises(BrokerUnavailable):
             view.barrier(1.0)
-        memory_log.reconnect()
-        memory_log.write("prices", b"a", b"2")
+        memory_cluster.reconnect()
+        memory_cluster.write("prices", b"a", b"2")
         eventually(lambda: view.state == "caught-up" and view["a"] == "2")
 
 
-def test_g5_a_deleted_topic_fails_the_view(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+def test_g5_a_deleted_topic_fails_the_view(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
     with queue.view(metadata_interval=0.05) as view:
-        memory_log.delete_topic("prices")
+        memory_cluster.delete_topic("prices")
         eventually(lambda: view.state == "failed")
         with pytest.raises(ReaderFailed, match="deleted") as caught:
             view.get("a")
@@ -345,15 +349,15 @@ def test_g5_a_deleted_topic_fails_the_view(memory_log: MemoryLog, queue: LastVal
 
 
 def test_a_recreated_topic_is_read_anew_and_listeners_are_told(
-    memory_log: MemoryLog, queue: LastValueQueue[str]
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
-    memory_log.write("prices", b"a", b"1")
-    memory_log.write("prices", b"gone", b"1")
+    memory_cluster.write("prices", b"a", b"1")
+    memory_cluster.write("prices", b"gone", b"1")
     with queue.view(metadata_interval=0.05) as view:
         watch, before = view.watch(), view.snapshot()
-        memory_log.delete_topic("prices")
-        memory_log.create_topic("prices", partitions=1, config={})
-        memory_log.write("prices", b"a", b"2")
+        memory_cluster.delete_topic("prices")
+        memory_cluster.create_topic("prices", partitions=1, config={})
+        memory_cluster.write("prices", b"a", b"2")
         eventually(lambda: view.state == "caught-up" and view.get("a") == "2" and "gone" not in view)
         assert view.snapshot().topic_id != before.topic_id
         events = []
@@ -361,11 +365,11 @@ def test_a_recreated_topic_is_read_anew_and_listeners_are_told(
         assert any(isinstance(event, Entry) and event.value == "2" for event in events)
 
 
-def test_r14_partitions_that_are_added_are_read(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+def test_r14_partitions_that_are_added_are_read(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
     with queue.view(metadata_interval=0.05) as view, queue.producer() as producer:
         for number in range(20):
             producer.put(number, "old").result()
-        memory_log.add_partitions("prices", 4)
+        memory_cluster.add_partitions("prices", 4)
         positions = [producer.put(number, "new").result() for number in range(20)]
         assert len({position.partition for position in positions}) > 1
         view.barrier()
@@ -373,53 +377,55 @@ def test_r14_partitions_that_are_added_are_read(memory_log: MemoryLog, queue: La
         assert len(view.split_keys) == view.counters.split > 0
 
 
-def test_r16_a_mismatch_fails_the_view_where_the_policy_says_so(memory_log: MemoryLog) -> None:
-    memory_log.create_topic("t", partitions=1, config={})
-    queue = LastValueQueue("t", key_header="k", key_mismatch="fail", log=memory_log)
+def test_r16_a_mismatch_fails_the_view_where_the_policy_says_so(memory_cluster: MemoryCluster) -> None:
+    memory_cluster.create_topic("t", partitions=1, config={})
+    queue = LastValueQueue("t", key_header="k", key_mismatch="fail", cluster=memory_cluster)
     with queue.view() as view:
-        memory_log.write("t", b"a", b"1", [("k", b"b")])
+        memory_cluster.write("t", b"a", b"1", [("k", b"b")])
         eventually(lambda: view.state == "failed")
         assert isinstance(view.failure, KeyMismatch)
 
 
-def test_r18_records_that_are_gone_make_the_view_start_over(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+def test_r18_records_that_are_gone_make_the_view_start_over(
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
+) -> None:
     for number in range(5):
-        memory_log.write("prices", b"%d" % number, b"v")
+        memory_cluster.write("prices", b"%d" % number, b"v")
 
-    original = memory_log.reader
+    original = memory_cluster.reader
 
     def reader(topic: str, positions: Mapping[int, int]) -> LogReader:
-        memory_log.reader = original  # type: ignore[method-assign]
+        memory_cluster.reader = original  # type: ignore[method-assign]
         found = original(topic, positions)
-        memory_log.delete_records("prices", 0, 3)
+        memory_cluster.delete_records("prices", 0, 3)
         return found
 
-    memory_log.reader = reader  # type: ignore[method-assign]
+    memory_cluster.reader = reader  # type: ignore[method-assign]
     with queue.view() as view:
         assert list(view) == ["3", "4"]
 
 
-def test_g1_a_value_compacted_away_before_it_was_read_is_not_missing(memory_log: MemoryLog) -> None:
-    log = MemoryLog(fetch_limit=1)
-    log.create_topic("prices", partitions=1, config={})
+def test_g1_a_value_compacted_away_before_it_was_read_is_not_missing(memory_cluster: MemoryCluster) -> None:
+    cluster = MemoryCluster(fetch_limit=1)
+    cluster.create_topic("prices", partitions=1, config={})
     for key in (b"a", b"b", b"c"):
-        log.write("prices", key, b"old")
-    original = log.reader
+        cluster.write("prices", key, b"old")
+    original = cluster.reader
 
     def reader(topic: str, positions: Mapping[int, int]) -> LogReader:
         found = original(topic, positions)
-        log.write("prices", b"a", b"new")  # beyond the end that the view has just asked for ...
-        log.write("prices", b"z", b"z")
-        log.compact("prices")  # ... and the value below it is gone
+        cluster.write("prices", b"a", b"new")  # beyond the end that the view has just asked for ...
+        cluster.write("prices", b"z", b"z")
+        cluster.compact("prices")  # ... and the value below it is gone
         return found
 
-    log.reader = reader  # type: ignore[method-assign]
-    with LastValueQueue("prices", key_header=None, log=log, value=TEXT).view() as view:
+    cluster.reader = reader  # type: ignore[method-assign]
+    with LastValueQueue("prices", key_header=None, cluster=cluster, value=TEXT).view() as view:
         assert view["a"] == "new"
 
 
-def test_a_view_of_a_missing_topic_is_refused(memory_log: MemoryLog) -> None:
-    nowhere = LastValueQueue("nowhere", key_header=None, log=memory_log)
+def test_a_view_of_a_missing_topic_is_refused(memory_cluster: MemoryCluster) -> None:
+    nowhere = LastValueQueue("nowhere", key_header=None, cluster=memory_cluster)
     with pytest.raises(TopicNotFound, match="nowhere"), nowhere.view():
         pass
 

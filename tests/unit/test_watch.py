@@ -17,24 +17,24 @@ from lvq_kafka import TEXT, Deleted, EndOfDump, Entry, LastValueQueue, View
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.entries import Event as Told
 from lvq_kafka.errors import ConfigError, DataLoss
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
 
 
 @pytest.fixture
-def queue(memory_log: MemoryLog) -> LastValueQueue[str]:
-    return declared(memory_log)
+def queue(memory_cluster: MemoryCluster) -> LastValueQueue[str]:
+    return declared(memory_cluster)
 
 
-def declared(log: MemoryLog) -> LastValueQueue[str]:
-    log.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
-    return LastValueQueue("prices", key_header=None, log=log, value=TEXT)
+def declared(cluster: MemoryCluster) -> LastValueQueue[str]:
+    cluster.create_topic("prices", partitions=1, config={"cleanup.policy": "compact"})
+    return LastValueQueue("prices", key_header=None, cluster=cluster, value=TEXT)
 
 
 def test_g2_who_starts_over_shows_nothing_that_is_older_or_missing_meanwhile() -> None:
-    log = MemoryLog(fetch_limit=1)
-    queue = declared(log)
+    cluster = MemoryCluster(fetch_limit=1)
+    queue = declared(cluster)
     half_way, go_on = Event(), Event()
 
     def hold(reader: int, poll: int) -> None:
@@ -43,11 +43,11 @@ def test_g2_who_starts_over_shows_nothing_that_is_older_or_missing_meanwhile() -
             go_on.wait(10)
 
     for key, value in [(b"a", b"old"), (b"b", b"1"), (b"a", b"new")]:
-        log.write("prices", key, value)
-    before_polls(log, hold)
+        cluster.write("prices", key, value)
+    before_polls(cluster, hold)
     with queue.view() as view:
         watch, dumping = view.watch(), view.watch(dump=True)
-        log.fail_next("poll", DataLoss("truncated"))
+        cluster.fail_next("poll", DataLoss("truncated"))
         assert half_way.wait(10)
         try:
             assert view.state == "catching-up"
@@ -64,10 +64,10 @@ def test_g2_who_starts_over_shows_nothing_that_is_older_or_missing_meanwhile() -
 
 
 def test_an_async_listener_learns_of_keys_that_a_new_topic_does_not_have(
-    memory_log: MemoryLog, queue: LastValueQueue[str]
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
-    memory_log.write("prices", b"gone", b"1")
-    ask, asleep = memory_log.end_offsets, Event()
+    memory_cluster.write("prices", b"gone", b"1")
+    ask, asleep = memory_cluster.end_offsets, Event()
 
     def ask_slowly(topic: str, **options: Any) -> dict[int, int]:
         asleep.wait(0.1)  # never set: long enough for a listener that was woken too early to sleep again
@@ -78,18 +78,18 @@ def test_an_async_listener_learns_of_keys_that_a_new_topic_does_not_have(
         async def listen() -> object:
             waiting = asyncio.ensure_future(anext(view.watch()))
             await asyncio.sleep(0)  # now it waits
-            memory_log.end_offsets = ask_slowly  # type: ignore[method-assign]
-            with memory_log._cluster.changed:  # nobody sees it half done
-                memory_log.delete_topic("prices")
-                declared(memory_log)
-                memory_log.write("prices", b"b", b"2")
+            memory_cluster.end_offsets = ask_slowly  # type: ignore[method-assign]
+            with memory_cluster._state.changed:  # nobody sees it half done
+                memory_cluster.delete_topic("prices")
+                declared(memory_cluster)
+                memory_cluster.write("prices", b"b", b"2")
             return await asyncio.wait_for(waiting, 10)
 
         assert asyncio.run(listen()) == Deleted("gone")
 
 
 def test_a_callback_that_raises_an_error_of_this_library_is_called_again(
-    memory_log: MemoryLog, queue: LastValueQueue[str]
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
     first, second = Event(), Event()
 
@@ -99,15 +99,15 @@ def test_a_callback_that_raises_an_error_of_this_library_is_called_again(
 
     with queue.view() as view:
         view.on_change(callback)
-        memory_log.write("prices", b"a", b"1")
+        memory_cluster.write("prices", b"a", b"1")
         assert first.wait(5)
-        memory_log.write("prices", b"a", b"2")
+        memory_cluster.write("prices", b"a", b"2")
         assert second.wait(5)
 
 
-def test_a_closed_watch_gives_nothing_more(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+def test_a_closed_watch_gives_nothing_more(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
     for number in range(10):
-        memory_log.write("prices", b"%d" % number, b"v")
+        memory_cluster.write("prices", b"%d" % number, b"v")
     with queue.view() as view:
         watch = view.watch(dump=True)
         assert isinstance(next(watch), Entry)
@@ -119,9 +119,9 @@ class TestLeftBehind:
     """Whoever stops listening without a word costs nothing any more: no keys are kept for them."""
 
     @pytest.fixture
-    def view(self, memory_log: MemoryLog, queue: LastValueQueue[str]) -> Iterator[View[str]]:
+    def view(self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> Iterator[View[str]]:
         for number in range(10):
-            memory_log.write("prices", b"%d" % number, b"v")
+            memory_cluster.write("prices", b"%d" % number, b"v")
         with queue.view() as view:
             yield view
 
@@ -130,10 +130,10 @@ class TestLeftBehind:
         return len(view._follower._standing.listeners)
 
     @pytest.mark.parametrize("dump", [True, False])
-    def test_a_loop_that_is_left_by_break(self, memory_log: MemoryLog, view: View[str], dump: bool) -> None:
+    def test_a_loop_that_is_left_by_break(self, memory_cluster: MemoryCluster, view: View[str], dump: bool) -> None:
         for number in range(20):
             watch = view.watch(dump=dump)
-            memory_log.write("prices", b"new", b"%d" % number)
+            memory_cluster.write("prices", b"new", b"%d" % number)
             for _ in watch:
                 break
             assert self.listening(view) == 1
@@ -182,11 +182,11 @@ class TestLeftBehind:
         assert self.listening(view) == 0
 
     def test_an_update_that_comes_meanwhile_reaches_those_who_still_listen(
-        self, memory_log: MemoryLog, view: View[str]
+        self, memory_cluster: MemoryCluster, view: View[str]
     ) -> None:
         left, stays = view.watch(), view.watch()
         del left
-        memory_log.write("prices", b"new", b"1")
+        memory_cluster.write("prices", b"new", b"1")
         event = stays.take(10)
         assert isinstance(event, Entry)
         assert (event.key, self.listening(view)) == ("new", 1)
@@ -223,10 +223,10 @@ class TestSharing:
     """An event loop that a stream of events shares with other tasks."""
 
     def test_other_tasks_have_their_turn_while_events_are_at_hand(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for number in range(300):
-            memory_log.write("prices", b"%d" % number, b"v")
+            memory_cluster.write("prices", b"%d" % number, b"v")
         clock = itertools.count()  # a second passes with each look at it
         monkeypatch.setattr("lvq_kafka.aio.time", SimpleNamespace(monotonic=lambda: next(clock)))
         monkeypatch.setattr("lvq_kafka.aio._SHARE", 10.0)
@@ -253,9 +253,9 @@ class TestSharing:
             assert max(asyncio.run(dump(view))) <= 12
 
     def test_the_loop_has_its_turn_while_the_keys_of_a_dump_are_put_in_order(
-        self, memory_log: MemoryLog, queue: LastValueQueue[str]
+        self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
-        memory_log.write("prices", b"a", b"1")
+        memory_cluster.write("prices", b"a", b"1")
 
         async def dump(view: View[str]) -> Told[str]:
             go_on = Event()
@@ -275,11 +275,13 @@ class TestSharing:
             assert isinstance(asyncio.run(dump(view)), Entry)
 
 
-def test_g5_a_dump_does_not_end_before_the_view_is_caught_up(memory_log: MemoryLog, queue: LastValueQueue[str]) -> None:
+def test_g5_a_dump_does_not_end_before_the_view_is_caught_up(
+    memory_cluster: MemoryCluster, queue: LastValueQueue[str]
+) -> None:
     for number in range(10):
-        memory_log.write("prices", b"%d" % number, b"v")
+        memory_cluster.write("prices", b"%d" % number, b"v")
     go_on = Event()
-    before_polls(memory_log, lambda reader, poll: go_on.wait(10))
+    before_polls(memory_cluster, lambda reader, poll: go_on.wait(10))
     view = queue.view().start()
     try:
         watch = view.watch(dump=True)
@@ -294,13 +296,13 @@ def test_g5_a_dump_does_not_end_before_the_view_is_caught_up(memory_log: MemoryL
 
 
 def test_g4_what_was_given_in_a_dump_that_cannot_end_yet_and_is_deleted_meanwhile_is_said_to_be_gone(
-    memory_log: MemoryLog,
+    memory_cluster: MemoryCluster,
 ) -> None:
-    memory_log.create_topic("prices", partitions=2, config={"cleanup.policy": "compact"})
-    queue = LastValueQueue("prices", key_header=None, log=memory_log, value=TEXT)
+    memory_cluster.create_topic("prices", partitions=2, config={"cleanup.policy": "compact"})
+    queue = LastValueQueue("prices", key_header=None, cluster=memory_cluster, value=TEXT)
     for key in ("a", "b", "c"):
-        memory_log.write("prices", key.encode(), b"1", partition=0)
-    writer = memory_log.writer(transactional_id="x")
+        memory_cluster.write("prices", key.encode(), b"1", partition=0)
+    writer = memory_cluster.writer(transactional_id="x")
     writer.begin_transaction()
     hidden = next(key for key in map(str, range(100)) if home_partition(key.encode(), 2) == 1)
     writer.append("prices", hidden.encode(), b"1")
@@ -308,9 +310,9 @@ def test_g4_what_was_given_in_a_dump_that_cannot_end_yet_and_is_deleted_meanwhil
     eventually(lambda: view.state == "blocked")
     watch = view.watch(dump=True)
     assert [watch.take(10) for _ in range(3)] == list(view.entries())
-    memory_log.write("prices", b"a", None, partition=0)
-    memory_log.write("prices", b"d", b"1", partition=0)
-    memory_log.write("prices", b"d", None, partition=0)
+    memory_cluster.write("prices", b"a", None, partition=0)
+    memory_cluster.write("prices", b"d", b"1", partition=0)
+    memory_cluster.write("prices", b"d", None, partition=0)
     assert watch.take(10) == Deleted("a")
     writer.commit_transaction()
     writer.close()

@@ -118,7 +118,7 @@ def declare(
     del fields["name"]
     spec = TopicSpec(partitions=partitions, replication_factor=replication_factor, config=dict(topic_config))
     queue = LastValueQueue.declare(
-        name, **fields, start=start, spec=spec, on_mismatch=on_mismatch, log=session.connect()
+        name, **fields, start=start, spec=spec, on_mismatch=on_mismatch, cluster=session.connect()
     )
     assert queue.declaration is not None
     # What was found amiss has been told already: the library warns of it.
@@ -195,7 +195,7 @@ def _key(definition: QueueDefinition) -> str:
 @command("queues", examples=["lvq queues", "lvq queues | jq -r .name"])
 def queues(session: Session) -> None:
     """List the declared queues."""
-    definitions = all_queues(log=session.connect())
+    definitions = all_queues(cluster=session.connect())
     if not session.out.person:
         for definition in definitions:
             session.out.row(asdict(definition))
@@ -237,7 +237,7 @@ def drop(session: Session, name: str, *, with_topic: bool, yes: bool) -> None:
     That is its definition, and what it knows of consumption. Its topic and the values in it stay, unless --with-topic
     is given.
     """
-    queue = LastValueQueue.open(name, log=session.connect())
+    queue = LastValueQueue.open(name, cluster=session.connect())
     what = f"and its topic {queue.topic} with everything in it" if with_topic else f"(its topic {queue.topic} stays)"
     confirm(f"Delete the queue {name} {what}?", yes=yes, if_not="Nothing was deleted.")
     queue.delete(delete_topic=with_topic)

@@ -15,6 +15,7 @@ from lvq_kafka.cli.outcome import WRONG_QUEUE, Complaint
 from lvq_kafka.cli.output import count
 from lvq_kafka.cli.rows import blocked_rows, shown
 from lvq_kafka.cli.session import QueueChoice, Session
+from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.consuming.crowding import CROWDED_REMEDY
 from lvq_kafka.core.keys import encode_key
 from lvq_kafka.core.policy import Finding, judge, judge_order
@@ -23,7 +24,6 @@ from lvq_kafka.core.quoting import brief, listed, printable
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
 from lvq_kafka.managing.damage import Damage
 from lvq_kafka.managing.stats import PartitionStats, QueueStats
-from lvq_kafka.ports import TopicDescription
 from lvq_kafka.queue import LastValueQueue
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ def status(session: Session, choice: QueueChoice, *, timeout: float) -> None:
 
 
 def _look(queue: LastValueQueue[Any], group: str | None, timeout: float) -> QueueStatus:
-    log, topic = queue.log, queue.topic
-    found = QueueStatus(log.describe_topic(topic))
+    cluster, topic = queue.cluster, queue.topic
+    found = QueueStatus(cluster.describe_topic(topic))
     try:
-        config = log.topic_config(topic)
+        config = cluster.topic_config(topic)
     except Unauthorized:
         found.unchecked.append(f"the settings of {topic}: this user may not read them")
     else:
@@ -120,7 +120,7 @@ def _look(queue: LastValueQueue[Any], group: str | None, timeout: float) -> Queu
 
 def _count(queue: LastValueQueue[Any], found: QueueStatus, timeout: float) -> None:
     """Read the queue and see what it holds, consumed or not."""
-    log, topic = queue.log, queue.topic
+    cluster, topic = queue.cluster, queue.topic
     values = dict.fromkeys(range(found.topic.partitions), 0)
     view = queue.view().start()
     try:
@@ -137,7 +137,11 @@ def _count(queue: LastValueQueue[Any], found: QueueStatus, timeout: float) -> No
         view.close()
     if found.state not in ("caught-up", "blocked"):
         found.problems.append(f"Reading it has not come to an end within {timeout:g} s ({found.state}).")
-    starts, ends, stable = log.start_offsets(topic), log.end_offsets(topic), log.end_offsets(topic, stable=True)
+    starts, ends, stable = (
+        cluster.start_offsets(topic),
+        cluster.end_offsets(topic),
+        cluster.end_offsets(topic, stable=True),
+    )
     found.values = sum(values.values())
     counted = {} if found.stats is None else {one.partition: one for one in found.stats.partitions}
     found.partitions = [

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from lvq_kafka.errors import ConfigError, TransportError
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark.connector.java_errors import java_error
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.remote import is_connect, spark_errors
@@ -28,7 +28,7 @@ def check_rights(spec: SnapshotSpec, config: ClientConfig, timeout: float) -> No
     """
     partition, deadline = spec.ranges[0], time.monotonic() + timeout
     start, trouble = {partition: spec.start[partition]}, None
-    with closing(KafkaLog(config)) as log, closing(log.reader(spec.topic, start, headers=False)) as reader:
+    with closing(KafkaCluster(config)) as cluster, closing(cluster.reader(spec.topic, start, headers=False)) as reader:
         while time.monotonic() < deadline:
             try:
                 if reader.poll(0.1).positions:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.records import Record, RecordBatch
-from lvq_kafka.kafka import ClientConfig, KafkaLog
-from lvq_kafka.ports import Log
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrays import integers
 from lvq_spark.scan.claims import strays, to_claims
@@ -58,11 +58,11 @@ class Guard:
             TopicRecreated: the topic is not the one that was pinned.
         """
         watches: dict[int, _Watch] = {}
-        with closing(KafkaLog(self.config)) as log:
+        with closing(KafkaCluster(self.config)) as cluster:
             for batch in rows:
                 for partition in pc.unique(batch["partition"]).to_pylist():
                     if partition not in watches:
-                        watches[partition] = self._watch(log, partition)
+                        watches[partition] = self._watch(cluster, partition)
                     # Not the plain number: pyarrow would import pandas to make a scalar of it.
                     here = pc.equal(batch["partition"], integers(pa.int32(), [partition])[0])
                     mine = batch.filter(pc.and_(here, pc.is_valid(batch["offset"])))
@@ -70,26 +70,26 @@ class Guard:
                     yield self._claims(mine, partition, watches[partition].tally)
             for partition in self.partitions:
                 if partition not in watches:
-                    watches[partition] = self._watch(log, partition)
+                    watches[partition] = self._watch(cluster, partition)
             for partition, watch in sorted(watches.items()):
                 if self._counts:
                     watch.tally.records, watch.tally.replaced = watch.count, watch.count - watch.tally.rows
                 for behind in self._missing(watch, partition):
                     yield self._claims(behind, partition, watch.tally)
-            check_topic(log, self.spec)
+            check_topic(cluster, self.spec)
             for partition, watch in sorted(watches.items()):
-                check_uncut(log, self.spec, partition)
+                check_uncut(cluster, self.spec, partition)
                 watch.tally.log(self.spec, partition)
 
     @property
     def _counts(self) -> bool:
         return not self.split and self.keys is None
 
-    def _watch(self, log: Log, partition: int) -> _Watch:
+    def _watch(self, cluster: Cluster, partition: int) -> _Watch:
         """All keys of records that may have superseded one of the cut; reading it now is not too early, see above."""
         scan, ended = Scan(self.spec, self.config, self.columns, keys=self.keys), time.time()
-        behind = {record.key: record for record in scan.overtaken(log, partition, frozenset(), PATIENCE)}
-        return _Watch(behind, unbroken(log, self.spec, self.config, partition) if behind else {}, ended)
+        behind = {record.key: record for record in scan.overtaken(cluster, partition, frozenset(), PATIENCE)}
+        return _Watch(behind, unbroken(cluster, self.spec, self.config, partition) if behind else {}, ended)
 
     def _missing(self, watch: _Watch, partition: int) -> Iterator[pa.RecordBatch]:
         """The newest records of keys that the cut may have lost: without holes in its offsets it has lost nothing."""

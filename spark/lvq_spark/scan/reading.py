@@ -9,10 +9,10 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Literal
 
+from lvq_kafka.cluster import Cluster, LogEnd
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TopicNotFound, TopicRecreated, TransportError
-from lvq_kafka.ports import Log, LogEnd
 from lvq_spark.pinning import SnapshotSpec
 
 __all__ = [
@@ -45,7 +45,7 @@ MOMENT, MOMENTS = 1.0, 10
 
 
 def read_range(
-    log: Log,
+    cluster: Cluster,
     topic: str,
     partition: int,
     start: int,
@@ -64,13 +64,13 @@ def read_range(
         CatchUpTimeout: nothing moved for ``patience`` seconds.
         TransportError: the cluster cannot be reached or refuses.
     """
-    for batch in _polled(log, topic, partition, start, lambda _: end, patience, headers=headers, late=late):
+    for batch in _polled(cluster, topic, partition, start, lambda _: end, patience, headers=headers, late=late):
         if len(batch):
             yield batch if batch.offsets[-1] < end else batch.rows(0, bisect_left(batch.offsets, end))
 
 
 def read_on(
-    log: Log,
+    cluster: Cluster,
     topic: str,
     partition: int,
     start: int,
@@ -99,16 +99,16 @@ def read_on(
             if count == position - stretch or moments == MOMENTS:
                 return position
         stretch, count, asked = position, 0, time.monotonic()
-        return log.end_offsets(topic, stable=True)[partition]
+        return cluster.end_offsets(topic, stable=True)[partition]
 
-    for batch in _polled(log, topic, partition, start, further, patience, headers=headers, late=late):
+    for batch in _polled(cluster, topic, partition, start, further, patience, headers=headers, late=late):
         count += len(batch)
         if len(batch):
             yield batch
 
 
 def _polled(
-    log: Log,
+    cluster: Cluster,
     topic: str,
     partition: int,
     start: int,
@@ -122,12 +122,12 @@ def _polled(
     position, heard, end = start, time.monotonic(), further(start)
     if position >= end:
         return
-    with closing(log.reader(topic, {partition: start}, headers=headers, late=late)) as reader:
+    with closing(cluster.reader(topic, {partition: start}, headers=headers, late=late)) as reader:
         while position < end:
             try:
                 fetch = reader.poll(1.0)
                 stands = fetch.positions.get(partition, position) <= position
-                if stands and (ends := log.end_offsets(topic).get(partition, 0)) < end:
+                if stands and (ends := cluster.end_offsets(topic).get(partition, 0)) < end:
                     raise DataLoss(
                         f"The log of partition {partition} of {topic} ends at offset {ends}, before offset {end}, up "
                         "to which it was to be read.",
@@ -183,7 +183,7 @@ def check_deletes(spec: SnapshotSpec, partition: int, began: float | None, ended
     )
 
 
-def check_changes(log: Log, spec: SnapshotSpec, partition: int, ended: float) -> None:
+def check_changes(cluster: Cluster, spec: SnapshotSpec, partition: int, ended: float) -> None:
     """See that a stream has missed no delete of what it read before (R18); without holes in the offsets none can be.
 
     A delete is there for ``delete.retention.ms``, from when it was written on. So none is missing where the stream had
@@ -199,7 +199,7 @@ def check_changes(log: Log, spec: SnapshotSpec, partition: int, ended: float) ->
     retention = spec.delete_retention
     if spec.pinned is None or ended - spec.pinned <= retention:
         return
-    young = log.offsets_at(spec.topic, math.ceil((ended - retention) * 1000))[partition]
+    young = cluster.offsets_at(spec.topic, math.ceil((ended - retention) * 1000))[partition]
     if young <= spec.start[partition]:
         return
     raise DataLoss(
@@ -210,14 +210,14 @@ def check_changes(log: Log, spec: SnapshotSpec, partition: int, ended: float) ->
     )
 
 
-def check_topic(log: Log, spec: SnapshotSpec) -> None:
+def check_topic(cluster: Cluster, spec: SnapshotSpec) -> None:
     """Asked after the reading: ids never come back, so one that is the same now was the same all along.
 
     Raises:
         TopicRecreated: the topic is not the one that was pinned.
     """
     try:
-        found = log.describe_topic(spec.topic).id
+        found = cluster.describe_topic(spec.topic).id
     except TopicNotFound:
         found = ""
     if found != spec.topic_id:
@@ -228,12 +228,12 @@ def check_topic(log: Log, spec: SnapshotSpec) -> None:
         )
 
 
-def check_uncut(log: Log, spec: SnapshotSpec, partition: int) -> None:
+def check_uncut(cluster: Cluster, spec: SnapshotSpec, partition: int) -> None:
     """Asked after the reading: a leader that was elected although it lacked records writes others at their offsets.
 
     Raises:
         DataLoss: that has happened to records of the cut.
     """
     epoch = spec.epochs.get(partition, -1)
-    if epoch >= 0 and log.stable_ends(spec.topic)[partition].leader_epoch != epoch:
-        log.check_uncut(spec.topic, {partition: LogEnd(spec.end[partition], epoch)})
+    if epoch >= 0 and cluster.stable_ends(spec.topic)[partition].leader_epoch != epoch:
+        cluster.check_uncut(spec.topic, {partition: LogEnd(spec.end[partition], epoch)})

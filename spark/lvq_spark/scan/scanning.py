@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Position, RecordBatch
 from lvq_kafka.errors import DataLoss, KeyMismatch
-from lvq_kafka.kafka import ClientConfig, KafkaLog
-from lvq_kafka.ports import Log
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.columns import BYTES, COLUMNS, ROWS, to_arrow
 from lvq_spark.scan.homes import JAVA, Partitioner, check_homes
@@ -105,28 +105,28 @@ class Scan:
             ConfigError: a record has no key, or a key is not at home, and that is to fail.
             TransportError: the cluster cannot be reached or refuses.
         """
-        with closing(KafkaLog(self.config)) as log, _collector_held_back():
-            yield from self.rows_of(log, partition, patience=self.patience, tally=tally)
+        with closing(KafkaCluster(self.config)) as cluster, _collector_held_back():
+            yield from self.rows_of(cluster, partition, patience=self.patience, tally=tally)
 
     def rows_of(
-        self, log: Log, partition: int, *, patience: float = PATIENCE, tally: Tally | None = None
+        self, cluster: Cluster, partition: int, *, patience: float = PATIENCE, tally: Tally | None = None
     ) -> Iterator[pa.RecordBatch]:
         """As `read`, over a connection that is there."""
         tally = Tally() if tally is None else tally
         read = self._newest if self.conflate else self._all
-        for batch in read(log, partition, patience, tally):
+        for batch in read(cluster, partition, patience, tally):
             tally.rows += len(batch)
             yield from to_arrow(
                 batch, self.spec.topic, columns=self.columns, timestamp_type=self.spec.timestamp_type, most=self.bytes
             )
         tally.log(self.spec, partition)
 
-    def _newest(self, log: Log, partition: int, patience: float, tally: Tally) -> Iterator[RecordBatch]:
+    def _newest(self, cluster: Cluster, partition: int, patience: float, tally: Tally) -> Iterator[RecordBatch]:
         spec = self.spec
         start, end = spec.start[partition], spec.end[partition]
         with self._latest() as latest:
             count, looked, overtaken, began = 0, False, RecordBatch(), time.time()
-            for batch in read_range(log, spec.topic, partition, start, end, patience=patience, **self._how):
+            for batch in read_range(cluster, spec.topic, partition, start, end, patience=patience, **self._how):
                 count += len(batch)
                 wanted = self._wanted(batch)
                 if not looked and len(wanted) and spec.decisive_header is None:
@@ -138,22 +138,22 @@ class Scan:
             tally.mismatched = None if self.spec.decisive_header is None else latest.mismatched
             # Without holes in the offsets nothing can be missing; with some, they may be of before the cut or of after.
             if count < end - start and self.changes:
-                check_changes(log, spec, partition, time.time())
+                check_changes(cluster, spec, partition, time.time())
             elif count < end - start:
                 check_deletes(spec, partition, began, time.time())
-                overtaken = self._missing(log, partition, latest, patience)
-            check_topic(log, spec)
-            check_uncut(log, spec, partition)
+                overtaken = self._missing(cluster, partition, latest, patience)
+            check_topic(cluster, spec)
+            check_uncut(cluster, spec, partition)
             behind = (overtaken.rows(at, at + self.rows) for at in range(0, len(overtaken), self.rows))
             for batch in chain(latest.batches(self.rows), behind):
                 self._check_homes(batch.keys, partition)
                 yield self._visible(batch, tally)
 
-    def _all(self, log: Log, partition: int, patience: float, tally: Tally) -> Iterator[RecordBatch]:
+    def _all(self, cluster: Cluster, partition: int, patience: float, tally: Tally) -> Iterator[RecordBatch]:
         spec = self.spec
         tally.records = 0
         start, end = spec.start[partition], spec.end[partition]
-        for batch in read_range(log, spec.topic, partition, start, end, patience=patience, **self._how):
+        for batch in read_range(cluster, spec.topic, partition, start, end, patience=patience, **self._how):
             tally.records += len(batch)
             wanted = self._wanted(batch)
             if self.keyless == "drop":
@@ -162,9 +162,9 @@ class Scan:
             for at in range(0, len(wanted), self.rows):
                 yield self._visible(wanted.rows(at, at + self.rows), tally)
         if self.changes and tally.records < end - start:
-            check_changes(log, spec, partition, time.time())
-        check_topic(log, spec)
-        check_uncut(log, spec, partition)
+            check_changes(cluster, spec, partition, time.time())
+        check_topic(cluster, spec)
+        check_uncut(cluster, spec, partition)
 
     @property
     def _how(self) -> dict[str, bool]:
@@ -214,19 +214,19 @@ class Scan:
         if self.strays == "fail" and spec.partitions > 1:
             check_homes(keys, spec.topic, partition, spec.partitions, self.partitioner)
 
-    def _missing(self, log: Log, partition: int, latest: Latest, patience: float) -> RecordBatch:
+    def _missing(self, cluster: Cluster, partition: int, latest: Latest, patience: float) -> RecordBatch:
         """The newest records of keys that the cut may have lost, where that is not to fail."""
-        behind = self.overtaken(log, partition, latest, patience)
+        behind = self.overtaken(cluster, partition, latest, patience)
         if not len(behind):
             return behind
-        first = unbroken(log, self.spec, self.config, partition, patience=patience)
+        first = unbroken(cluster, self.spec, self.config, partition, patience=patience)
         if any(key in latest and latest.offset(key) > offset for key, offset in first.items()):
             return RecordBatch()
         if self.consistency == "pinned":
             raise vanished(self.spec, partition, behind.keys)
         return behind
 
-    def overtaken(self, log: Log, partition: int, latest: _Keys, patience: float) -> RecordBatch:
+    def overtaken(self, cluster: Cluster, partition: int, latest: _Keys, patience: float) -> RecordBatch:
         """The newest records of keys that lie behind the cut and not in it, though they may have been in it once.
 
         A record of the cut can only be compacted away in favour of a newer one of its key behind the cut, and only
@@ -238,7 +238,7 @@ class Scan:
             return RecordBatch()
         suspects: set[bytes] = set()
         with self._latest() as newer:
-            for batch in read_on(log, spec.topic, partition, end, patience=patience, **self._how):
+            for batch in read_on(cluster, spec.topic, partition, end, patience=patience, **self._how):
                 wanted = self._wanted(batch)
                 keys, _ = choose_keys(wanted, spec.topic, spec.decisive_header, spec.key_mismatch)
                 # Without a lag the cleaner looks at no timestamp; and what it has cleaned now counts, as for `read_on`.

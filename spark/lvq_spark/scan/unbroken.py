@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.kafka import ClientConfig
-from lvq_kafka.ports import Log
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import PATIENCE, read_range
 
@@ -15,7 +15,7 @@ __all__ = ["unbroken"]
 
 
 def unbroken(
-    log: Log, spec: SnapshotSpec, config: ClientConfig, partition: int, *, patience: float = PATIENCE
+    cluster: Cluster, spec: SnapshotSpec, config: ClientConfig, partition: int, *, patience: float = PATIENCE
 ) -> Mapping[bytes, int]:
     """Where the first records of a cut lie, by key, as far as they are there without a hole. Ask after it was read.
 
@@ -38,9 +38,9 @@ def unbroken(
     if spec.decisive_header is not None or config.properties.get("client.rack") or epoch < 0:
         return {}
     start, end = spec.start[partition], spec.end[partition]
-    with closing(read_range(log, spec.topic, partition, start, end, patience=patience, headers=False)) as batches:
+    with closing(read_range(cluster, spec.topic, partition, start, end, patience=patience, headers=False)) as batches:
         first = next(batches, RecordBatch())
-    if log.stable_ends(spec.topic)[partition].leader_epoch != epoch:
+    if cluster.stable_ends(spec.topic)[partition].leader_epoch != epoch:
         return {}
     found: dict[bytes, int] = {}
     for place, (key, offset) in enumerate(zip(first.keys, first.offsets), start):

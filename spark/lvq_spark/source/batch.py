@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lvq_kafka.errors import ConfigError, DataLoss
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.homes import JAVA
 from lvq_spark.scan.tally import logger
@@ -182,8 +182,8 @@ class LvqReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One task for each partition with anything to read."""
-        with closing(KafkaLog(self._options.config)) as log:
-            spec = plan(self._options, log)
+        with closing(KafkaCluster(self._options.config)) as cluster:
+            spec = plan(self._options, cluster)
         return [InputPartition(share) for share in ranges(self._options, spec)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -251,9 +251,9 @@ def _scan(
 
 def _still_there(options: SourceOptions, spec: SnapshotSpec, partition: int) -> SnapshotSpec:
     """The cut without offsets that the log has lost since it was pinned, at its start or at its end."""
-    with closing(KafkaLog(options.config)) as log:
-        lowest = log.start_offsets(spec.topic)[partition]
-        stable = log.end_offsets(spec.topic, stable=True)[partition]
+    with closing(KafkaCluster(options.config)) as cluster:
+        lowest = cluster.start_offsets(spec.topic)[partition]
+        stable = cluster.end_offsets(spec.topic, stable=True)[partition]
     end = min(spec.end[partition], stable)
     start = min(max(spec.start[partition], lowest), end)
     for first, after in ((spec.start[partition], start), (end, spec.end[partition])):

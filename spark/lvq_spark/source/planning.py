@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.ports import Log
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import SnapshotSpec, pin
 from lvq_spark.points import Offsets, resolve, times
@@ -18,46 +18,48 @@ from lvq_spark.source.pruning import homes
 __all__ = ["assigned", "open_queue", "plan", "ranges"]
 
 
-def open_queue(options: SourceOptions, log: Log) -> LastValueQueue[bytes]:
+def open_queue(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes]:
     """The declared queue, or the topic as a queue.
 
     Raises:
         QueueNotDeclared: there is no queue of that name.
     """
     if options.queue is not None:
-        return LastValueQueue.open(options.queue, log=log)
+        return LastValueQueue.open(options.queue, cluster=cluster)
     assert options.topic is not None
-    return LastValueQueue(options.topic, key_header=options.key_header, key_mismatch=options.key_mismatch, log=log)
+    return LastValueQueue(
+        options.topic, key_header=options.key_header, key_mismatch=options.key_mismatch, cluster=cluster
+    )
 
 
-def plan(options: SourceOptions, log: Log) -> SnapshotSpec:
+def plan(options: SourceOptions, cluster: Cluster) -> SnapshotSpec:
     """The cut that a batch reads.
 
     Raises:
         What `lvq_spark.pin` raises, and ConfigError: the options do not fit the topic or the queue.
     """
-    queue = open_queue(options, log)
+    queue = open_queue(options, cluster)
     topic = queue.definition.topic
-    everything = range(log.describe_topic(topic).partitions)
+    everything = range(cluster.describe_topic(topic).partitions)
     named, read = assigned(options, topic, len(everything)), _read(options, queue, len(everything))
     starts, ends = options.start, options.end
     start: Mapping[int, int] | None = None
     end: Mapping[int, int] | None = None
     as_of: Mapping[int, float] | None = None
     if starts is not None:
-        start = resolve(starts, log, topic, named, only=read, or_latest=options.or_latest)
+        start = resolve(starts, cluster, topic, named, only=read, or_latest=options.or_latest)
     if isinstance(ends, Offsets):
-        end = resolve(ends, log, topic, named, only=read)
+        end = resolve(ends, cluster, topic, named, only=read)
     elif ends is not None:
         moments = times(ends, topic, named)
         as_of = {p: moments[p] for p in read} or moments
         as_of = dict.fromkeys(everything, max(as_of.values())) | as_of
     if not options.fail_on_data_loss:
-        start, end = _within(log, topic, start, end)
+        start, end = _within(cluster, topic, start, end)
     if end is not None:
-        end = {**log.end_offsets(topic, stable=True), **end}
+        end = {**cluster.end_offsets(topic, stable=True), **end}
     if start is not None:
-        start = {**log.start_offsets(topic), **start}
+        start = {**cluster.start_offsets(topic), **start}
     with _named_as_options(options):
         spec = pin(
             queue,
@@ -135,10 +137,10 @@ def _named_as_options(options: SourceOptions) -> Iterator[None]:
 
 
 def _within(
-    log: Log, topic: str, start: Mapping[int, int] | None, end: Mapping[int, int] | None
+    cluster: Cluster, topic: str, start: Mapping[int, int] | None, end: Mapping[int, int] | None
 ) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
     """Offsets that are gone are passed over: only what the log still has is asked for."""
-    lowest, stable = log.start_offsets(topic), log.end_offsets(topic, stable=True)
+    lowest, stable = cluster.start_offsets(topic), cluster.end_offsets(topic, stable=True)
     if end is not None:
         end = {p: min(max(offset, lowest[p]), stable[p]) for p, offset in end.items()}
     if start is not None:

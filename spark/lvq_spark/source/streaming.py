@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.errors import DataLoss
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import Settings
 from lvq_spark.pinning import SnapshotSpec
@@ -69,7 +69,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: dict[str, Any] | None = None
         self._target: tuple[int, dict[int, int]] | None = None
         self._hidden = Hidden()
-        self._log: KafkaLog | None = None
+        self._cluster: KafkaCluster | None = None
         self._queue: LastValueQueue[bytes] | None = None
 
     # ---------------------------------------------------------------- on the driver
@@ -77,11 +77,11 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # these names are Spark's
         """Where a new query starts. Spark asks more than once, and must hear the same."""
         if self._initial is None:
-            options, log, topic = self._options, self._opened(), self._topic
-            described = log.describe_topic(topic)
+            options, cluster, topic = self._options, self._opened(), self._topic
+            described = cluster.describe_topic(topic)
             start = resolve(
                 options.start or Offsets("startingOffsets", everywhere=EARLIEST),
-                log,
+                cluster,
                 topic,
                 assigned(options, topic, described.partitions),
                 or_latest=options.or_latest,
@@ -109,8 +109,8 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLoss: the log has lost offsets from there on, or never had them, and that is an error.
         """
         begun = StreamOffset.of_json(start)
-        log, topic = self._opened(), self._topic
-        begun.check_topic(topic, log.describe_topic(topic).id)
+        cluster, topic = self._opened(), self._topic
+        begun.check_topic(topic, cluster.describe_topic(topic).id)
         asked, ends = self._target or (_now(), self._ends())
         highest = self._highest()
         if self._target is None:
@@ -137,11 +137,11 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             As `latestOffset`.
         """
         begun, reached = StreamOffset.of_json(start), StreamOffset.of_json(end)
-        log, topic = self._opened(), self._topic
-        described = log.describe_topic(topic)
+        cluster, topic = self._opened(), self._topic
+        described = cluster.describe_topic(topic)
         reached.check_topic(topic, described.id)
         starts = self._starts(begun, reached.offsets, self._highest())
-        definition, settings = self._definition_queue.definition, Settings.ask(log, topic)
+        definition, settings = self._definition_queue.definition, Settings.ask(cluster, topic)
         everything = range(max(described.partitions, *(partition + 1 for partition in reached.offsets)))
         ends = {partition: reached.offsets.get(partition, 0) for partition in everything}
         spec = SnapshotSpec(
@@ -159,14 +159,14 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Let go of the connection."""
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
 
-    def _opened(self) -> KafkaLog:
-        if self._log is None:
-            self._log = KafkaLog(self._options.config)
-        return self._log
+    def _opened(self) -> KafkaCluster:
+        if self._cluster is None:
+            self._cluster = KafkaCluster(self._options.config)
+        return self._cluster
 
     @property
     def _definition_queue(self) -> LastValueQueue[bytes]:

@@ -88,7 +88,7 @@ class Builder:
         if not little.fits(base, sum(beyond.end[partition] - beyond.start[partition] for partition in beyond.ranges)):
             return None
         scan = tables.scan_of(beyond, self.config, self.consistency, deletes=True)
-        return little.read(scan, self.queue.log)
+        return little.read(scan, self.queue.cluster)
 
     def built_upon(self, base: Version, delta: tables.Delta | LittleDelta, draft: Version, log: LogState) -> Version:
         """Work a delta into a version, and write that."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
+from lvq_kafka.cluster import LogEnd
 from lvq_kafka.core.options import at_least_one, choice, delays
 from lvq_kafka.errors import (
     DataLoss,
@@ -16,7 +17,6 @@ from lvq_kafka.errors import (
     TopicMismatch,
     TopicRecreated,
 )
-from lvq_kafka.ports import LogEnd
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.bounds import Settings
 from lvq_spark.scan.reading import Consistency
@@ -77,24 +77,26 @@ def look(queue: LastValueQueue[Any], timeout: float) -> LogState:
         TopicNotFound: there is no such topic.
         TransportError: the cluster cannot be reached or refuses.
     """
-    at, topic, log = now(), queue.definition.topic, queue.log
-    retention = Settings.ask(log, topic, timeout).delete_retention
-    ends = log.stable_ends(topic, timeout=timeout)
-    start = log.start_offsets(topic, timeout=timeout)  # of these partitions, and perhaps of ones that were added since
-    topic_id = log.describe_topic(topic, timeout=timeout).id
+    at, topic, cluster = now(), queue.definition.topic, queue.cluster
+    retention = Settings.ask(cluster, topic, timeout).delete_retention
+    ends = cluster.stable_ends(topic, timeout=timeout)
+    start = cluster.start_offsets(
+        topic, timeout=timeout
+    )  # of these partitions, and perhaps of ones that were added since
+    topic_id = cluster.describe_topic(topic, timeout=timeout).id
     end = {partition: found.offset for partition, found in ends.items()}
     epochs = {partition: found.leader_epoch for partition, found in ends.items()}
     return LogState(at, topic, topic_id, start, end, epochs, retention)
 
 
 def epochs_of(queue: LastValueQueue[Any], log: LogState, end: Mapping[int, int]) -> dict[int, int]:
-    """The leader epochs that tell later whether the log still has what lies below a cut; see `Log.check_uncut`.
+    """The leader epochs that tell later whether the log still has what lies below a cut; see `Cluster.check_uncut`.
 
     A cut may reach beyond the look. If the leader is still the one of then, it was so in between; else it is not known.
     """
     known = dict(log.epochs)
     if any(end[partition] > log.end.get(partition, 0) for partition in end):
-        now_ends = queue.log.stable_ends(log.topic)
+        now_ends = queue.cluster.stable_ends(log.topic)
         known = {
             partition: epoch
             for partition, epoch in known.items()
@@ -117,7 +119,7 @@ def pinned_at(queue: LastValueQueue[Any], log: LogState, end: Mapping[int, int])
         return log.at
     for age in _AGES:
         moment = log.at - timedelta(seconds=age)
-        reached = queue.log.offsets_at(log.topic, int(moment.timestamp() * 1000))
+        reached = queue.cluster.offsets_at(log.topic, int(moment.timestamp() * 1000))
         if all(reached[partition] <= end[partition] for partition in behind):
             return moment
     return datetime.fromtimestamp(0, UTC)
@@ -202,7 +204,7 @@ def _cut_and_grown(base: Version, queue: LastValueQueue[Any], log: LogState, tim
     if not then:
         return None
     try:
-        queue.log.check_uncut(log.topic, then, timeout=timeout)
+        queue.cluster.check_uncut(log.topic, then, timeout=timeout)
     except DataLoss as error:
         said = str(error).removesuffix(error.hint).rstrip()
         return DataLoss(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from lvq_kafka.cluster import Cluster, LogReader
 from lvq_kafka.core.records import Fetch
-from lvq_kafka.ports import Log, LogReader
 from lvq_spark.scan.columns import arrow_schema
 from lvq_spark.scan.latest import RECORD
 from lvq_spark.store.manifest import Version
@@ -57,13 +57,13 @@ def fits(base: Version, offsets: int) -> bool:
     return offsets <= OFFSETS and base.rows + base.kept <= RECORDS and overlay <= BYTES
 
 
-def read(scan: Scan, log: Log) -> LittleDelta | None:
+def read(scan: Scan, cluster: Cluster) -> LittleDelta | None:
     """Read a cut over a connection that is there; None if that turns out to be more than may be held.
 
     Raises:
         LVQError: as for `Scan.read`.
     """
-    metered = cast("Log", _Metered(log, BYTES))
+    metered = cast("Cluster", _Metered(cluster, BYTES))
     try:
         batches = [batch for partition in scan.spec.ranges for batch in scan.rows_of(metered, partition)]
     except _TooMuch:
@@ -85,15 +85,15 @@ class _TooMuch(Exception):  # no error: it is read in another way
 class _Metered:
     """A log of which no more is read than so many bytes."""
 
-    def __init__(self, log: Log, room: int) -> None:
-        self._log, self._room = log, room
+    def __init__(self, cluster: Cluster, room: int) -> None:
+        self._cluster, self._room = cluster, room
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._log, name)
+        return getattr(self._cluster, name)
 
     def reader(self, *positions: Any, **how: Any) -> LogReader:
-        """See `lvq_kafka.ports.Log.reader`."""
-        return cast("LogReader", _MeteredReader(self, self._log.reader(*positions, **how)))
+        """See `lvq_kafka.cluster.Cluster.reader`."""
+        return cast("LogReader", _MeteredReader(self, self._cluster.reader(*positions, **how)))
 
     def take(self, fetch: Fetch) -> Fetch:
         """Count what has come."""
@@ -109,5 +109,5 @@ class _MeteredReader:
         self.close = reader.close
 
     def poll(self, timeout: float) -> Fetch:
-        """See `lvq_kafka.ports.LogReader.poll`."""
+        """See `lvq_kafka.cluster.LogReader.poll`."""
         return self._meter.take(self._reader.poll(timeout))

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from lvq_kafka.core.records import Position
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Producer
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.writing.sending import Ends
@@ -41,9 +41,9 @@ class Delete:
         if first is None:
             return
         with (
-            closing(KafkaLog(self.config)) as log,
-            Tail(log, self.cut) as tail,
-            Producer(log, self.cut.topic, key_header=self.key_header) as producer,
+            closing(KafkaCluster(self.config)) as cluster,
+            Tail(cluster, self.cut) as tail,
+            Producer(cluster, self.cut.topic, key_header=self.key_header) as producer,
         ):
             deletes = _Deletes(tail, producer)
             for keys in chain([first], portions):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lvq_kafka.core.records import Position
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Producer
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ class Write:
         """What was written, when all of it is acknowledged."""
         ends, written, deleted = Ends(), 0, 0
         with (
-            closing(KafkaLog(self.config)) as log,
-            Producer(log, self.topic, key_header=self.key_header) as producer,
+            closing(KafkaCluster(self.config)) as cluster,
+            Producer(cluster, self.topic, key_header=self.key_header) as producer,
         ):
             for batch in batches:
                 columns = (batch.column(name).to_pylist() for name in ("key", "value", "headers"))

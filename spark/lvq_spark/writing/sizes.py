@@ -7,11 +7,11 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING
 
+from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.limits import batch_limit, compresses, message_limit
-from lvq_kafka.ports import Log
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -42,13 +42,13 @@ class Limits:
     name: str
 
     @classmethod
-    def ask(cls, log: Log, topic: str, config: ClientConfig, timeout: float) -> tuple[Limits, ClientConfig]:
+    def ask(cls, cluster: Cluster, topic: str, config: ClientConfig, timeout: float) -> tuple[Limits, ClientConfig]:
         """The limits now, and properties for a client whose batches are no larger than the topic takes.
 
         A batch that is too large would be refused with all its messages, none of which is.
         """
         try:
-            said = log.topic_config(topic, timeout=timeout).get("max.message.bytes")
+            said = cluster.topic_config(topic, timeout=timeout).get("max.message.bytes")
         except Unauthorized:
             said = None
         properties, most = config.properties, None if said is None else int(said)

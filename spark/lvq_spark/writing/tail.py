@@ -11,7 +11,7 @@ from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.progress import Progress
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.errors import TransportError
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.reading import PATIENCE, check_topic, halted
 
@@ -37,12 +37,12 @@ class Tail:
         TransportError: the cluster cannot be reached or refuses.
     """
 
-    def __init__(self, log: KafkaLog, cut: SnapshotSpec) -> None:
-        check_topic(log, cut)
-        self._log, self._cut = log, cut
+    def __init__(self, cluster: KafkaCluster, cut: SnapshotSpec) -> None:
+        check_topic(cluster, cut)
+        self._cluster, self._cut = cluster, cut
         self._progress = Progress(cut.end)
         looks_at_headers = cut.decisive_header is not None
-        self._reader = log.reader(cut.topic, cut.end, headers=looks_at_headers, decided=False)
+        self._reader = cluster.reader(cut.topic, cut.end, headers=looks_at_headers, decided=False)
 
     def __enter__(self) -> Self:
         return self
@@ -61,7 +61,7 @@ class Tail:
             CatchUpTimeout: nothing moved for `PATIENCE` seconds.
             TransportError: the cluster cannot be reached or refuses.
         """
-        ends, progress = self._log.end_offsets(self._cut.topic), self._progress
+        ends, progress = self._cluster.end_offsets(self._cut.topic), self._progress
         if added := dict.fromkeys(ends.keys() - progress.positions.keys(), 0):
             self._reader.assign(added)
             progress.advance(added)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from lvq_kafka.cluster import Cluster, LogReader
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Fetch, RecordBatch
-from lvq_kafka.ports import Log, LogReader
 from tests.waiting import eventually
 
 __all__ = ["Held", "Meanwhile", "Raw", "delete_records", "fold", "read_raw", "write_beside"]
@@ -116,37 +116,37 @@ def delete_records(servers: str, topic: str, partition: int, before: int) -> Non
 class Meanwhile:
     """A log where something happens just after a reader has asked where the log begins and ends, and before it reads.
 
-    Handed to the library as ``log=``; everything else goes through to the real one. It happens once.
+    Handed to the library as ``cluster=``; everything else goes through to the real one. It happens once.
     """
 
-    def __init__(self, log: Log, action: Callable[[], object]) -> None:
-        self._log = log
+    def __init__(self, cluster: Cluster, action: Callable[[], object]) -> None:
+        self._cluster = cluster
         self._actions = [action]
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._log, name)
+        return getattr(self._cluster, name)
 
     def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
-        """See `Log.reader`."""
+        """See `Cluster.reader`."""
         while self._actions:
             self._actions.pop()()
-        return self._log.reader(topic, positions)
+        return self._cluster.reader(topic, positions)
 
 
 class Held:
     """A log whose readers can be held up: meanwhile they fetch nothing beyond where they stand. Used as `Meanwhile`."""
 
-    def __init__(self, log: Log) -> None:
-        self.log = log
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
         self.readers: list[HeldReader] = []
         self.free = Event()
         self.free.set()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.log, name)
+        return getattr(self.cluster, name)
 
     def reader(self, topic: str, positions: Mapping[int, int]) -> LogReader:
-        """See `Log.reader`."""
+        """See `Cluster.reader`."""
         self.readers.append(HeldReader(self, topic, positions))
         return self.readers[-1]
 
@@ -167,7 +167,7 @@ class HeldReader:
         self._held = held
         self._topic = topic
         self._positions = dict(positions)
-        self._reader = held.log.reader(topic, positions)
+        self._reader = held.cluster.reader(topic, positions)
         self.stuck = False
 
     def poll(self, timeout: float) -> Fetch:
@@ -180,7 +180,7 @@ class HeldReader:
         self.stuck = True
         self._held.free.wait(60)
         self.stuck = False
-        self._reader = self._held.log.reader(self._topic, self._positions)
+        self._reader = self._held.cluster.reader(self._topic, self._positions)
         return Fetch(RecordBatch(), {})
 
     def assign(self, positions: Mapping[int, int]) -> None:

@@ -12,7 +12,7 @@ pytest.register_assert_rewrite("tests.integration.guarantees.cluster", "tests.in
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec  # noqa: E402
 from lvq_kafka.core.policy import topic_settings  # noqa: E402
-from lvq_kafka.kafka import KafkaLog  # noqa: E402
+from lvq_kafka.kafka import KafkaCluster  # noqa: E402
 from lvq_kafka.testing.brokers import ProvidedBroker  # noqa: E402
 
 
@@ -29,13 +29,13 @@ class Declare(Protocol):
 
 
 @pytest.fixture
-def queue_of(kafka_log: KafkaLog, topic_name: str) -> QueueOf:
+def queue_of(kafka_cluster: KafkaCluster, topic_name: str) -> QueueOf:
     """A factory of queues on the session's broker."""
 
     def make(partitions: int = 1, *, config: Mapping[str, str] | None = None) -> LastValueQueue[str]:
         settings = topic_settings(TopicSpec(config=config or {}))
-        kafka_log.create_topic(topic_name, partitions=partitions, config=settings)
-        return LastValueQueue(topic_name, key_header="ticker", value=TEXT, log=kafka_log)
+        kafka_cluster.create_topic(topic_name, partitions=partitions, config=settings)
+        return LastValueQueue(topic_name, key_header="ticker", value=TEXT, cluster=kafka_cluster)
 
     return make
 
@@ -47,13 +47,15 @@ def queue(queue_of: QueueOf) -> LastValueQueue[str]:
 
 
 @pytest.fixture
-def declare(kafka_log: KafkaLog, topic_name: str) -> Iterator[Declare]:
+def declare(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[Declare]:
     """A factory of declared queues on the session's broker."""
     with ExitStack() as queues:
 
         def declare(partitions: int = 1) -> LastValueQueue[str]:
             spec = TopicSpec(partitions=partitions)
-            queue = LastValueQueue.declare(topic_name, key_header="ticker", spec=spec, value=TEXT, log=kafka_log)
+            queue = LastValueQueue.declare(
+                topic_name, key_header="ticker", spec=spec, value=TEXT, cluster=kafka_cluster
+            )
             queues.callback(queue.delete)
             return queue
 

@@ -8,8 +8,8 @@ from threading import Event
 import pytest
 
 from lvq_kafka import TEXT, LastValueQueue, TopicSpec
+from lvq_kafka.cluster import Receipt
 from lvq_kafka.errors import LVQError
-from lvq_kafka.ports import Receipt
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.integration.guarantees.cluster import Raw, read_raw
 from tests.integration.guarantees.conftest import QueueOf

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from lvq_kafka import TEXT, EndOfDump, Entry, LastValueQueue
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction
 from tests.integration.guarantees.cluster import Meanwhile, delete_records, fold, read_raw
 from tests.integration.guarantees.conftest import QueueOf
@@ -27,7 +27,7 @@ def held_by_a_browser(queue: LastValueQueue[str]) -> dict[str, str]:
         *entries, end = browser
     assert isinstance(end, EndOfDump)
     assert end.blocked == ()
-    assert end.offsets == queue.log.end_offsets(queue.topic)
+    assert end.offsets == queue.cluster.end_offsets(queue.topic)
     values = [(entry.key, entry.value) for entry in entries if isinstance(entry, Entry)]
     assert len(values) == len(entries) == len(dict(values)), "a dump holds each key once"
     return dict(values)
@@ -58,7 +58,7 @@ def test_g1_partitions_without_a_record_do_not_keep_a_reader_waiting(queue_of: Q
 
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_g1_a_compacted_log_gives_the_newest_value_of_every_key(
-    queue_of: QueueOf, kafka_log: KafkaLog, servers: str, partitions: int
+    queue_of: QueueOf, kafka_cluster: KafkaCluster, servers: str, partitions: int
 ) -> None:
     queue = queue_of(partitions)
     expected = {}
@@ -70,7 +70,7 @@ def test_g1_a_compacted_log_gives_the_newest_value_of_every_key(
         for number in range(0, 200, 10):
             producer.delete(f"k{number}")
             del expected[f"k{number}"]
-    force_compaction(kafka_log, queue.topic, drop_tombstones=True)
+    force_compaction(kafka_cluster, queue.topic, drop_tombstones=True)
     values = [record for record in read_raw(servers, queue.topic) if record.value is not None]
     assert len(values) == len(expected) == 180, "the broker has compacted the log to one record for each key"
     assert held(queue) == expected
@@ -84,7 +84,7 @@ def test_g1_a_log_that_ends_in_the_marker_of_a_transaction_is_read_to_its_end(
     with transaction(queue, abort=abort) as producer:
         producer.put("b", "2")
         producer.put("c", "2")
-    assert read_raw(servers, queue.topic)[-1].offset < queue.log.end_offsets(queue.topic)[0] - 1
+    assert read_raw(servers, queue.topic)[-1].offset < queue.cluster.end_offsets(queue.topic)[0] - 1
     assert held(queue) == ({"a": "1", "b": "1"} if abort else {"a": "1", "b": "2", "c": "2"})
 
 
@@ -92,21 +92,21 @@ def test_g1_a_log_of_nothing_but_aborted_records_is_an_empty_queue(queue: LastVa
     for _ in range(3):
         with transaction(queue, abort=True) as producer:
             producer.put("never", "1")
-    assert queue.log.end_offsets(queue.topic) == {0: 6}
+    assert queue.cluster.end_offsets(queue.topic) == {0: 6}
     assert held(queue) == {}
 
 
 def test_g1_a_hole_at_the_end_of_the_log_is_crossed(
-    queue: LastValueQueue[str], kafka_log: KafkaLog, servers: str
+    queue: LastValueQueue[str], kafka_cluster: KafkaCluster, servers: str
 ) -> None:
     put(queue, a="1", b="1")
-    force_compaction(kafka_log, queue.topic)
+    force_compaction(kafka_cluster, queue.topic)
     for _ in range(3):
         with transaction(queue, abort=True) as producer:
             producer.put("never", "1")
     # The cleaner takes the aborted records away; what is left of them is their markers.
     eventually(lambda: all(r.key != "never" for r in read_raw(servers, queue.topic, committed=False)), 30)
-    end = queue.log.end_offsets(queue.topic)[0]
+    end = queue.cluster.end_offsets(queue.topic)[0]
     assert end - read_raw(servers, queue.topic, committed=False)[-1].offset > 5
     assert held(queue) == {"a": "1", "b": "1"}
 
@@ -132,17 +132,17 @@ def test_g1_a_log_that_was_emptied_is_an_empty_queue_though_it_does_not_begin_at
 
 @READERS
 def test_g1_records_deleted_between_the_look_and_the_read_do_not_stop_a_reader(
-    queue_of: QueueOf, kafka_log: KafkaLog, servers: str, held_by: Reading
+    queue_of: QueueOf, kafka_cluster: KafkaCluster, servers: str, held_by: Reading
 ) -> None:
     queue = queue_of(config={"cleanup.policy": "compact,delete", "retention.ms": "-1"})
     put(queue, a="1", b="1", c="1", d="1")
-    log = Meanwhile(kafka_log, lambda: delete_records(servers, queue.topic, 0, 2))
-    assert held_by(LastValueQueue(queue.topic, key_header="ticker", value=TEXT, log=log)) == {"c": "1", "d": "1"}
+    log = Meanwhile(kafka_cluster, lambda: delete_records(servers, queue.topic, 0, 2))
+    assert held_by(LastValueQueue(queue.topic, key_header="ticker", value=TEXT, cluster=log)) == {"c": "1", "d": "1"}
 
 
 @READERS
 def test_g1_a_value_replaced_and_compacted_away_before_it_was_read_is_not_missing(
-    queue_of: QueueOf, kafka_log: KafkaLog, servers: str, held_by: Reading
+    queue_of: QueueOf, kafka_cluster: KafkaCluster, servers: str, held_by: Reading
 ) -> None:
     """The reader has asked where the log ends; below that end nothing of these keys is left when it comes there."""
     queue = queue_of(config={**FORCED_COMPACTION, **DELETES_STAY})
@@ -151,11 +151,11 @@ def test_g1_a_value_replaced_and_compacted_away_before_it_was_read_is_not_missin
 
     def replace_and_compact() -> None:
         put(queue, **dict.fromkeys(keys, "new"))
-        force_compaction(kafka_log, queue.topic)
+        force_compaction(kafka_cluster, queue.topic)
         assert [record.key for record in read_raw(servers, queue.topic) if record.value == "old"] == ["untouched"]
 
-    log = Meanwhile(kafka_log, replace_and_compact)
-    assert held_by(LastValueQueue(queue.topic, key_header="ticker", value=TEXT, log=log)) == {
+    log = Meanwhile(kafka_cluster, replace_and_compact)
+    assert held_by(LastValueQueue(queue.topic, key_header="ticker", value=TEXT, cluster=log)) == {
         **dict.fromkeys(keys, "new"),
         "untouched": "old",
     }

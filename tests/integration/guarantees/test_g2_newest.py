@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Thread
 
 from lvq_kafka import Deleted, EndOfDump, Entry, LastValueQueue
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.compaction import force_compaction
 from tests.integration.guarantees.cluster import fold, read_raw, write_beside
 from tests.integration.guarantees.conftest import Declare, QueueOf
@@ -20,7 +20,7 @@ def browsed(queue: LastValueQueue[str]) -> list[tuple[str, str]]:
 
 
 def test_g2_no_reader_steps_back_while_a_producer_writes_and_the_broker_compacts(
-    queue_of: QueueOf, kafka_log: KafkaLog
+    queue_of: QueueOf, kafka_cluster: KafkaCluster
 ) -> None:
     queue = queue_of(3)
     steps_back: list[str] = []
@@ -36,7 +36,7 @@ def test_g2_no_reader_steps_back_while_a_producer_writes_and_the_broker_compacts
         view.watch(dump=True) as watch,
         queue.browser() as browser,
     ):
-        compacting = Thread(target=force_compaction, args=(kafka_log, queue.topic), daemon=True)
+        compacting = Thread(target=force_compaction, args=(kafka_cluster, queue.topic), daemon=True)
         compacting.start()
         by_view: dict[str, int] = {}
         by_watch: dict[str, int] = {}
@@ -94,13 +94,13 @@ def test_g2_in_the_log_the_later_record_is_the_newer_even_if_its_transaction_was
 
 
 def test_g2_a_deleted_key_does_not_come_back_when_the_delete_itself_is_compacted_away(
-    queue: LastValueQueue[str], kafka_log: KafkaLog, servers: str
+    queue: LastValueQueue[str], kafka_cluster: KafkaCluster, servers: str
 ) -> None:
     put(queue, a="1", b="1", c="1")
     with queue.view() as view, view.watch() as watch:
         put(queue, a=None, b="2")
         view.barrier()
-        force_compaction(kafka_log, queue.topic, drop_tombstones=True)
+        force_compaction(kafka_cluster, queue.topic, drop_tombstones=True)
         assert "a" not in {record.key for record in read_raw(servers, queue.topic)}
         view.barrier()
         assert dict(view) == {"b": "2", "c": "1"}
@@ -129,7 +129,7 @@ def test_g2_r14_a_key_that_moves_as_partitions_are_added_has_one_current_value(q
     keys = [f"k{number}" for number in range(30)]
     put(queue, **dict.fromkeys(keys, "1"))
     with queue.view(metadata_interval=0.2) as view, view.watch() as watch:
-        queue.log.add_partitions(queue.topic, 4)
+        queue.cluster.add_partitions(queue.topic, 4)
         eventually(lambda: len(view.lag_by_partition) == 4)
         assert dict(view) == dict.fromkeys(keys, "1")
         put(queue, **dict.fromkeys(keys, "2"))

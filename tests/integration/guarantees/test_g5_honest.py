@@ -6,7 +6,7 @@ import pytest
 
 from lvq_kafka import TEXT, Browser, Consumer, Deleted, EndOfDump, Entry, LastValueQueue, View, Watch
 from lvq_kafka.errors import BrokerUnavailable, CatchUpTimeout, ReaderFailed, TopicRecreated
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.retrying import patiently
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.cable import Cable
@@ -94,7 +94,7 @@ class TestOpenTransactions:
                 hanging.put("a", "1").result(20)
                 put(queue, b="1")
                 assert browser.drain() == [EndOfDump({0: 0})]
-            settled(queue.log, queue.topic)
+            settled(queue.cluster, queue.topic)
             assert [event.key for event in browser.drain() if isinstance(event, Entry)] == ["a", "b"]
 
 
@@ -164,15 +164,15 @@ class TestLostCluster:
 
 class TestConsumers:
     def test_g5_a_consumer_says_that_it_is_cut_off_that_its_group_rebalances_and_that_a_transaction_is_open(
-        self, declare: Declare, kafka_log: KafkaLog
+        self, declare: Declare, kafka_cluster: KafkaCluster
     ) -> None:
         queue = declare()
         put(queue, a="1")
-        with Cable(kafka_log.config.bootstrap_servers) as cable:
+        with Cable(kafka_cluster.config.bootstrap_servers) as cable:
             first = patiently(lambda: _consumer(queue.name, cable.bootstrap_servers), 60)
             eventually(lambda: first.stats.available == 1, 60)
             cable.cut()
-            second = _consumer(queue.name, kafka_log.config.bootstrap_servers)
+            second = _consumer(queue.name, kafka_cluster.config.bootstrap_servers)
             eventually(lambda: "No answer" in first.stats.trouble, 20)
             eventually(lambda: "no partition" in second.stats.trouble or second.stats.partitions, 60)
             delivery = second.acquire(60)  # when the session of the first is over
@@ -204,7 +204,7 @@ class TestLostTopic:
             queue.browser(metadata_interval=0.2) as browser,
         ):
             browser.drain()
-            queue.log.delete_topic(queue.topic)
+            queue.cluster.delete_topic(queue.topic)
             eventually(lambda: (view.state, browser.state) == ("failed", "failed"), 30)
             assert isinstance(view.failure, TopicRecreated)
             for use in (lambda: view["a"], lambda: len(view), view.snapshot, view.barrier, watch.take, browser.take):
@@ -215,11 +215,11 @@ class TestLostTopic:
 
     @pytest.mark.parametrize("partitions", [1, 3])
     def test_g5_readers_of_a_topic_that_was_created_anew_start_over(
-        self, queue: LastValueQueue[str], kafka_log: KafkaLog, partitions: int
+        self, queue: LastValueQueue[str], kafka_cluster: KafkaCluster, partitions: int
     ) -> None:
         put(queue, both="old", gone="old", also="old")
-        log = Held(kafka_log)
-        queue = LastValueQueue(queue.topic, key_header="ticker", value=TEXT, log=log)
+        log = Held(kafka_cluster)
+        queue = LastValueQueue(queue.topic, key_header="ticker", value=TEXT, cluster=log)
         with (
             queue.view(metadata_interval=0.2) as view,
             view.watch() as watch,
@@ -230,8 +230,8 @@ class TestLostTopic:
             assert updates.drain() == [EndOfDump({0: 3})]
             before = view.snapshot().topic_id
             log.hold()
-            kafka_log.delete_topic(queue.topic)
-            kafka_log.create_topic(queue.topic, partitions=partitions, config=COMPACTED)
+            kafka_cluster.delete_topic(queue.topic)
+            kafka_cluster.create_topic(queue.topic, partitions=partitions, config=COMPACTED)
             put(queue, both="new", more="new")
             log.release()  # from here on they can notice
             eventually(lambda: view.state == "caught-up" and has(view, {"both": "new", "more": "new"}), 30)
@@ -248,9 +248,9 @@ class TestLostTopic:
     def test_g5_a_topic_that_is_away_for_a_moment_is_not_lost_for_its_readers(self, queue: LastValueQueue[str]) -> None:
         put(queue, a="old", b="old")
         with queue.view(metadata_interval=0.1) as view:
-            queue.log.delete_topic(queue.topic)
+            queue.cluster.delete_topic(queue.topic)
             eventually(lambda: view.state == "disconnected")  # it has noticed
-            queue.log.create_topic(queue.topic, partitions=1, config=COMPACTED)
+            queue.cluster.create_topic(queue.topic, partitions=1, config=COMPACTED)
             put(queue, a="new")
             eventually(lambda: has(view, {"a": "new"}), 30)
             eventually(lambda: view.state == "caught-up")
@@ -272,7 +272,7 @@ def has(view: View[str], values: dict[str, str]) -> bool:
     return dict(view) == values
 
 
-def test_g5_a_view_that_is_behind_says_how_far(queue_of: QueueOf, kafka_log: KafkaLog) -> None:
+def test_g5_a_view_that_is_behind_says_how_far(queue_of: QueueOf, kafka_cluster: KafkaCluster) -> None:
     queue = queue_of(3)
     with ticking(queue, lambda number: f"k{number}", limit=20_000) as ticker:
         ticker.await_count(20_000)

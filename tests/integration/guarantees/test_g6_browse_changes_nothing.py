@@ -14,14 +14,14 @@ from tests.integration.guarantees.writing import put
 
 def picture(queue: LastValueQueue[str], servers: str) -> dict[str, Any]:
     """All that one can see of a queue from outside."""
-    log, topic = queue.log, queue.topic
+    cluster, topic = queue.cluster, queue.topic
     admin = AdminClient({"bootstrap.servers": servers})
     groups = admin.list_consumer_groups(request_timeout=10).result().valid
     return {
-        "log": (log.start_offsets(topic), log.end_offsets(topic), log.end_offsets(topic, stable=True)),
+        "log": (cluster.start_offsets(topic), cluster.end_offsets(topic), cluster.end_offsets(topic, stable=True)),
         "records": read_raw(servers, topic, committed=False),
-        "topic": (log.describe_topic(topic), log.topic_config(topic)),
-        "consumed": log.committed(queue.definition.group, topic),
+        "topic": (cluster.describe_topic(topic), cluster.topic_config(topic)),
+        "consumed": cluster.committed(queue.definition.group, topic),
         "groups": {group.group_id: str(group.state) for group in groups},
         "topics": set(admin.list_topics(timeout=10).topics),
     }

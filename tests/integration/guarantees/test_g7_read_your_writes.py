@@ -10,7 +10,7 @@ import pytest
 
 from lvq_kafka import TEXT, LastValueQueue
 from lvq_kafka.errors import CatchUpTimeout
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.compaction import DELETES_STAY, FORCED_COMPACTION, force_compaction
 from tests.contract.harness import COMPACTED
 from tests.integration.guarantees.cluster import Held, read_raw
@@ -68,7 +68,7 @@ def test_g7_r14_a_barrier_reaches_into_partitions_that_the_view_had_not_heard_of
     keys = [f"mine {number}" for number in range(30)]
     put(queue, **dict.fromkeys(keys, "1"))
     with queue.view(metadata_interval=3600) as view, view.watch() as watch, ticking(queue):
-        queue.log.add_partitions(queue.topic, 4)
+        queue.cluster.add_partitions(queue.topic, 4)
         put(queue, **dict.fromkeys(keys, "2"))
         view.barrier(20)
         assert {key: view[key] for key in keys} == dict.fromkeys(keys, "2")
@@ -76,15 +76,15 @@ def test_g7_r14_a_barrier_reaches_into_partitions_that_the_view_had_not_heard_of
 
 
 def test_g7_behind_a_barrier_a_view_is_not_of_a_topic_that_is_no_more(
-    queue: LastValueQueue[str], kafka_log: KafkaLog
+    queue: LastValueQueue[str], kafka_cluster: KafkaCluster
 ) -> None:
     """The new topic is no longer than what was read of the old one: positions alone would not tell."""
     put(queue, a="old", b="old", c="old")
-    log = Held(kafka_log)
-    with LastValueQueue(queue.topic, key_header="ticker", value=TEXT, log=log).view(metadata_interval=3600) as view:
+    log = Held(kafka_cluster)
+    with LastValueQueue(queue.topic, key_header="ticker", value=TEXT, cluster=log).view(metadata_interval=3600) as view:
         log.hold()  # it has no chance to notice by itself
-        kafka_log.delete_topic(queue.topic)
-        kafka_log.create_topic(queue.topic, partitions=1, config=COMPACTED)
+        kafka_cluster.delete_topic(queue.topic)
+        kafka_cluster.create_topic(queue.topic, partitions=1, config=COMPACTED)
         put(queue, a="new", d="new")
         with pytest.raises(CatchUpTimeout, match="created anew"):
             view.barrier(0.5)
@@ -94,11 +94,11 @@ def test_g7_behind_a_barrier_a_view_is_not_of_a_topic_that_is_no_more(
 
 
 def test_g7_a_value_that_was_replaced_and_compacted_away_before_a_slow_view_read_it_is_not_missing(
-    queue_of: QueueOf, kafka_log: KafkaLog, servers: str
+    queue_of: QueueOf, kafka_cluster: KafkaCluster, servers: str
 ) -> None:
     declared = queue_of(config={**FORCED_COMPACTION, **DELETES_STAY})
-    log = Held(kafka_log)
-    queue = LastValueQueue(declared.topic, key_header="ticker", value=TEXT, log=log)
+    log = Held(kafka_cluster)
+    queue = LastValueQueue(declared.topic, key_header="ticker", value=TEXT, cluster=log)
     with queue.view() as view, queue.producer() as producer:
         put(queue, first="1")
         view.barrier()
@@ -109,7 +109,7 @@ def test_g7_a_value_that_was_replaced_and_compacted_away_before_a_slow_view_read
             for number in range(3000):  # more than is read at once
                 producer.put(f"filler {number}", "1")
             producer.put("a", "2").result(30)
-            force_compaction(kafka_log, queue.topic)
+            force_compaction(kafka_cluster, queue.topic)
             assert [record.value for record in read_raw(servers, queue.topic) if record.key == "a"] == ["2"]
             log.release()
             waiting.result(30)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lvq_kafka import Entry, LastValueQueue
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.compaction import force_compaction
 from tests.integration.guarantees.cluster import Raw, fold, read_raw, write_beside
 from tests.integration.guarantees.conftest import Declare, QueueOf
@@ -73,19 +73,21 @@ def test_g8_view_browser_export_and_a_fold_by_hand_hold_the_same_rows(declare: D
         snapshot = view.snapshot()
         dumped = [event for event in browser if isinstance(event, Entry)]
     rows = rows_by_hand(read_raw(servers, queue.topic), queue.topic, snapshot.offsets)
-    assert snapshot.offsets == queue.log.end_offsets(queue.topic)
+    assert snapshot.offsets == queue.cluster.end_offsets(queue.topic)
     assert len(rows) > 50
     assert rows_of_entries(snapshot.entries()) == rows
     assert rows_of_entries(dumped) == rows
     assert exported(servers, queue.name) == (snapshot.offsets, rows)
 
 
-def test_g8_compaction_does_not_change_the_rows_of_a_cut(queue_of: QueueOf, kafka_log: KafkaLog, servers: str) -> None:
+def test_g8_compaction_does_not_change_the_rows_of_a_cut(
+    queue_of: QueueOf, kafka_cluster: KafkaCluster, servers: str
+) -> None:
     queue = queue_of(4)
     write_history(queue, servers)
     with queue.view() as view:
         before = view.snapshot()
-        force_compaction(kafka_log, queue.topic)
+        force_compaction(kafka_cluster, queue.topic)
         with queue.view() as fresh:
             assert rows_of_entries(fresh.entries()) == rows_of_entries(before.entries())
     assert rows_by_hand(read_raw(servers, queue.topic), queue.topic, before.offsets) == rows_of_entries(

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
 
 from lvq_kafka import LastValueQueue, Producer
-from lvq_kafka.ports import Receipt
+from lvq_kafka.cluster import Receipt
 from tests.contract.harness import settled
 from tests.waiting import eventually
 
@@ -35,7 +35,7 @@ def transaction(queue: LastValueQueue[str], *, abort: bool = False) -> Iterator[
         if abort:
             producer.flush(30)  # what has not been sent yet would leave no trace
             raise _Abort
-    settled(queue.log, queue.topic)
+    settled(queue.cluster, queue.topic)
 
 
 class Ticker:

@@ -16,7 +16,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, TopicRecreated
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import (
     ProtobufMessage,
@@ -73,12 +73,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def make_queue(lvq_log: KafkaLog, lvq_topic: str) -> MakeQueue:
+def make_queue(lvq_cluster: KafkaCluster, lvq_topic: str) -> MakeQueue:
     """Creates the test's topic and gives a queue on it, with values for some keys."""
 
     def make(*keys: str, partitions: int = 2) -> LastValueQueue[bytes]:
-        lvq_log.create_topic(lvq_topic, partitions=partitions, config={"cleanup.policy": "compact"})
-        queue = LastValueQueue[bytes](lvq_topic, key_header=None, log=lvq_log)
+        lvq_cluster.create_topic(lvq_topic, partitions=partitions, config={"cleanup.policy": "compact"})
+        queue = LastValueQueue[bytes](lvq_topic, key_header=None, cluster=lvq_cluster)
         put(queue, *keys)
         return queue
 
@@ -148,10 +148,10 @@ def source(spark: SparkSession, lvq_broker: ProvidedBroker, lvq_topic: str) -> A
 
 
 def test_what_a_task_fails_with_is_an_error_of_ours(
-    spark: SparkSession, make_queue: MakeQueue, lvq_log: KafkaLog, lvq_topic: str
+    spark: SparkSession, make_queue: MakeQueue, lvq_cluster: KafkaCluster, lvq_topic: str
 ) -> None:
     spec = pin(queue := make_queue("a"))
-    lvq_log.delete_topic(lvq_topic)
+    lvq_cluster.delete_topic(lvq_topic)
     make_queue("a")
     with pytest.raises(TopicRecreated), task_errors():
         snapshot(spark, queue, spec=spec).collect()

@@ -14,7 +14,7 @@ from random import SystemRandom
 from tempfile import TemporaryDirectory
 
 from lvq_kafka.embedded import EmbeddedBroker
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import local_session
 from tests.spark.lakehouse.formats import Delta, Format, Iceberg
 from tests.spark.lakehouse.histories import History
@@ -34,7 +34,11 @@ def main() -> int:
     seed = SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     print(f"seed {seed}; the same again: make prove-lakehouse SECONDS={options.seconds:g} SEED={seed}", flush=True)
     logging.getLogger("lvq_spark").setLevel(logging.ERROR)  # that tables are rebuilt is no news here
-    with TemporaryDirectory() as folder, EmbeddedBroker() as broker, closing(KafkaLog(broker.bootstrap_servers)) as log:
+    with (
+        TemporaryDirectory() as folder,
+        EmbeddedBroker() as broker,
+        closing(KafkaCluster(broker.bootstrap_servers)) as cluster,
+    ):
         place = Path(folder)
         spark = local_session("local[2,2]", properties(place), connector=True)
         spark.sparkContext.setLogLevel("OFF")  # nor is it that one of two merges at once fails
@@ -43,7 +47,7 @@ def main() -> int:
             def make(kind: str, number: int) -> History:
                 topic = f"history-{number}"
                 table: Format = Delta(spark, place, topic) if kind == "delta" else Iceberg(spark, topic)
-                return History(spark, log, table, topic, number, victims.kill)
+                return History(spark, cluster, table, topic, number, victims.kill)
 
             counts = _histories(make, [options.format] if options.format else _FORMATS, seed, options.seconds)
         spark.stop()

@@ -15,7 +15,7 @@ import pytest
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.records import Record
 from lvq_kafka.errors import ConfigError, DataLoss
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import snapshot
 from lvq_spark.store import Version
 from lvq_spark.store.layers import STORED
@@ -102,7 +102,7 @@ def test_columns_of_others_stay_theirs(
     assert merge(spark, queue, table).kind == "delta"
     assert collect(read_merged(spark, table)) == collect(snapshot(spark, queue))
     assert read_merged(spark, table).columns == snapshot(spark, queue).columns
-    queue.log.add_partitions(queue.topic, 2)
+    queue.cluster.add_partitions(queue.topic, 2)
     assert merge(spark, queue, table).kind == "full"
     notes = spark.table(table).where("lvq_role = 'current'").selectExpr("string(key)", "note").collect()
     assert {row[0]: row[1] for row in notes} == {"a": "seen", "b": "seen", "c": None}
@@ -150,11 +150,11 @@ def test_rows_that_others_have_changed_are_found_and_all_is_merged_with_the_whol
 
 @pytest.mark.parametrize("table", ["delta", "iceberg"])
 def test_random_histories_are_as_the_plain_truth_has_them(
-    spark: SparkSession, lvq_log: KafkaLog, lvq_topic: str, tmp_path: Path, table: str
+    spark: SparkSession, lvq_cluster: KafkaCluster, lvq_topic: str, tmp_path: Path, table: str
 ) -> None:
     """For minutes: ``make prove-lakehouse``."""
     place: Format = Iceberg(spark, lvq_topic) if table == "iceberg" else Delta(spark, tmp_path, lvq_topic)
-    history = History(spark, lvq_log, place, lvq_topic, 3)
+    history = History(spark, lvq_cluster, place, lvq_topic, 3)
     for step in ("merge", "transaction", "alter", "two_at_once", "dies", "go_back", "batch"):
         history.take(step)
     assert history.counts["full merge"] >= 2

@@ -60,17 +60,17 @@ class Victims:
 
 def _main(servers: str, place: str) -> None:
     from lvq_kafka import LastValueQueue
-    from lvq_kafka.kafka import KafkaLog
+    from lvq_kafka.kafka import KafkaCluster
     from lvq_spark import local_session
     from lvq_spark.store import merge
     from tests.spark.lakehouse.sessions import properties
 
-    log = KafkaLog(servers)
+    cluster = KafkaCluster(servers)
     spark = local_session("local[1]", properties(Path(place)), connector=True)
     spark.range(1).count()
     print("ready", flush=True)
     topic, table = sys.stdin.readline().rstrip("\n").split(" ", 1)
-    merge(spark, LastValueQueue(topic, key_header=None, log=log), table)
+    merge(spark, LastValueQueue(topic, key_header=None, cluster=cluster), table)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``lvq`` on a log in memory."""
+"""``lvq`` on a cluster in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.session import Session
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture
-def run(memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs ``lvq`` with these arguments; ``person`` says that a person reads what it writes."""
     monkeypatch.setenv("COLUMNS", "100")
 
     def run(*arguments: str, stdin: str | bytes | None = None, person: bool = False) -> Ran:
-        session = Session(log=memory_log, out=Output(person))
+        session = Session(cluster=memory_cluster, out=Output(person))
         result = CliRunner().invoke(lvq, arguments, input=stdin, obj=session, prog_name="lvq")
         return Ran(result.exit_code, result.stdout_bytes, result.stderr)
 

@@ -1,4 +1,4 @@
-"""``lvq`` as a process, on a log in memory that holds a queue ``prices`` where the value of MSFT rises all the time."""
+"""``lvq`` as a process, on a cluster in memory with a queue ``prices``, where the value of MSFT rises all the time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from lvq_kafka import TEXT, LastValueQueue
 from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.session import Session
 from lvq_kafka.cli.signals import heed_signals
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 
 
 def main() -> None:
-    log = MemoryLog()
-    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, log=log)
+    cluster = MemoryCluster()
+    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, cluster=cluster)
 
     def change() -> None:
         with queue.producer() as producer:
@@ -28,7 +28,7 @@ def main() -> None:
         producer.put("MSFT", "400.00")
     threading.Thread(target=change, daemon=True).start()
     heed_signals()  # as the entry point does
-    lvq(sys.argv[1:], prog_name="lvq", obj=Session(log=log))
+    lvq(sys.argv[1:], prog_name="lvq", obj=Session(cluster=cluster))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``lvq`` as a process, on a log in memory whose reader stops half way until a line is typed."""
+"""``lvq`` as a process, on a cluster in memory whose reader stops half way until a line is typed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from lvq_kafka import TEXT, LastValueQueue
 from lvq_kafka.cli.app import lvq
 from lvq_kafka.cli.session import Session
 from lvq_kafka.cli.signals import heed_signals
+from lvq_kafka.cluster import LogReader
 from lvq_kafka.core.records import Fetch, RecordBatch
-from lvq_kafka.ports import LogReader
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.memory_reader import MemoryReader
 
 VALUES, HALF = 2_000, 800
 
 
-class Slow(MemoryLog):
+class Slow(MemoryCluster):
     """Its readers of the queue read one batch, and no more until `go_on` is set."""
 
     go_on = threading.Event()
@@ -42,19 +42,19 @@ class Stopping(MemoryReader):
 
 
 def main() -> None:
-    log = Slow(fetch_limit=HALF)
-    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, log=log)
+    cluster = Slow(fetch_limit=HALF)
+    queue = LastValueQueue.declare("prices", key_header="ticker", value=TEXT, cluster=cluster)
     with queue.producer() as producer:
         for number in range(VALUES):
             producer.put(str(number), "1")
 
     def wait_for_a_line() -> None:
         sys.stdin.readline()
-        log.go_on.set()
+        cluster.go_on.set()
 
     threading.Thread(target=wait_for_a_line, daemon=True).start()
     heed_signals()  # as the entry point does
-    lvq(sys.argv[1:], prog_name="lvq", obj=Session(log=log))
+    lvq(sys.argv[1:], prog_name="lvq", obj=Session(cluster=cluster))
 
 
 if __name__ == "__main__":

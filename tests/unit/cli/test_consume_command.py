@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lvq_kafka import LastValueQueue, Message
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 
 
@@ -84,9 +84,9 @@ def test_a_message_whose_command_fails_stays_and_the_run_ends_with_6(prices: Run
 
 @pytest.mark.parametrize("choice", ["stop", "reject"])
 def test_a_message_that_no_environment_can_hold_is_one_whose_command_fails(
-    prices: Run, memory_log: MemoryLog, choice: str
+    prices: Run, memory_cluster: MemoryCluster, choice: str
 ) -> None:
-    with LastValueQueue.open("prices", log=memory_log).producer() as producer:
+    with LastValueQueue.open("prices", cluster=memory_cluster).producer() as producer:
         producer.send(Message(b"1", headers={"ticker": "IBM", "long": "x" * (1 << 18)})).result()
     ran = prices("consume", "prices", "--exec", "true", "--on-failure", choice, "--count", "2", "--timeout", "5")
     assert "at prices/0/2 could not be run: Argument list too long" in ran.stderr
@@ -117,13 +117,13 @@ def test_a_message_whose_command_fails_can_be_tried_again(
     assert left(prices) == ["MSFT"]
 
 
-def test_what_cannot_be_consumed_is_refused(prices: Run, memory_log: MemoryLog) -> None:
+def test_what_cannot_be_consumed_is_refused(prices: Run, memory_cluster: MemoryCluster) -> None:
     assert prices("consume", "nope", "--timeout", "0").code == 4
-    LastValueQueue.declare("board", key_header="ticker", topic="prices", non_destructive=True, log=memory_log)
+    LastValueQueue.declare("board", key_header="ticker", topic="prices", non_destructive=True, cluster=memory_cluster)
     ran = prices("consume", "board", "--timeout", "0")
     assert ran.code == 2
     assert "non_destructive" in ran.stderr
-    memory_log.delete_group("lvq.prices")
+    memory_cluster.delete_group("lvq.prices")
     ran = prices("consume", "prices", "--timeout", "0")
     assert ran.code == 4
     assert "lvq.prices" in ran.stderr
@@ -181,11 +181,11 @@ def test_workers_without_a_command_are_refused(prices: Run) -> None:
 # ---------------------------------------------------------------- what cannot be handled
 
 
-def test_rejected_messages_go_to_the_dead_letters(prices: Run, memory_log: MemoryLog) -> None:
-    memory_log.create_topic("bad", partitions=1, config={})
+def test_rejected_messages_go_to_the_dead_letters(prices: Run, memory_cluster: MemoryCluster) -> None:
+    memory_cluster.create_topic("bad", partitions=1, config={})
     ran = prices("consume", "prices", "-n", "2", "--exec", "exit 3", "--on-failure", "reject", "--dead-letters", "bad")
     assert ran.code == 0
-    first, second = memory_log.records("bad")
+    first, second = memory_cluster.records("bad")
     assert (first.key, second.key) == (b"IBM", b"MSFT")
     headers = dict(first.headers)
     assert headers["lvq-dlq-source"] == b"prices/0/0"
@@ -209,10 +209,10 @@ def test_what_is_said_of_a_missing_dead_letter_topic_helps(prices: Run) -> None:
 
 
 def test_a_message_is_tried_as_often_as_said_and_then_rejected(
-    prices: Run, memory_log: MemoryLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    prices: Run, memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("lvq_kafka.cli.commands.consume._RETRY_PAUSE", 0.01)
-    memory_log.create_topic("bad", partitions=1, config={})
+    memory_cluster.create_topic("bad", partitions=1, config={})
     file = tmp_path / "got"
     command = f'echo "$LVQ_KEY $LVQ_DELIVERY_COUNT" >> {file}; test "$LVQ_KEY" = MSFT'
     ran = prices(
@@ -222,7 +222,7 @@ def test_a_message_is_tried_as_often_as_said_and_then_rejected(
     assert ran.code == 0
     tried = file.read_text().splitlines()
     assert [line for line in tried if line.startswith("IBM")] == ["IBM 1", "IBM 2", "IBM 3"]
-    (dead,) = memory_log.records("bad")
+    (dead,) = memory_cluster.records("bad")
     assert dict(dead.headers)["lvq-dlq-count"] == b"3"
     assert left(prices) == []
 

@@ -5,8 +5,8 @@ import re
 import click
 import pytest
 
-from lvq_kafka.ports import Commit
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.cluster import Commit
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 
 
@@ -48,8 +48,8 @@ class TestPurge:
         assert "no room for 1 message more" in ran.stderr
 
 
-def test_expire(prices: Run, memory_log: MemoryLog) -> None:
-    memory_log.write("prices", b"OLD", b"1", timestamp=1000)
+def test_expire(prices: Run, memory_cluster: MemoryCluster) -> None:
+    memory_cluster.write("prices", b"OLD", b"1", timestamp=1000)
     assert prices("expire", "prices", "--older-than", "3600", "--yes").row == {
         "expired": "prices",
         "messages": 1,
@@ -108,8 +108,8 @@ class TestRepair:
         assert (ran.code, ran.row["found"], ran.row["applied"]) == (0, [], False)
         assert prices("repair", "prices", person=True).text == "✓ nothing is wrong with prices\n"
 
-    def test_shows_and_mends_only_when_told_to(self, prices: Run, memory_log: MemoryLog) -> None:
-        memory_log.add_partitions("prices", 2)
+    def test_shows_and_mends_only_when_told_to(self, prices: Run, memory_cluster: MemoryCluster) -> None:
+        memory_cluster.add_partitions("prices", 2)
         ran = prices("repair", "prices")
         assert ran.code == 4
         assert (ran.row["found"][0]["kind"], ran.row["offsets"], ran.row["applied"]) == (
@@ -125,8 +125,10 @@ class TestRepair:
         assert "✓ mended: The topic 'prices' was given partition 1" in text
         assert prices("repair", "prices").code == 0
 
-    def test_a_start_that_only_a_person_can_know_has_to_be_given(self, prices: Run, memory_log: MemoryLog) -> None:
-        memory_log.delete_group("lvq.prices")
+    def test_a_start_that_only_a_person_can_know_has_to_be_given(
+        self, prices: Run, memory_cluster: MemoryCluster
+    ) -> None:
+        memory_cluster.delete_group("lvq.prices")
         ran = prices("repair", "prices", "--apply")
         assert ran.code == 4
         assert (ran.row["left"][0]["kind"], ran.row["left"][0]["needs_start"]) == ("group-gone", True)
@@ -209,8 +211,8 @@ def test_a_queue_that_is_not_there_is_an_error(run: Run, command: str) -> None:
     assert run(command, "nope", *more, *yes).code == 4
 
 
-def test_a_damaged_queue_names_its_way_out(prices: Run, memory_log: MemoryLog) -> None:
-    memory_log.commit("lvq.prices", "prices", {0: Commit(1, "foreign")})
+def test_a_damaged_queue_names_its_way_out(prices: Run, memory_cluster: MemoryCluster) -> None:
+    memory_cluster.commit("lvq.prices", "prices", {0: Commit(1, "foreign")})
     for arguments in (["purge", "prices", "-y"], ["expire", "prices", "--older-than", "1", "-y"]):
         ran = prices(*arguments)
         assert ran.code == 4

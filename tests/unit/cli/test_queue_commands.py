@@ -3,7 +3,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 
 DEFAULTS = {"keyless": "pass", "order": "tail", "key_mismatch": "record", "non_destructive": False}
@@ -27,13 +27,13 @@ def test_declare_says_what_it_created_and_next_time_that_all_is_there(run: Run) 
     assert (again["created_queue"], again["created_topic"]) == (False, False)
 
 
-def test_declare_takes_every_property_of_a_queue(run: Run, memory_log: MemoryLog) -> None:
+def test_declare_takes_every_property_of_a_queue(run: Run, memory_cluster: MemoryCluster) -> None:
     options = "-k id --topic t --order in-place --keyless refuse --key-mismatch fail --non-destructive --partitions 2"
     row = run("declare", "q", *options.split(), "--topic-config", "segment.ms=1000").row
     assert (row["topic"], row["order"], row["keyless"], row["key_mismatch"]) == ("t", "in-place", "refuse", "fail")
     assert row["non_destructive"] is True
-    assert memory_log.describe_topic("t").partitions == 2
-    assert memory_log.topic_config("t")["segment.ms"] == "1000"
+    assert memory_cluster.describe_topic("t").partitions == 2
+    assert memory_cluster.topic_config("t")["segment.ms"] == "1000"
 
 
 def test_declare_takes_options_by_the_names_of_other_brokers(run: Run) -> None:
@@ -77,8 +77,8 @@ def test_another_declaration_of_the_same_queue_is_refused(prices: Run) -> None:
     assert "symbol" in ran.stderr
 
 
-def test_a_topic_that_does_not_suit_is_refused_told_or_mended(run: Run, memory_log: MemoryLog) -> None:
-    memory_log.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
+def test_a_topic_that_does_not_suit_is_refused_told_or_mended(run: Run, memory_cluster: MemoryCluster) -> None:
+    memory_cluster.create_topic("t", partitions=1, config={"cleanup.policy": "delete"})
     ran = run("declare", "t", "-k", "id")
     assert ran.code == 4
     assert "cleanup.policy" in ran.stderr
@@ -93,7 +93,7 @@ def test_a_topic_that_does_not_suit_is_refused_told_or_mended(run: Run, memory_l
 
     mended = run("declare", "t", "-k", "id", "--on-mismatch", "reconcile").row
     assert "cleanup.policy" in [finding["setting"] for finding in mended["reconciled"]]
-    assert memory_log.topic_config("t")["cleanup.policy"] == "compact"
+    assert memory_cluster.topic_config("t")["cleanup.policy"] == "compact"
 
 
 def test_a_person_reads_sentences(run: Run) -> None:
@@ -127,10 +127,10 @@ def test_queues_lists_what_is_declared(run: Run) -> None:
     assert lines[2].split()[-1] == "never"
 
 
-def test_drop_deletes_a_queue_and_its_topic_only_when_asked(prices: Run, memory_log: MemoryLog) -> None:
+def test_drop_deletes_a_queue_and_its_topic_only_when_asked(prices: Run, memory_cluster: MemoryCluster) -> None:
     assert prices("drop", "prices", "--yes").row == {"dropped": "prices", "topic": "prices", "topic_deleted": False}
     assert prices("queues").rows == []
-    assert memory_log.records("prices")
+    assert memory_cluster.records("prices")
     prices("declare", "prices", "-k", "ticker")
     assert prices("drop", "prices", "--with-topic", "-y").row["topic_deleted"] is True
     assert prices("get", "--bare", "prices", "IBM").code == 4

@@ -9,7 +9,7 @@ import pytest
 from lvq_kafka import LastValueQueue
 from lvq_kafka.core.records import UNREADABLE
 from lvq_kafka.errors import BrokerUnavailable
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 
 
@@ -75,7 +75,9 @@ def test_a_person_gets_the_value_itself_or_a_table_of_several(prices: Run) -> No
     assert len(text.splitlines()) > 1
 
 
-def test_what_is_not_declared_or_cannot_be_reached_has_its_exit_code(prices: Run, memory_log: MemoryLog) -> None:
+def test_what_is_not_declared_or_cannot_be_reached_has_its_exit_code(
+    prices: Run, memory_cluster: MemoryCluster
+) -> None:
     ran = prices("get", "nope", "IBM")
     assert ran.code == 4
     assert "lvq declare nope" in ran.stderr
@@ -84,14 +86,14 @@ def test_what_is_not_declared_or_cannot_be_reached_has_its_exit_code(prices: Run
         "lvq: No queue pricse is declared. Did you mean prices? `lvq queues` lists all that are.\n"
     )
     assert "declare a queue" in prices("get", "--bare", "nope", "IBM").stderr
-    memory_log.fail_next("start_offsets", BrokerUnavailable("Nobody answers.", code="_TRANSPORT"))
+    memory_cluster.fail_next("start_offsets", BrokerUnavailable("Nobody answers.", code="_TRANSPORT"))
     assert prices("get", "prices", "IBM").code == 3
 
 
 def test_an_open_transaction_that_hides_values_is_said_and_not_waited_for_for_ever(
-    prices: Run, memory_log: MemoryLog
+    prices: Run, memory_cluster: MemoryCluster
 ) -> None:
-    writer = memory_log.writer(transactional_id="tx")
+    writer = memory_cluster.writer(transactional_id="tx")
     writer.begin_transaction()
     writer.append("prices", b"IBM", b"120").result(5)
     ran = prices("get", "prices", "IBM", "--timeout", "0.2")
@@ -173,12 +175,12 @@ def test_json_can_be_asked_for_by_a_person(prices: Run) -> None:
 # ---------------------------------------------------------------- export
 
 
-def test_g8_an_export_holds_the_rows_of_a_snapshot_at_the_same_cut(prices: Run, memory_log: MemoryLog) -> None:
+def test_g8_an_export_holds_the_rows_of_a_snapshot_at_the_same_cut(prices: Run, memory_cluster: MemoryCluster) -> None:
     prices("put", "prices", "IBM", "119")
     prices("put", "prices", "bin", "-", stdin=b"\xff")
     prices("delete", "prices", "MSFT")
     head, *rows = prices("export", "prices").rows
-    with LastValueQueue.open("prices", log=memory_log).view() as view:
+    with LastValueQueue.open("prices", cluster=memory_cluster).view() as view:
         snapshot = view.snapshot()
     assert head == {
         "lvq_export": 1,
@@ -230,8 +232,8 @@ def test_an_export_is_json_lines_for_a_person_too(prices: Run) -> None:
     assert prices("export", "prices", person=True).rows[0]["lvq_export"] == 1
 
 
-def test_headers_that_cannot_be_read_are_said_to_be_so_and_counted(prices: Run, memory_log: MemoryLog) -> None:
-    memory_log.write("prices", b"evil", b"1", UNREADABLE)
+def test_headers_that_cannot_be_read_are_said_to_be_so_and_counted(prices: Run, memory_cluster: MemoryCluster) -> None:
+    memory_cluster.write("prices", b"evil", b"1", UNREADABLE)
     assert prices("get", "prices", "evil").code == 0
     (row,) = [row for row in prices("browse", "prices").rows if row.get("key") == "evil"]
     assert row["headers"] == {"lvq-unreadable": "1"}

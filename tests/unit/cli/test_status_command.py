@@ -7,7 +7,7 @@ import pytest
 
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import Unauthorized
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.cli.conftest import Run
 from tests.unit.managing import overwrite, said
 from tests.waiting import eventually
@@ -32,9 +32,9 @@ def test_status_tells_the_definition_what_it_holds_and_what_waits(run: Run) -> N
     assert [partition["consumed"] for partition in row["partitions"]] == [p["end"] for p in row["partitions"]]
 
 
-def test_a_topic_that_breaks_promises_is_a_problem(run: Run, memory_log: MemoryLog) -> None:
+def test_a_topic_that_breaks_promises_is_a_problem(run: Run, memory_cluster: MemoryCluster) -> None:
     run("declare", "prices", "-k", "ticker")
-    memory_log.alter_topic_config("prices", {"cleanup.policy": "delete"})
+    memory_cluster.alter_topic_config("prices", {"cleanup.policy": "delete"})
     ran = run("status", "prices")
     assert ran.code == 4
     assert ran.row["findings"][0]["setting"] == "cleanup.policy"
@@ -42,8 +42,8 @@ def test_a_topic_that_breaks_promises_is_a_problem(run: Run, memory_log: MemoryL
     assert ran.stderr.startswith("lvq: prices has 1 problem: cleanup.policy is delete")
 
 
-def test_a_group_that_is_gone_is_a_problem(prices: Run, memory_log: MemoryLog) -> None:
-    memory_log.delete_group("lvq.prices")
+def test_a_group_that_is_gone_is_a_problem(prices: Run, memory_cluster: MemoryCluster) -> None:
+    memory_cluster.delete_group("lvq.prices")
     ran = prices("status", "prices")
     assert ran.code == 4
     assert "lvq.prices" in ran.row["problems"][0]
@@ -57,23 +57,23 @@ def test_a_group_that_is_gone_is_a_problem(prices: Run, memory_log: MemoryLog) -
     assert " ? " in lines
 
 
-def test_what_waits_is_counted_whatever_the_order_of_the_acks(prices: Run, memory_log: MemoryLog) -> None:
+def test_what_waits_is_counted_whatever_the_order_of_the_acks(prices: Run, memory_cluster: MemoryCluster) -> None:
     prices("put", "prices", "AAPL", "1")
     prices("purge", "prices", "--key", "MSFT", "--yes")
     row = prices("status", "prices").row
     assert (row["values"], row["waiting"], row["lag"], row["attempted"], row["consumers"]) == (3, 2, 3, 0, 0)
     (partition,) = row["partitions"]
     assert (partition["consumed"], partition["waiting"], partition["oldest"]) == (0, 2, row["oldest"])
-    (first, *_) = memory_log.records("prices")
+    (first, *_) = memory_cluster.records("prices")
     assert row["oldest"] == first.timestamp / 1000
 
 
-def test_a_commit_text_without_room_is_told(prices: Run, memory_log: MemoryLog) -> None:
+def test_a_commit_text_without_room_is_told(prices: Run, memory_cluster: MemoryCluster) -> None:
     for number in range(24_000):
-        memory_log.write("prices", b"k%d" % number, b"1")
-    queue, rng = LastValueQueue.open("prices", log=memory_log), Random(1)
+        memory_cluster.write("prices", b"k%d" % number, b"1")
+    queue, rng = LastValueQueue.open("prices", cluster=memory_cluster), Random(1)
     runs = [len(run) for run in re.findall("0+|1+", f"0{rng.getrandbits(23_500):023500b}1")]
-    overwrite(queue, p0=said(queue, memory_log.end_offsets("prices")[0] - 24_000, *runs))
+    overwrite(queue, p0=said(queue, memory_cluster.end_offsets("prices")[0] - 24_000, *runs))
     row = prices("status", "prices").row
     assert row["crowded"] == [0]
     text = " ".join(prices("status", "prices", person=True).text.split())
@@ -82,8 +82,8 @@ def test_a_commit_text_without_room_is_told(prices: Run, memory_log: MemoryLog) 
     assert "max_deliveries" in text
 
 
-def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memory_log: MemoryLog) -> None:
-    queue = LastValueQueue.open("prices", log=memory_log)
+def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memory_cluster: MemoryCluster) -> None:
+    queue = LastValueQueue.open("prices", cluster=memory_cluster)
     with queue.consumer(commit_interval=0.01) as consumer:
         delivery = consumer.acquire(30)
         assert delivery is not None
@@ -93,7 +93,7 @@ def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memo
         assert "1 handed out before: in work, or back" in text
 
 
-def test_what_became_of_the_values_is_told(prices: Run, memory_log: MemoryLog) -> None:
+def test_what_became_of_the_values_is_told(prices: Run, memory_cluster: MemoryCluster) -> None:
     prices("purge", "prices", "--key", "MSFT", "--yes")
     for key in ("AAPL", "AAPL", "ORCL"):
         prices("put", "prices", key, "1")
@@ -105,18 +105,20 @@ def test_what_became_of_the_values_is_told(prices: Run, memory_log: MemoryLog) -
     assert "of the newest 5 values 1 was replaced, 1 was deleted, 1 was consumed, 2 are to be consumed" in text
 
 
-def test_redeliveries_are_told_where_they_are_counted(prices: Run, memory_log: MemoryLog) -> None:
-    queue = LastValueQueue.open("prices", log=memory_log)
+def test_redeliveries_are_told_where_they_are_counted(prices: Run, memory_cluster: MemoryCluster) -> None:
+    queue = LastValueQueue.open("prices", cluster=memory_cluster)
     overwrite(queue, p0=said(queue, 0, delivered=2, counts={0: 3, 1: 2}))
     assert prices("status", "prices").row["redelivered"] == 3
     assert "redelivered 3 times" in prices("status", "prices", person=True).text
 
 
-def test_softer_findings_and_strange_records_are_told_and_are_no_problem(prices: Run, memory_log: MemoryLog) -> None:
-    memory_log.alter_topic_config("prices", {"message.timestamp.type": "CreateTime"})
-    memory_log.add_partitions("prices", 2)
-    memory_log.write("prices", b"IBM", b"1", [("ticker", b"OTHER")], partition=0)
-    memory_log.write("prices", b"IBM", b"1", partition=1)
+def test_softer_findings_and_strange_records_are_told_and_are_no_problem(
+    prices: Run, memory_cluster: MemoryCluster
+) -> None:
+    memory_cluster.alter_topic_config("prices", {"message.timestamp.type": "CreateTime"})
+    memory_cluster.add_partitions("prices", 2)
+    memory_cluster.write("prices", b"IBM", b"1", [("ticker", b"OTHER")], partition=0)
+    memory_cluster.write("prices", b"IBM", b"1", partition=1)
     ran = prices("status", "--bare", "prices", "--key-header", "ticker")
     assert ran.code == 0
     assert [finding["setting"] for finding in ran.row["findings"]] == ["message.timestamp.type"]
@@ -130,8 +132,8 @@ def test_softer_findings_and_strange_records_are_told_and_are_no_problem(prices:
     assert "1 record whose key header is not the record key" in text
 
 
-def test_an_open_transaction_is_told_at_once(prices: Run, memory_log: MemoryLog) -> None:
-    writer = memory_log.writer(transactional_id="tx")
+def test_an_open_transaction_is_told_at_once(prices: Run, memory_cluster: MemoryCluster) -> None:
+    writer = memory_cluster.writer(transactional_id="tx")
     writer.begin_transaction()
     writer.append("prices", b"IBM", b"120").result(5)
     row = prices("status", "prices").row
@@ -141,8 +143,8 @@ def test_an_open_transaction_is_told_at_once(prices: Run, memory_log: MemoryLog)
     writer.abort_transaction()
 
 
-def test_what_this_user_may_not_see_is_told(prices: Run, memory_log: MemoryLog) -> None:
-    memory_log.fail_next("topic_config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"), 9)
+def test_what_this_user_may_not_see_is_told(prices: Run, memory_cluster: MemoryCluster) -> None:
+    memory_cluster.fail_next("topic_config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"), 9)
     ran = prices("status", "prices")
     assert ran.code == 0
     assert "may not read" in ran.row["unchecked"][0]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from lvq_kafka.cluster import GroupListener, GroupMember
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import DataLoss, LockLost
-from lvq_kafka.ports import GroupListener, GroupMember
 from tests.unit.consuming.world import TOPIC, World, consuming, drain, has_read_all, make_world, take
 from tests.waiting import eventually
 
@@ -63,7 +63,7 @@ def test_r18_what_was_deleted_while_a_consumer_was_away_is_not_handed_out(world:
 
 def test_r18_how_long_deletes_are_kept_may_change_while_a_consumer_is_away(world: World) -> None:
     def keep_deletes_shorter() -> None:
-        world._cluster.topics[TOPIC].config["delete.retention.ms"] = "60000"
+        world._state.topics[TOPIC].config["delete.retention.ms"] = "60000"
         delete_and_clean(world)
 
     world.send(("a", "a1"), ("b", "b1"))

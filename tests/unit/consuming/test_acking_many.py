@@ -86,7 +86,7 @@ def test_one_that_is_not_durable_in_time_may_become_so(world: World) -> None:
         world.fail_next("commit", NOT_NOW, times=1000)
         with pytest.raises(OutcomeUnknown, match=r"within 0\.05 s: the settlement of 3 messages"):
             consumer.ack_many(batch, wait=True, timeout=0.05)
-        world._cluster._failures.clear()
+        world._state._failures.clear()
         settled_up(world, consumer)
 
 
@@ -123,7 +123,7 @@ def test_they_are_in_vain_when_one_partition_is_lost_before_that_is_committed() 
         future = settlement.future()
         world.expel(world.members[0])
         assert isinstance(future.exception(10), LockLost)
-        world._cluster._failures.clear()
+        world._state._failures.clear()
         assert sorted(drain(consumer, 2)) == ["a", "b"]
 
 

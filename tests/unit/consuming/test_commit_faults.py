@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.errors import CommitMapRefused, TopicRecreated, TransportError
-from lvq_kafka.ports import Commit
 from tests.unit.consuming.world import (
     GROUP,
     TOPIC,
@@ -50,7 +50,7 @@ def test_nothing_is_durable_before_an_answer_says_so(world: World) -> None:
         settlement = delivery.ack()
         eventually(lambda: settlement.done() or world.committed_offsets() == {0: 1})
         assert not settlement.done()
-        world._cluster._lost_answers.clear()
+        world._state._lost_answers.clear()
         settlement.result(10)
 
 
@@ -130,7 +130,7 @@ def test_a_commit_that_is_refused_again_and_again_is_not_sent_hundreds_of_times_
         assert consumer.acquire(0.3) is None
         sent = consumer.stats.commits - before
         assert sent <= 2 + 10 * (time.monotonic() - began)
-        world._cluster._failures.clear()
+        world._state._failures.clear()
         settlement.result(10)
         assert consumer.stats.trouble == ""
 
@@ -149,7 +149,7 @@ def test_commits_that_are_refused_are_told_of_though_messages_come_and_the_topic
             eventually(lambda read=read: consumer.stats.read > read)
             eventually(lambda: consumer._consuming._inspection._look_at > 0.0)
             assert "no" in consumer.stats.trouble
-        world._cluster._failures.clear()
+        world._state._failures.clear()
         eventually(lambda: consumer.stats.trouble == "")
 
 
@@ -287,7 +287,7 @@ def test_a_policy_for_foreign_commits_is_one_of_two(world: World) -> None:
 def test_a_foreign_commit_that_comes_before_an_assignment_stops_the_consumer(world: World, text: str) -> None:
     with consuming(world) as consumer:
         settled_up(world, consumer)
-        world._cluster.groups[GROUP].store(TOPIC, {0: Commit(0, text)})
+        world._state.groups[GROUP].store(TOPIC, {0: Commit(0, text)})
         world.expel(world.members[0])
         with pytest.raises(CommitMapRefused):
             take(consumer)
@@ -303,7 +303,7 @@ def test_a_commit_that_was_written_over_ours_is_put_right(
     with consuming(world, commit_interval=60) as consumer:  # at once, since an ack was durable and no longer is
         old = world.committed(GROUP, TOPIC) if text is None else {0: Commit(0, text)}
         take(consumer).ack(wait=True, timeout=10)
-        world._cluster.groups[GROUP].store(TOPIC, old)
+        world._state.groups[GROUP].store(TOPIC, old)
         eventually(lambda: world.committed_offsets() == {0: 1})
         assert world.committed_map().base == 1
         assert "was written over that of queue q, partition 0" in caplog.text

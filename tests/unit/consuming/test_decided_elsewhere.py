@@ -266,7 +266,7 @@ def test_with_durable_counts_an_outage_of_the_dead_letters_is_no_delivery_either
     with consuming(dead, max_deliveries=1, dead_letters=DEAD, durable_counts=True) as consumer:
         held = take(consumer)
         take(consumer).release()
-        eventually(lambda: consumer.acquire(0.01) is None and not dead._cluster._failures.get("append"))
+        eventually(lambda: consumer.acquire(0.01) is None and not dead._state._failures.get("append"))
         eventually(lambda: dead.texts(DEAD) or consumer.acquire(0.01))
         held.ack(wait=True, timeout=10)
     assert dict(dead.records(DEAD)[0].headers)["lvq-dlq-count"] == b"1"

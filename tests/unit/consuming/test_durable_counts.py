@@ -104,7 +104,7 @@ def test_several_who_wait_share_a_commit(world: World) -> None:
         outcomes = [threads.enter_context(in_thread(lambda: take(consumer).value)) for _ in range(20)]
         eventually(lambda: consumer._holdings._takers.wanted == 20)
         before = consumer.stats.commits
-        with world._cluster.changed:  # so that they come at once, however slowly this thread goes
+        with world._state.changed:  # so that they come at once, however slowly this thread goes
             world.send(*((f"k{number}", str(number)) for number in range(20)))
         threads.close()
         assert sorted(str(value) for (value,) in outcomes) == sorted(str(number) for number in range(20))
@@ -243,7 +243,7 @@ def test_the_time_to_settle_begins_when_the_message_is_handed_out(world: World) 
         with in_thread(lambda: take(consumer)) as outcome:
             eventually(lambda: consumer.stats.in_work == 1)
             clock.go_on(0.9)
-            world._cluster._failures.clear()
+            world._state._failures.clear()
         (delivery,) = outcome
         assert isinstance(delivery, Delivery)
         clock.go_on(0.9)
@@ -350,7 +350,7 @@ def test_what_was_set_aside_long_ago_is_looked_at_again_before_it_is_handed_out(
             world.send(("a", newer), ("b", "b1"))
             has_read_all(world, consumer)
             clock.go_on(3.0)
-            world._cluster._failures.clear()
+            world._state._failures.clear()
         (delivery,) = outcome
         assert isinstance(delivery, Delivery)
         assert (delivery.value, delivery.state) == ("a2" if newer else "b1", State.ACQUIRED)

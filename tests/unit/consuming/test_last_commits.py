@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.errors import Closed, LockLost, TransportError
-from lvq_kafka.ports import Commit
 from tests.unit.consuming.world import TOPIC, World, consuming, has_read_all, make_world, take
 from tests.waiting import eventually
 

@@ -28,7 +28,7 @@ def test_g11_after_a_lost_connection_it_is_looked_more_than_once_and_written_aga
         second.ack(wait=True, timeout=10)
         durable = world.committed_map()
         for _ in range(2):  # also what comes after the first look
-            with world._cluster.changed:
+            with world._state.changed:
                 member.group.store(TOPIC, late)
             assert world.committed_offsets() == {0: 1}
             eventually(lambda: world.committed_map().covers(durable), 20)

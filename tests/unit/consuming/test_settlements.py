@@ -234,7 +234,7 @@ def test_a_settlement_says_so_when_the_final_commit_at_close_has_failed(world: W
         world.fail_next("commit", TransportError("no", code="REBALANCE_IN_PROGRESS", retriable=True), times=1000)
     with pytest.raises(LockLost, match="before this was committed"):
         settlement.result(0)
-    world._cluster._failures.clear()
+    world._state._failures.clear()
     with consuming(world) as consumer:
         assert drain(consumer, 1) == ["a"]
 

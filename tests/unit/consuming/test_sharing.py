@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import LockLost, TransportError
-from lvq_kafka.ports import Commit
 from tests.unit.consuming.world import (
     World,
     consuming,
@@ -148,7 +148,7 @@ def test_an_ack_that_is_waited_for_says_when_the_partition_was_lost_before_it_wa
         eventually(lambda: second.state is State.ACKED)
         world.expel(world.members[0])
         waiter.join(10)
-        world._cluster._failures.clear()
+        world._state._failures.clear()
         assert result
 
 

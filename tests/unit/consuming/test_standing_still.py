@@ -66,7 +66,7 @@ def test_nothing_is_handed_out_before(world: World) -> None:
         stand_still(consumer)
         eventually(lambda: consumer._holdings.suspended)
         assert consumer.acquire(0.4) is None
-        world._cluster._failures.clear()
+        world._state._failures.clear()
         assert drain(consumer, 1) == ["a"]
 
 

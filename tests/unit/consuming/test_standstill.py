@@ -227,5 +227,5 @@ def test_g5_a_consumer_that_is_cut_off_says_so_though_its_member_hears_nothing(
         lost = BrokerUnavailable("Nobody answers.", code="_TIMED_OUT", retriable=True)
         world.fail_next("end_offsets", lost, times=100_000)
         eventually(lambda: consumer.stats.trouble == "Nobody answers.")
-        world._cluster._failures.clear()
+        world._state._failures.clear()
         eventually(lambda: consumer.stats.trouble == "")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.codecs import JSON
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
@@ -25,7 +26,6 @@ from lvq_kafka.errors import (
     StateError,
     TransportError,
 )
-from lvq_kafka.ports import Commit
 from lvq_kafka.producer import Producer
 from tests.unit.consuming.world import (
     GROUP,
@@ -94,7 +94,7 @@ def test_outputs_and_acks_become_visible_together(world: World) -> None:
         with consumer.transaction(producer) as tx:
             copy(producer, tx.acquire_many(2, 10))
             assert outputs(world) == []
-            assert world._cluster.groups[GROUP].committed(TOPIC)[0].offset == 0
+            assert world._state.groups[GROUP].committed(TOPIC)[0].offset == 0
         assert (outputs(world), world.committed_offsets()) == (["a!", "b!"], {0: 2})
         assert nothing_comes(consumer)
     with consuming(world) as consumer:
@@ -306,7 +306,7 @@ def test_a_transaction_waits_for_the_plain_commit_before_it(world: World) -> Non
 
         with in_thread(work) as outcome:
             eventually(lambda: consumer._holdings._transaction.name == "NEXT")
-            assert world._cluster.groups[GROUP].undecided(TOPIC) == set()
+            assert world._state.groups[GROUP].undecided(TOPIC) == set()
             member.commit_async = commit_async  # type: ignore[method-assign]
             late[0]()
         assert outcome == [None]
@@ -352,7 +352,7 @@ def test_a_transaction_that_cannot_learn_of_the_commit_before_it_is_aborted(
             in_transaction(consumer, producer, timeout=0.2)
         assert caught.value.retriable
         assert outputs(world) == []
-        world._cluster._lost_answers.clear()
+        world._state._lost_answers.clear()
         in_transaction(consumer, producer)
         assert (outputs(world), world.committed_offsets()) == (["b!"], {0: 2})
 

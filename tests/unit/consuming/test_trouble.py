@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from lvq_kafka.cluster import Commit, LogEnd, TopicDescription
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.inspection import Inspection
@@ -30,8 +31,7 @@ from lvq_kafka.errors import (
     Unauthorized,
 )
 from lvq_kafka.managing.groups import declare_group
-from lvq_kafka.ports import Commit, LogEnd, TopicDescription
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.unit.consuming.world import (
     TOPIC,
     World,
@@ -65,9 +65,9 @@ def test_r17_partitions_that_were_added_later_are_an_error_and_not_a_silent_star
             take(consumer)
 
 
-def test_a_missing_topic_is_said_at_once(memory_log: MemoryLog) -> None:
+def test_a_missing_topic_is_said_at_once(memory_cluster: MemoryCluster) -> None:
     with pytest.raises(TopicNotFound):
-        Consumer(memory_log, QueueDefinition(name="q", topic=TOPIC, key_header=None), TEXT)
+        Consumer(memory_cluster, QueueDefinition(name="q", topic=TOPIC, key_header=None), TEXT)
 
 
 def test_a_topic_that_was_created_anew_is_an_error() -> None:
@@ -182,7 +182,7 @@ def test_a_partition_that_came_in_an_outage_is_begun_when_it_is_over(
         world.fail_next(question, lost, times=1000)
         world.expel(world.members[0])
         eventually(lambda: "no leader" in consumer.stats.trouble)
-        world._cluster._failures.clear()
+        world._state._failures.clear()
         world.send(("a", "a2"))
         assert drain(consumer, 1) == ["a2"]
         assert consumer.stats.trouble == ""
@@ -204,23 +204,23 @@ def test_a_partition_that_a_broker_has_not_heard_of_yet_is_begun_when_it_has(
 class Lagging:
     """A broker that knows only the first partitions of a topic, until it has been asked for a description so often."""
 
-    def __init__(self, log: MemoryLog, partitions: int, answers: int) -> None:
-        self._log, self._known = type(log), partitions
-        self._self = log
+    def __init__(self, cluster: MemoryCluster, partitions: int, answers: int) -> None:
+        self._cluster, self._known = type(cluster), partitions
+        self._self = cluster
         self.answers = answers
 
     def describe_topic(self, topic: str, **how: Any) -> TopicDescription:
-        described = self._log.describe_topic(self._self, topic, **how)
+        described = self._cluster.describe_topic(self._self, topic, **how)
         if self.answers:
             self.answers -= 1
             described = replace(described, partitions=self._known)
         return described
 
     def start_offsets(self, topic: str, **how: Any) -> dict[int, int]:
-        return self._cut(self._log.start_offsets(self._self, topic, **how))
+        return self._cut(self._cluster.start_offsets(self._self, topic, **how))
 
     def stable_ends(self, topic: str, **how: Any) -> dict[int, LogEnd]:
-        return self._cut(self._log.stable_ends(self._self, topic, **how))
+        return self._cut(self._cluster.stable_ends(self._self, topic, **how))
 
     def _cut(self, offsets: dict[int, T]) -> dict[int, T]:
         return {p: one for p, one in offsets.items() if p < self._known or not self.answers}
@@ -232,7 +232,7 @@ def test_a_broker_that_has_not_heard_of_the_topic_yet_does_not_stop_the_consumer
     with consuming(world) as consumer:
         world.fail_next("poll", TopicNotFound("There is no such topic.", topic=TOPIC), times=3)
         assert drain(consumer, 1) == ["a"]
-        eventually(lambda: not consumer.stats.trouble and not world._cluster._failures["poll"], 20)
+        eventually(lambda: not consumer.stats.trouble and not world._state._failures["poll"], 20)
 
 
 def test_an_outage_is_survived_and_said(world: World) -> None:
@@ -276,7 +276,7 @@ def test_a_look_that_fails_is_not_repeated_at_every_turn(world: World) -> None:
         consumer._consuming._inspection.hasten()
         eventually(lambda: "busy" in consumer.stats.trouble)
         assert consumer.acquire(0.3) is None
-        assert len(world._cluster._failures["describe_topic"]) > 990
+        assert len(world._state._failures["describe_topic"]) > 990
 
 
 def test_after_a_look_that_took_its_time_and_failed_there_is_a_pause(

@@ -1,4 +1,4 @@
-"""A declared queue on the in-memory log, its consumers, and the steps that tests take with them."""
+"""A declared queue on the in-memory cluster, its consumers, and the steps that tests take with them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from lvq_kafka.cluster import Answered, Commit, GroupListener, GroupMember
 from lvq_kafka.codecs import TEXT, Codec
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.managing.groups import declare_group
-from lvq_kafka.ports import Answered, Commit, GroupListener, GroupMember
 from lvq_kafka.producer import Producer
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.testing import MemoryCluster
 from tests.waiting import eventually
 
 __all__ = [
@@ -40,8 +40,8 @@ TOPIC = "prices"
 GROUP = "lvq.q"
 
 
-class World(MemoryLog):
-    """An in-memory log that remembers its group members."""
+class World(MemoryCluster):
+    """An in-memory cluster that remembers its group members."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -99,7 +99,7 @@ def make_world(partitions: int = 1, *, declared: bool = True, **options: Any) ->
 
 @contextmanager
 def consuming(
-    world: MemoryLog,
+    world: MemoryCluster,
     codec: Codec[Any] = TEXT,
     definition: QueueDefinition | None = None,
     **options: Any,

@@ -6,7 +6,7 @@ import pytest
 
 from lvq_kafka.core.policy import TopicSpec, judge, topic_settings
 from lvq_kafka.errors import ConfigError
-from lvq_kafka.testing.memory_cluster import DEFAULTS
+from lvq_kafka.testing.memory_state import DEFAULTS
 
 
 def test_the_settings_we_create_with_pass_our_own_verdict() -> None:

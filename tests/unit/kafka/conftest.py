@@ -18,9 +18,9 @@ def new_queue() -> Iterator[NewQueue]:
 
 
 @pytest.fixture
-def cluster() -> Iterator[MockCluster]:
+def mock() -> Iterator[MockCluster]:
     """The client's mock cluster with a topic ``t`` of one partition."""
-    cluster = MockCluster()
-    cluster.create_topic("t", 1)
-    yield cluster
-    cluster.close()
+    mock = MockCluster()
+    mock.create_topic("t", 1)
+    yield mock
+    mock.close()

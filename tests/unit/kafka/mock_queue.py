@@ -19,6 +19,7 @@ from typing import Any, ParamSpec
 
 import pytest
 
+from lvq_kafka.cluster import Answered, Commit, GroupListener
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
@@ -26,10 +27,9 @@ from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import LockLost, LVQError
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.member import KafkaMember
 from lvq_kafka.managing.groups import declare_group
-from lvq_kafka.ports import Answered, Commit, GroupListener
 from tests.unit.kafka.mock_cluster import MockCluster
 from tests.waiting import eventually
 
@@ -126,7 +126,7 @@ class Member(KafkaMember):
         super()._lose(partitions)
 
 
-class _Log(KafkaLog):
+class _Cluster(KafkaCluster):
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config)
         self.members: list[Member] = []
@@ -142,15 +142,15 @@ class _Log(KafkaLog):
 class MockQueue:
     """A declared queue and its consumers."""
 
-    def __init__(self, cluster: MockCluster, partitions: int = 1, *, declared: bool = True) -> None:
-        self.cluster = cluster
-        cluster.create_topic(TOPIC, partitions)
-        self.log = KafkaLog(cluster.bootstrap_servers)
-        self._writer = KafkaLog(ClientConfig(cluster.bootstrap_servers, {"linger.ms": 0})).writer()
+    def __init__(self, mock: MockCluster, partitions: int = 1, *, declared: bool = True) -> None:
+        self.mock = mock
+        mock.create_topic(TOPIC, partitions)
+        self.cluster = KafkaCluster(mock.bootstrap_servers)
+        self._writer = KafkaCluster(ClientConfig(mock.bootstrap_servers, {"linger.ms": 0})).writer()
         self._consumers: list[Consumer[str]] = []
-        self._logs: list[_Log] = []
+        self._logs: list[_Cluster] = []
         if declared:
-            declare_group(self.log, GROUP, TOPIC)
+            declare_group(self.cluster, GROUP, TOPIC)
 
     def send(self, *values: str) -> None:
         """Values that are keys, too."""
@@ -169,13 +169,13 @@ class MockQueue:
         **options: Any,
     ) -> Consumer[str]:
         """A consumer; ``servers`` where it has its own way to the cluster."""
-        servers = servers or self.cluster.bootstrap_servers
-        log = _Log(ClientConfig(servers, {**PROTOCOLS[protocol], **(properties or {})}))
-        log.rivals = self._members
-        self._logs.append(log)
+        servers = servers or self.mock.bootstrap_servers
+        cluster = _Cluster(ClientConfig(servers, {**PROTOCOLS[protocol], **(properties or {})}))
+        cluster.rivals = self._members
+        self._logs.append(cluster)
         definition = QueueDefinition(name="q", topic=TOPIC, key_header=None)
         options = {"commit_interval": 60, "revoke_grace": 0.0, **options}
-        self._consumers.append(Consumer(log, definition, TEXT, **options))
+        self._consumers.append(Consumer(cluster, definition, TEXT, **options))
         return self._consumers[-1]
 
     def member(self, number: int = 0) -> Member:
@@ -196,11 +196,11 @@ class MockQueue:
         return any(member.wronged for member in self._members())
 
     def _members(self) -> Iterable[Member]:
-        return [member for log in self._logs for member in log.members]
+        return [member for cluster in self._logs for member in cluster.members]
 
     def stored(self) -> dict[int, CommitMap]:
         """What the group holds."""
-        commits = self.log.committed(GROUP, TOPIC, timeout=20)
+        commits = self.cluster.committed(GROUP, TOPIC, timeout=20)
         return {partition: CommitMap.decode(one.offset, one.metadata) for partition, one in commits.items()}
 
     def holds(self, delivery: Delivery[str]) -> bool:
@@ -214,7 +214,7 @@ class MockQueue:
         Who loses a message gets it again, here or there: that is as the mock likes it.
         """
         durable: list[Delivery[str]] = []
-        ends = self.log.end_offsets(TOPIC)
+        ends = self.cluster.end_offsets(TOPIC)
         deadline = time.monotonic() + within
         while True:
             stored = self.stored()
@@ -234,15 +234,15 @@ class MockQueue:
         return durable
 
     def close(self) -> None:
-        for log in self._logs:
-            for member in log.members:
+        for cluster in self._logs:
+            for member in cluster.members:
                 member.go_on()
         for consumer in self._consumers:
             consumer.close()
             consumer._consuming._thread.join(20)
             assert not consumer._consuming._thread.is_alive(), "a consumer's thread goes on for ever"
-        for log in (*self._logs, self.log):
-            log.close()
+        for cluster in (*self._logs, self.cluster):
+            cluster.close()
         self._writer.close(0)
 
 
@@ -253,8 +253,8 @@ class NewQueue:
         self._opened: list[tuple[MockCluster, MockQueue]] = []
 
     def __call__(self, partitions: int = 1, *, brokers: int = 1, declared: bool = True) -> MockQueue:
-        cluster = MockCluster(brokers)
-        self._opened.append((cluster, MockQueue(cluster, partitions, declared=declared)))
+        mock = MockCluster(brokers)
+        self._opened.append((mock, MockQueue(mock, partitions, declared=declared)))
         return self._opened[-1][1]
 
     @property
@@ -264,9 +264,9 @@ class NewQueue:
 
     def close(self) -> None:
         while self._opened:
-            cluster, queue = self._opened.pop()
+            mock, queue = self._opened.pop()
             queue.close()
-            cluster.close()
+            mock.close()
 
 
 def whatever_its_mood(test: Callable[P, None]) -> Callable[P, None]:

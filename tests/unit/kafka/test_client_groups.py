@@ -7,53 +7,56 @@ from contextlib import closing
 import pytest
 from confluent_kafka import TopicPartition
 
+from lvq_kafka.cluster import Commit, TopicDescription
 from lvq_kafka.errors import BrokerUnavailable, TransportError
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.kafka.questions import Questions
-from lvq_kafka.ports import Commit, TopicDescription
 from tests.unit.kafka.mock_cluster import OFFSET_COMMIT, OFFSET_FETCH, MockCluster
 
 
 def test_who_asks_behind_others_that_get_no_answer_waits_no_longer_than_asked_to() -> None:
-    with closing(KafkaLog("127.0.0.1:1")) as log:
-        log._groups._admin.describe_topic = lambda topic, timeout: TopicDescription(topic, "id", 1, 1)  # type: ignore[method-assign]
-        with log._groups._decided._of("g").lock, pytest.raises(BrokerUnavailable, match="others still wait") as caught:
-            log.committed("g", "t", timeout=0.05)
+    with closing(KafkaCluster("127.0.0.1:1")) as cluster:
+        cluster._groups._admin.describe_topic = lambda topic, timeout: TopicDescription(topic, "id", 1, 1)  # type: ignore[method-assign]
+        with (
+            cluster._groups._decided._of("g").lock,
+            pytest.raises(BrokerUnavailable, match="others still wait") as caught,
+        ):
+            cluster.committed("g", "t", timeout=0.05)
         assert caught.value.retriable
 
 
 def test_a_coordinator_that_was_late_is_not_taken_for_one_that_waits_for_a_transaction() -> None:
-    with closing(MockCluster()) as cluster, closing(KafkaLog(cluster.bootstrap_servers)) as log:
-        cluster.create_topic("t")
-        log.commit("g", "t", {0: Commit(7)})
-        assert log.committed("g", "t") == {0: Commit(7)}
-        cluster.delay_next(OFFSET_FETCH, 2)
+    with closing(MockCluster()) as mock, closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
+        mock.create_topic("t")
+        cluster.commit("g", "t", {0: Commit(7)})
+        assert cluster.committed("g", "t") == {0: Commit(7)}
+        mock.delay_next(OFFSET_FETCH, 2)
         with pytest.raises(BrokerUnavailable) as caught:
-            log.committed("g", "t", timeout=0.5)
+            cluster.committed("g", "t", timeout=0.5)
         assert caught.value.retriable
-        assert log.committed("g", "t") == {0: Commit(7)}
+        assert cluster.committed("g", "t") == {0: Commit(7)}
 
 
 def test_whether_one_may_commit_is_asked_again_where_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first group of a cluster finds its coordinator only when the topic of commits has been created."""
     monkeypatch.setattr(Questions, "_ATTEMPT", 0.2)
-    with closing(MockCluster()) as cluster, closing(KafkaLog(cluster.bootstrap_servers)) as log:
-        cluster.create_topic("t")
-        cluster.delay_next(OFFSET_COMMIT, 5)
-        log.check_may_commit("g", "t", timeout=4)
-        assert log.committed("g", "t") == {}
+    with closing(MockCluster()) as mock, closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
+        mock.create_topic("t")
+        mock.delay_next(OFFSET_COMMIT, 5)
+        cluster.check_may_commit("g", "t", timeout=4)
+        assert cluster.committed("g", "t") == {}
 
 
 def test_a_commit_that_is_not_there_when_it_is_read_back_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator can take the commit of one partition and answer for all."""
-    with closing(MockCluster()) as cluster, closing(KafkaLog(cluster.bootstrap_servers)) as log:
-        cluster.create_topic("t", 3)
+    with closing(MockCluster()) as mock, closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
+        mock.create_topic("t", 3)
         commits = dict.fromkeys(range(3), Commit(7))
         stored = [TopicPartition("t", partition, 6 if partition == 1 else 7) for partition in commits]
-        monkeypatch.setattr(log._groups._by_now, "ask", lambda *asked: stored)
+        monkeypatch.setattr(cluster._groups._by_now, "ask", lambda *asked: stored)
         with pytest.raises(TransportError, match=r"does not hold what was committed for partitions \[1\]") as caught:
-            log.commit("g", "t", commits)
+            cluster.commit("g", "t", commits)
         assert caught.value.retriable
         monkeypatch.undo()
-        log.commit("g", "t", commits)
-        assert log.committed("g", "t") == commits
+        cluster.commit("g", "t", commits)
+        assert cluster.committed("g", "t") == commits

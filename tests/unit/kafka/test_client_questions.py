@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import AuthenticationFailed, BrokerUnavailable, Closed, ConfigError, TransportError
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.connect import Health
 from lvq_kafka.kafka.groups import commit_of
 from lvq_kafka.kafka.questions import Questions
-from lvq_kafka.ports import Commit
 from tests.unit.kafka.mock_cluster import METADATA, MockCluster
 
 
@@ -184,11 +184,11 @@ def test_a_request_that_changes_something_is_not_made_again_when_its_broker_died
 
 
 def test_a_connection_that_breaks_while_an_answer_is_awaited_is_not_the_end() -> None:
-    with closing(MockCluster()) as cluster, closing(KafkaLog(cluster.bootstrap_servers)) as log:
-        cluster.create_topic("prices")
-        assert log.describe_topic("prices").partitions == 1  # it is connected
-        cluster.fail_next(METADATA, KafkaError._TRANSPORT)
-        assert log.describe_topic("prices").partitions == 1
+    with closing(MockCluster()) as mock, closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
+        mock.create_topic("prices")
+        assert cluster.describe_topic("prices").partitions == 1  # it is connected
+        mock.fail_next(METADATA, KafkaError._TRANSPORT)
+        assert cluster.describe_topic("prices").partitions == 1
 
 
 def test_arguments_that_the_client_refuses_are_a_configuration_error(questions: Questions) -> None:

@@ -19,10 +19,10 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import KafkaError
 
+from lvq_kafka.cluster import Answered, Commit
 from lvq_kafka.consuming.engine import Consuming
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, LockLost
-from lvq_kafka.ports import Answered, Commit
 from tests.cable import Cable
 from tests.unit.kafka.mock_cluster import CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR, OFFSET_COMMIT
 from tests.unit.kafka.mock_queue import SHORT_SESSION, SOCIAL, TOPIC, NewQueue, Verdicts, take, whatever_its_mood
@@ -47,7 +47,7 @@ def test_a_commit_that_is_refused_for_now_ends_no_lock_and_is_said_again(
     queue.send("a", "b")
     consumer = queue.open(protocol)
     first, second = take(consumer), take(consumer)
-    queue.cluster.fail_next(OFFSET_COMMIT, code, code)
+    queue.mock.fail_next(OFFSET_COMMIT, code, code)
     verdicts = Verdicts(queue, first, first.ack())
     verdicts.durable_once()
     assert second.state is State.ACQUIRED
@@ -73,7 +73,7 @@ def test_a_commit_that_says_we_were_put_out_ends_all_locks_and_the_messages_come
     queue.send("a", "b")
     consumer = queue.open(protocol, SHORT_SESSION if protocol == "classic" else {})
     first, second = take(consumer), take(consumer)
-    queue.cluster.fail_next(OFFSET_COMMIT, code)
+    queue.mock.fail_next(OFFSET_COMMIT, code)
     verdicts = Verdicts(queue, first, first.ack())
     eventually(lambda: verdicts.told, 20)
     [(error, stored)] = verdicts.told
@@ -97,17 +97,17 @@ def test_in_the_new_protocol_only_a_heartbeat_says_that_a_member_is_unknown(new_
     queue.send("a", "b")
     consumer = queue.open("consumer")
     first, second = take(consumer), take(consumer)
-    queue.cluster.fail_next(OFFSET_COMMIT, *[KafkaError.UNKNOWN_MEMBER_ID] * 1000)
+    queue.mock.fail_next(OFFSET_COMMIT, *[KafkaError.UNKNOWN_MEMBER_ID] * 1000)
     verdicts = Verdicts(queue, first, first.ack())
     eventually(lambda: consumer.stats.commits > 1, 20)
     assert (verdicts.told, second.state) == ([], State.ACQUIRED)
-    queue.cluster.fail_next(CONSUMER_GROUP_HEARTBEAT, KafkaError.UNKNOWN_MEMBER_ID)
+    queue.mock.fail_next(CONSUMER_GROUP_HEARTBEAT, KafkaError.UNKNOWN_MEMBER_ID)
     eventually(lambda: verdicts.told, 20)
     [(error, stored)] = verdicts.told
     assert isinstance(error, LockLost)
     assert not stored
     assert second.state is State.LOST
-    queue.cluster.fail_no_more(OFFSET_COMMIT)
+    queue.mock.fail_no_more(OFFSET_COMMIT)
 
 
 def test_a_text_that_is_too_long_is_shortened_and_every_ack_becomes_durable(new_queue: NewQueue) -> None:
@@ -116,7 +116,7 @@ def test_a_text_that_is_too_long_is_shortened_and_every_ack_becomes_durable(new_
     consumer = queue.open()
     held = [take(consumer) for _ in range(60)]
     limit = consumer._holdings._ledger.limit
-    queue.cluster.fail_next(OFFSET_COMMIT, KafkaError.OFFSET_METADATA_TOO_LARGE)
+    queue.mock.fail_next(OFFSET_COMMIT, KafkaError.OFFSET_METADATA_TOO_LARGE)
     for delivery in held[1::2]:
         last = delivery.ack()
     verdicts = Verdicts(queue, held[-1], last)
@@ -144,7 +144,7 @@ def test_of_a_commit_that_is_too_long_nothing_is_believed_though_a_part_of_it_is
         del member.commit_async  # type: ignore[method-assign]
         member.commit({0: commits[0]})
         partly.append(set(commits) == {0, 1} and queue.holds(first) and not queue.holds(other))
-        queue.cluster.fail_next(OFFSET_COMMIT, KafkaError.OFFSET_METADATA_TOO_LARGE)
+        queue.mock.fail_next(OFFSET_COMMIT, KafkaError.OFFSET_METADATA_TOO_LARGE)
         commit_async(commits, lambda outcome: (answered(outcome), partly.append(not any(one.told for one in told)))[0])
 
     with consumer._holdings._changed:  # so that one commit takes both
@@ -168,14 +168,14 @@ def test_a_commit_that_is_stored_and_not_answered_is_not_called_durable_until_th
     queue.send("a", "b")
     consumer = queue.open()
     first, second = take(consumer), take(consumer)
-    queue.cluster.delay_next(OFFSET_COMMIT, 60)  # nothing else is answered on this connection before
+    queue.mock.delay_next(OFFSET_COMMIT, 60)  # nothing else is answered on this connection before
     verdicts = Verdicts(queue, first, first.ack())
     eventually(lambda: queue.holds(first), 20)
     eventually(lambda: consumer.stats.commits > 1, 20)  # the first is given up, and said again
     others = Verdicts(queue, second, second.ack())
     assert verdicts.told == []
-    queue.cluster.down()
-    queue.cluster.up()
+    queue.mock.down()
+    queue.mock.up()
     # The client may send what was given up once more, behind what is newer. Then that is written again at once, on the
     # late answer, or, where that is lost as well, after a look at what the group holds.
     eventually(lambda: others.told and verdicts.told, 20)
@@ -189,7 +189,7 @@ def test_a_connection_that_breaks_with_a_commit_on_its_way_loses_no_ack(new_queu
     consumer = queue.open(commit_interval=0.0)
     verdicts = []
     for _ in range(8):
-        queue.cluster.fail_next(OFFSET_COMMIT, KafkaError._TRANSPORT)
+        queue.mock.fail_next(OFFSET_COMMIT, KafkaError._TRANSPORT)
         delivery = take(consumer)
         verdicts.append(Verdicts(queue, delivery, delivery.ack()))
     for one in verdicts:
@@ -213,8 +213,8 @@ def test_a_commit_on_its_way_at_a_revocation_is_not_stored_behind_the_next_owner
 
     def revoked_with_a_commit_on_its_way(engine: Consuming, partitions: Collection[int]) -> None:
         if not on_its_way:
-            queue.cluster.fail_next(OFFSET_COMMIT, KafkaError.NOT_COORDINATOR)
-            queue.cluster.fail_next(FIND_COORDINATOR, *[KafkaError.COORDINATOR_NOT_AVAILABLE] * 4)
+            queue.mock.fail_next(OFFSET_COMMIT, KafkaError.NOT_COORDINATOR)
+            queue.mock.fail_next(FIND_COORDINATOR, *[KafkaError.COORDINATOR_NOT_AVAILABLE] * 4)
             for partition in (0, 1):
                 next(one for one in held if one.position.partition == partition).ack().future()
             engine._commit(queue.member())
@@ -233,7 +233,7 @@ def test_a_commit_on_its_way_at_a_revocation_is_not_stored_behind_the_next_owner
             delivery.ack().future()
     queue.consume_rest(first, second)
     eventually(lambda: not first._consuming._flight, 60)
-    assert {partition: said.base for partition, said in queue.stored().items()} == queue.log.end_offsets(TOPIC)
+    assert {partition: said.base for partition, said in queue.stored().items()} == queue.cluster.end_offsets(TOPIC)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -242,9 +242,9 @@ def test_a_commit_on_its_way_when_all_is_lost_is_not_stored_behind_the_next_owne
 ) -> None:
     """It arrives when the group has long given its partitions to another member."""
     queue = new_queue()
-    queue.cluster.set_session(3000)
+    queue.mock.set_session(3000)
     queue.send("a", "b")
-    with Cable(queue.cluster.bootstrap_servers) as cable:
+    with Cable(queue.mock.bootstrap_servers) as cable:
         first = queue.open(protocol, SOCIAL[protocol], servers=cable.bootstrap_servers)
         acked = take(first)
         cable.cut()
@@ -269,7 +269,7 @@ def test_a_close_during_a_commit_is_bounded(new_queue: NewQueue, caplog: pytest.
     queue.send("a")
     consumer = queue.open()
     delivery = take(consumer)
-    queue.cluster.delay_next(OFFSET_COMMIT, 60)
+    queue.mock.delay_next(OFFSET_COMMIT, 60)
     verdicts = Verdicts(queue, delivery, delivery.ack())
     eventually(lambda: queue.holds(delivery), 20)
     began = time.monotonic()
@@ -277,8 +277,8 @@ def test_a_close_during_a_commit_is_bounded(new_queue: NewQueue, caplog: pytest.
         consumer.close(0.5)
     assert time.monotonic() - began < 5
     assert "did not close within" in caplog.text
-    queue.cluster.down()
-    queue.cluster.up()
+    queue.mock.down()
+    queue.mock.up()
     eventually(lambda: verdicts.told, 20)
     assert verdicts.told[0][1], "it was stored all the time"
 
@@ -309,7 +309,7 @@ def test_a_close_whose_commit_is_refused_for_now_sends_it_again(new_queue: NewQu
     queue.send("a")
     consumer = queue.open()
     delivery = take(consumer)
-    queue.cluster.fail_next(OFFSET_COMMIT, *[code] * times)
+    queue.mock.fail_next(OFFSET_COMMIT, *[code] * times)
     delivery.ack()
     consumer.close()
     assert queue.stored()[0].base == 1
@@ -320,11 +320,11 @@ def test_a_close_whose_commit_is_refused_calls_nothing_durable_and_the_message_c
     queue.send("a")
     consumer = queue.open(properties=SHORT_SESSION)
     delivery = take(consumer)
-    queue.cluster.fail_next(OFFSET_COMMIT, *[KafkaError.REBALANCE_IN_PROGRESS] * 20)
+    queue.mock.fail_next(OFFSET_COMMIT, *[KafkaError.REBALANCE_IN_PROGRESS] * 20)
     verdicts = Verdicts(queue, delivery, delivery.ack())
     consumer.close()
     [(error, stored)] = verdicts.told
     assert isinstance(error, LockLost)
     assert not stored
-    queue.cluster.fail_no_more(OFFSET_COMMIT)
+    queue.mock.fail_no_more(OFFSET_COMMIT)
     assert take(queue.open(properties=SHORT_SESSION)).value == "a"

@@ -43,11 +43,11 @@ def test_slow_handlers_do_not_cost_the_membership(new_queue: NewQueue, protocol:
     queue.send("a", "b")
     consumer = queue.open(protocol, HASTY[protocol])
     held = take(consumer)
-    joins, beats = queue.cluster.requests(JOIN_GROUP), queue.cluster.requests(BEAT[protocol])
-    eventually(lambda: queue.cluster.requests(BEAT[protocol]) >= beats + BEATS[protocol], 60)
+    joins, beats = queue.mock.requests(JOIN_GROUP), queue.mock.requests(BEAT[protocol])
+    eventually(lambda: queue.mock.requests(BEAT[protocol]) >= beats + BEATS[protocol], 60)
     assert held.state is State.ACQUIRED
     assert queue.member().gone == []
-    assert queue.cluster.requests(JOIN_GROUP) == joins
+    assert queue.mock.requests(JOIN_GROUP) == joins
     held.ack(wait=True, timeout=20)
     assert queue.stored()[0].base == 1
 
@@ -58,10 +58,10 @@ def test_a_thread_that_stood_still_loses_all_locks_and_commits_nothing_of_them(n
     consumer = queue.open(properties=HASTY["classic"])
     member = queue.member()
     acked, held = take(consumer), take(consumer)
-    queue.cluster.requests(LEAVE_GROUP)
+    queue.mock.requests(LEAVE_GROUP)
     member.stand_still()
     verdicts = Verdicts(queue, acked, acked.ack())
-    eventually(lambda: queue.cluster.requests(LEAVE_GROUP), 20)
+    eventually(lambda: queue.mock.requests(LEAVE_GROUP), 20)
     assert verdicts.told == []
     member.go_on()
     eventually(lambda: verdicts.told, 20)
@@ -82,14 +82,14 @@ def test_a_thread_that_stood_still_loses_all_locks_and_commits_nothing_of_them(n
 def test_in_the_new_protocol_too_whoever_stood_still_alone_loses_all_and_begins_anew(new_queue: NewQueue) -> None:
     """The client leaves the group by itself, and nobody comes meanwhile."""
     queue = new_queue()
-    queue.cluster.set_session(2000)
+    queue.mock.set_session(2000)
     queue.send("a", "b")
     consumer = queue.open("consumer", HASTY["consumer"])
     member = queue.member()
     acked, held = take(consumer), take(consumer)
     member.stand_still()
     said = len(member.said)
-    eventually(is_unchanged(lambda: queue.cluster.requests(CONSUMER_GROUP_HEARTBEAT)), 60)
+    eventually(is_unchanged(lambda: queue.mock.requests(CONSUMER_GROUP_HEARTBEAT)), 60)
     verdicts = Verdicts(queue, acked, acked.ack())
     assert verdicts.told == []
     member.go_on()
@@ -127,7 +127,7 @@ def test_what_a_member_that_was_put_out_has_acked_does_not_touch_the_work_of_the
     new_queue: NewQueue, protocol: str
 ) -> None:
     queue = new_queue()
-    queue.cluster.set_session(2000)
+    queue.mock.set_session(2000)
     queue.send("a", "b")
     first = queue.open(protocol, HASTY[protocol])
     member = queue.member()
@@ -137,7 +137,7 @@ def test_what_a_member_that_was_put_out_has_acked_does_not_touch_the_work_of_the
     theirs = [take(second, 30), take(second)]  # the group has put out the first: it has stood still for too long
     assert [one.value for one in theirs] == ["a", "b"]
     theirs[1].ack(wait=True, timeout=20)  # before the first joins again: what the group takes then is the mock's mood
-    before = queue.cluster.requests(OFFSET_COMMIT)
+    before = queue.mock.requests(OFFSET_COMMIT)
     verdicts = Verdicts(queue, acked, acked.ack())
     member.go_on()
     eventually(lambda: verdicts.told, 20)
@@ -147,7 +147,7 @@ def test_what_a_member_that_was_put_out_has_acked_does_not_touch_the_work_of_the
     with pytest.raises(LockLost):
         held.ack()
     assert member.gone == [[0]]
-    assert queue.cluster.requests(OFFSET_COMMIT) == before
+    assert queue.mock.requests(OFFSET_COMMIT) == before
     assert [queue.holds(one) for one in theirs] == [False, True]
 
 
@@ -188,12 +188,12 @@ def test_a_commit_that_the_group_refuses_at_the_revocation_is_not_called_durable
     queue.send(*(f"k{number}" for number in range(6)))
     first = queue.open(properties=SOCIAL["classic"])
     held = [take(first) for _ in range(6)]
-    queue.cluster.fail_next(OFFSET_COMMIT, *[KafkaError.REBALANCE_IN_PROGRESS] * 1000)
+    queue.mock.fail_next(OFFSET_COMMIT, *[KafkaError.REBALANCE_IN_PROGRESS] * 1000)
     verdicts = [Verdicts(queue, one, one.ack()) for one in held]
     second = queue.open(properties=SOCIAL["classic"])
     eventually(lambda: len(second.stats.partitions) == len(first.stats.partitions) == 1, 60)
     (moved,) = second.stats.partitions
-    queue.cluster.fail_no_more(OFFSET_COMMIT)
+    queue.mock.fail_no_more(OFFSET_COMMIT)
     for one, verdict in zip(held, verdicts):
         if one.position.partition != moved:
             verdict.durable_once()

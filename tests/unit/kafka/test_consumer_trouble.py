@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.core.commit_map import CommitMap
@@ -28,7 +29,6 @@ from lvq_kafka.errors import (
     TopicRecreated,
     Unauthorized,
 )
-from lvq_kafka.ports import Commit
 from tests.unit.kafka.mock_cluster import LEAVE_GROUP, OFFSET_FETCH
 from tests.unit.kafka.mock_queue import GROUP, SHORT_SESSION, TOPIC, NewQueue, Verdicts, take
 from tests.waiting import eventually
@@ -49,7 +49,7 @@ def test_a_group_that_was_never_declared_is_refused(new_queue: NewQueue) -> None
 
 def test_a_group_that_holds_only_some_of_its_partitions_is_refused(new_queue: NewQueue) -> None:
     queue = new_queue(2, declared=False)
-    queue.log.commit(GROUP, TOPIC, {0: Commit(0, CommitMap(0, partitions=2).encode())})
+    queue.cluster.commit(GROUP, TOPIC, {0: Commit(0, CommitMap(0, partitions=2).encode())})
     with pytest.raises(OffsetsExpired):
         queue.open()
     assert list(queue.stored()) == [0]
@@ -58,7 +58,7 @@ def test_a_group_that_holds_only_some_of_its_partitions_is_refused(new_queue: Ne
 def test_reading_begins_where_the_log_does_when_that_is_beyond_what_is_done(new_queue: NewQueue) -> None:
     queue = new_queue()
     queue.send("a", "b", "c", "d")
-    queue.cluster.delete_records(TOPIC, 0, 2)
+    queue.mock.delete_records(TOPIC, 0, 2)
     consumer = queue.open()
     delivery = take(consumer)
     assert (delivery.value, delivery.position.offset) == ("c", 2)
@@ -73,7 +73,7 @@ def test_a_log_that_ends_before_what_is_done_is_not_read_from_somewhere_else(
     queue = new_queue(declared=False)
     queue.send("a", "b")
     beyond = CommitMap(100, partitions=1)
-    queue.log.commit(GROUP, TOPIC, {0: Commit(100, beyond.encode())})
+    queue.cluster.commit(GROUP, TOPIC, {0: Commit(100, beyond.encode())})
     consumer = queue.open(protocol)
     with pytest.raises(DataLoss):
         consumer.acquire(20)
@@ -87,10 +87,10 @@ def test_a_commit_of_something_else_is_refused_and_left_alone_or_ignored_if_one_
 ) -> None:
     queue = new_queue(declared=False)
     queue.send("a", "b")
-    queue.log.commit(GROUP, TOPIC, {0: Commit(1, text)})
+    queue.cluster.commit(GROUP, TOPIC, {0: Commit(1, text)})
     with pytest.raises(CommitMapRefused):
         queue.open(protocol)
-    assert queue.log.committed(GROUP, TOPIC) == {0: Commit(1, text)}
+    assert queue.cluster.committed(GROUP, TOPIC) == {0: Commit(1, text)}
     consumer = queue.open(protocol, on_foreign_commits="ignore")
     delivery = take(consumer)
     assert delivery.value == "b"
@@ -106,12 +106,12 @@ def test_a_commit_of_something_else_that_comes_before_an_assignment_stops_the_co
     member = queue.member()
     member.stand_still()
     member.commit({0: Commit(0, "somebody else's")})
-    queue.cluster.requests(LEAVE_GROUP)
-    eventually(lambda: queue.cluster.requests(LEAVE_GROUP), 20)  # it has not polled for too long
+    queue.mock.requests(LEAVE_GROUP)
+    eventually(lambda: queue.mock.requests(LEAVE_GROUP), 20)  # it has not polled for too long
     member.go_on()
     with pytest.raises(CommitMapRefused):
         eventually(lambda: consumer.acquire(1), 20)
-    assert queue.log.committed(GROUP, TOPIC)[0].metadata == "somebody else's"
+    assert queue.cluster.committed(GROUP, TOPIC)[0].metadata == "somebody else's"
 
 
 def test_errors_of_the_group_at_an_assignment_are_waited_out(new_queue: NewQueue) -> None:
@@ -128,7 +128,7 @@ def test_errors_of_the_group_at_an_assignment_are_waited_out(new_queue: NewQueue
     consumer.close()
     queue.send("b")
     consumer = queue.open(properties=SHORT_SESSION)
-    queue.cluster.fail_next(OFFSET_FETCH, *passing)  # the member has still to join
+    queue.mock.fail_next(OFFSET_FETCH, *passing)  # the member has still to join
     delivery = take(consumer)
     assert delivery.value == "b"
     delivery.ack(wait=True, timeout=20)
@@ -136,10 +136,10 @@ def test_errors_of_the_group_at_an_assignment_are_waited_out(new_queue: NewQueue
 
 def test_a_user_who_may_not_see_the_group_is_told(new_queue: NewQueue) -> None:
     queue = new_queue()
-    queue.cluster.fail_next(OFFSET_FETCH, *[KafkaError.GROUP_AUTHORIZATION_FAILED] * 20)
+    queue.mock.fail_next(OFFSET_FETCH, *[KafkaError.GROUP_AUTHORIZATION_FAILED] * 20)
     with pytest.raises(Unauthorized):
         queue.open().acquire(20)
-    queue.cluster.fail_no_more(OFFSET_FETCH)
+    queue.mock.fail_no_more(OFFSET_FETCH)
 
 
 # ---------------------------------------------------------------- clusters that fail
@@ -151,11 +151,11 @@ def test_while_no_broker_is_there_messages_stay_held_and_acks_wait(new_queue: Ne
     queue.send("a", "b")
     consumer = queue.open(protocol)
     first, second = take(consumer), take(consumer)
-    queue.cluster.down()
+    queue.mock.down()
     verdicts = Verdicts(queue, first, first.ack())
     eventually(lambda: consumer.stats.trouble, 20)
     assert (verdicts.told, second.state) == ([], State.ACQUIRED)
-    queue.cluster.up()
+    queue.mock.up()
     verdicts.durable_once()
     second.ack(wait=True, timeout=20)
     queue.send("c")
@@ -170,12 +170,12 @@ def test_g5_a_cluster_that_does_not_answer_is_said_within_seconds_though_no_conn
     queue.send("a")
     consumer = queue.open()
     take(consumer).ack(wait=True, timeout=20)
-    queue.cluster.set_latency(60_000)
+    queue.mock.set_latency(60_000)
     eventually(lambda: "No answer" in consumer.stats.trouble, 15)
     assert caplog.text.count("goes on after") == 1
-    queue.cluster.set_latency(0)
-    queue.cluster.down()  # or it would wait for the answers to what it has asked
-    queue.cluster.up()
+    queue.mock.set_latency(0)
+    queue.mock.down()  # or it would wait for the answers to what it has asked
+    queue.mock.up()
     eventually(lambda: consumer.stats.trouble == "" and consumer.stats.partitions, 30)
 
 
@@ -197,12 +197,12 @@ def test_a_consumer_without_partitions_lives_though_nobody_can_say_how_many_memb
 @both_protocols
 def test_a_coordinator_that_moves_ends_no_lock_and_loses_no_ack(new_queue: NewQueue, protocol: str) -> None:
     queue = new_queue(brokers=2)
-    queue.cluster.move_group(GROUP, 1)
+    queue.mock.move_group(GROUP, 1)
     queue.send("a", "b", "c")
     consumer = queue.open(protocol)
     held = [take(consumer) for _ in range(3)]
     held[0].ack(wait=True, timeout=20)
-    queue.cluster.move_group(GROUP, 2)
+    queue.mock.move_group(GROUP, 2)
     verdicts = Verdicts(queue, held[1], held[1].ack())
     verdicts.durable_once()
     held[2].ack(wait=True, timeout=20)
@@ -216,7 +216,7 @@ def test_a_topic_that_is_deleted_stops_the_consumer_and_says_so(new_queue: NewQu
     queue.send("a")
     consumer = queue.open(protocol)
     delivery = take(consumer)
-    queue.cluster.delete_topic(TOPIC)
+    queue.mock.delete_topic(TOPIC)
     with pytest.raises(TopicNotFound):
         consumer.acquire(30)
     eventually(lambda: delivery.settled)
@@ -230,8 +230,8 @@ def test_a_topic_that_is_created_anew_is_not_read_on(new_queue: NewQueue, monkey
     member = queue.member()
     take(consumer)
     member.stand_still()
-    queue.cluster.delete_topic(TOPIC)
-    queue.cluster.create_topic(TOPIC)
+    queue.mock.delete_topic(TOPIC)
+    queue.mock.create_topic(TOPIC)
     queue.send("new")
     member.go_on()
     with pytest.raises((TopicRecreated, TopicNotFound)):
@@ -250,7 +250,7 @@ def test_waiting_for_the_cluster_is_not_taken_for_standing_still(
     consumer = queue.open()
     take(consumer)
     looks = _looks(consumer)
-    queue.cluster.down()
+    queue.mock.down()
     eventually(lambda: len(looks) >= 2, 30)
     assert "stood still" not in caplog.text
 
@@ -263,7 +263,7 @@ def test_a_coordinator_that_does_not_answer_is_not_taken_for_standing_still(
     queue.send("a")
     consumer = queue.open()
     take(consumer)
-    queue.cluster.delay_next(OFFSET_FETCH, 60)
+    queue.mock.delay_next(OFFSET_FETCH, 60)
     looks = _looks(consumer)
     consumer._consuming._inspection.hasten()
     eventually(lambda: len(looks) >= 2, 30)

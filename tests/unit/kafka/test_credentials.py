@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from lvq_kafka.errors import AuthenticationFailed, ConfigError
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.tokens import Tokens
 from tests.waiting import eventually
 
@@ -99,7 +99,7 @@ def test_a_file_or_text_that_does_not_serve_is_named(folder: Path, wrong: str) -
         login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": PASSWORD}
         config = ClientConfig(NOWHERE, {"security.protocol": protocol, **login, **properties})
         with pytest.raises(ConfigError, match=said) as caught:
-            KafkaLog(config)
+            KafkaCluster(config)
         assert caught.value.options == culprits
         assert caught.value.hint
         assert not {PASSWORD, "hunter2"} & set(str(caught.value).split())
@@ -107,7 +107,7 @@ def test_a_file_or_text_that_does_not_serve_is_named(folder: Path, wrong: str) -
 
 def test_an_encrypted_key_with_its_password_serves(folder: Path) -> None:
     files = {"ssl.certificate.location": str(folder / "mine.pem"), "ssl.key.location": str(folder / "encrypted.key")}
-    KafkaLog(ClientConfig(NOWHERE, {"security.protocol": "ssl", **files, "ssl.key.password": PASSWORD})).close()
+    KafkaCluster(ClientConfig(NOWHERE, {"security.protocol": "ssl", **files, "ssl.key.password": PASSWORD})).close()
 
 
 # -- tokens ---------------------------------------------------------------------------------------
@@ -123,14 +123,14 @@ def raising(_: str | None) -> Any:
     raise Refused(f"the server knows no {PASSWORD}")
 
 
-def open_log(callback: Callable[[str | None], Any] | None, **more: object) -> None:
+def open_cluster(callback: Callable[[str | None], Any] | None, **more: object) -> None:
     own = {} if callback is None else {"oauth_cb": callback}
-    KafkaLog(ClientConfig(NOWHERE, {**OAUTH, **own, **more})).close()  # type: ignore[arg-type]
+    KafkaCluster(ClientConfig(NOWHERE, {**OAUTH, **own, **more})).close()  # type: ignore[arg-type]
 
 
 def test_what_a_token_callback_raises_reaches_who_opens_the_client_and_shows_no_secret() -> None:
     with pytest.raises(AuthenticationFailed, match="oauth_cb raised Refused: the server knows no") as caught:
-        open_log(raising, **{"sasl.oauthbearer.config": PASSWORD})
+        open_cluster(raising, **{"sasl.oauthbearer.config": PASSWORD})
     assert isinstance(caught.value.__cause__, Refused)
     assert caught.value.code == "_AUTHENTICATION"
     assert not caught.value.retriable
@@ -141,13 +141,13 @@ def test_what_a_token_callback_raises_reaches_who_opens_the_client_and_shows_no_
 @pytest.mark.parametrize("token", ["token", ("token",), ("token", "soon"), (b"token", 1.0), None])
 def test_what_is_no_token_is_a_configuration_error(token: object) -> None:
     with pytest.raises(ConfigError, match="oauth_cb returns") as caught:
-        open_log(lambda _: token)
+        open_cluster(lambda _: token)
     assert caught.value.options == ("oauth_cb",)
 
 
 def test_a_token_that_is_no_longer_good_is_refused() -> None:
     with pytest.raises(AuthenticationFailed, match="oauth_cb was good until 1,"):
-        open_log(lambda _: ("token", 1))
+        open_cluster(lambda _: ("token", 1))
 
 
 def test_a_client_is_given_the_token_that_was_fetched_before() -> None:
@@ -157,8 +157,8 @@ def test_a_client_is_given_the_token_that_was_fetched_before() -> None:
         asked.append(config)
         return "token", time.time() + 300
 
-    open_log(callback)
-    open_log(callback, **{"sasl.oauthbearer.config": "scope=all"})
+    open_cluster(callback)
+    open_cluster(callback, **{"sasl.oauthbearer.config": "scope=all"})
     assert asked == [None, "scope=all"]  # once for each client, with what the client would call it with
 
 
@@ -179,7 +179,7 @@ def test_a_later_token_that_does_not_come_is_told_and_raised_for_the_client_to_a
 
 def test_oauth_without_anything_that_brings_a_token_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="nothing that brings a token") as caught:
-        open_log(None)
+        open_cluster(None)
     assert caught.value.options == ("oauth_cb", "sasl.oauthbearer.method")
 
 
@@ -190,18 +190,18 @@ def test_an_identity_provider_that_does_not_answer_is_told_at_once_and_not_an_ab
         "sasl.oauthbearer.client.secret": PASSWORD,
         "sasl.oauthbearer.token.endpoint.url": f"http://{NOWHERE}/token",
     }
-    log = KafkaLog(ClientConfig(NOWHERE, OAUTH | oidc))
-    reader = log.reader("prices", {0: 0})
-    for call in (lambda: log.describe_topic("prices", timeout=30), lambda: reader.poll(0.1).positions):
+    cluster = KafkaCluster(ClientConfig(NOWHERE, OAUTH | oidc))
+    reader = cluster.reader("prices", {0: 0})
+    for call in (lambda: cluster.describe_topic("prices", timeout=30), lambda: reader.poll(0.1).positions):
         with pytest.raises(AuthenticationFailed, match=r"Failed to connect to 127\.0\.0\.1") as caught:
             eventually(call)
         assert "sasl.oauthbearer.token.endpoint.url" in caught.value.hint
         assert PASSWORD not in str(caught.value)
     reader.close()
-    log.close()
+    cluster.close()
 
 
 def test_a_mechanism_that_the_client_lacks_is_named() -> None:
     with pytest.raises(ConfigError, match="GSSAPI") as caught:
-        KafkaLog(ClientConfig(NOWHERE, {"security.protocol": "sasl_plaintext", "sasl.mechanism": "GSSAPI"}))
+        KafkaCluster(ClientConfig(NOWHERE, {"security.protocol": "sasl_plaintext", "sasl.mechanism": "GSSAPI"}))
     assert caught.value.options == ("sasl.mechanism",)

@@ -29,13 +29,13 @@ def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def queue(new_queue: NewQueue) -> MockQueue:
     queue = new_queue()
-    queue.cluster.set_session(3000)
+    queue.mock.set_session(3000)
     return queue
 
 
 @pytest.fixture
 def cable(queue: MockQueue) -> Iterator[Cable]:
-    with Cable(queue.cluster.bootstrap_servers) as cable:
+    with Cable(queue.mock.bootstrap_servers) as cable:
         yield cable
         cable.mend()
         queue.close()
@@ -109,9 +109,9 @@ def test_while_nothing_waits_nothing_has_to_be_proven(queue: MockQueue, protocol
     queue.send("a")
     consumer = queue.open(protocol)
     take(consumer).ack(wait=True, timeout=20)
-    before = queue.cluster.requests(OFFSET_COMMIT)
+    before = queue.mock.requests(OFFSET_COMMIT)
     assert consumer.acquire(3.0) is None
-    assert queue.cluster.requests(OFFSET_COMMIT) == before
+    assert queue.mock.requests(OFFSET_COMMIT) == before
     queue.send("b")
     assert take(consumer).value == "b"
-    assert queue.cluster.requests(OFFSET_COMMIT) > before
+    assert queue.mock.requests(OFFSET_COMMIT) > before

@@ -10,10 +10,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.inspection import Inspection
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.ports import Commit
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.reading.consumed import Consumed
 from tests.unit.kafka.mock_cluster import MockCluster
 
@@ -21,29 +21,29 @@ QUEUE = QueueDefinition(name="q", topic="t", key_header=None)
 
 
 @pytest.fixture
-def log(cluster: MockCluster) -> Iterator[KafkaLog]:
+def cluster(mock: MockCluster) -> Iterator[KafkaCluster]:
     """A connection to a cluster where the group of the queue has a commit."""
-    with closing(KafkaLog(cluster.bootstrap_servers)) as log:
-        log.commit(QUEUE.group, "t", {0: Commit(0)})
-        yield log
+    with closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
+        cluster.commit(QUEUE.group, "t", {0: Commit(0)})
+        yield cluster
 
 
 @pytest.fixture
-def descriptions(log: KafkaLog) -> list[str]:
+def descriptions(cluster: KafkaCluster) -> list[str]:
     """The topics that were described from now on."""
     described: list[str] = []
-    original = log._admin._describe
+    original = cluster._admin._describe
 
     def describe(topic: str, deadline: float) -> Any:
         described.append(topic)
         return original(topic, deadline)
 
-    log._admin._describe = describe  # type: ignore[method-assign]
+    cluster._admin._describe = describe  # type: ignore[method-assign]
     return described
 
 
-def test_a_consumer_has_its_topic_described_once_a_look(log: KafkaLog, descriptions: list[str]) -> None:
-    inspection = Inspection(log, QUEUE, "ignore")
+def test_a_consumer_has_its_topic_described_once_a_look(cluster: KafkaCluster, descriptions: list[str]) -> None:
+    inspection = Inspection(cluster, QUEUE, "ignore")
     descriptions.clear()
     for _ in range(3):
         inspection.doubt()  # which has it ask what the group holds, too
@@ -51,8 +51,10 @@ def test_a_consumer_has_its_topic_described_once_a_look(log: KafkaLog, descripti
     assert descriptions == ["t"] * 3
 
 
-def test_a_browser_has_it_described_once_a_look_at_what_was_consumed(log: KafkaLog, descriptions: list[str]) -> None:
-    consumed = Consumed(log, QUEUE, QUEUE.group, "ignore", MagicMock(), lambda _: None)
+def test_a_browser_has_it_described_once_a_look_at_what_was_consumed(
+    cluster: KafkaCluster, descriptions: list[str]
+) -> None:
+    consumed = Consumed(cluster, QUEUE, QUEUE.group, "ignore", MagicMock(), lambda _: None)
     consumed.look()
     descriptions.clear()
     for _ in range(3):

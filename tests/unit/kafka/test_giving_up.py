@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import KafkaError
 
+from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.errors import (
     BrokerUnavailable,
@@ -18,9 +19,8 @@ from lvq_kafka.errors import (
     DeliveryUnknown,
     OutcomeUnknown,
 )
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.writer import KafkaWriter
-from lvq_kafka.ports import Receipt
 from tests.contract.harness import read_all
 from tests.unit.kafka.mock_cluster import PRODUCE, MockCluster
 from tests.waiting import eventually
@@ -29,13 +29,13 @@ OpenWriter = Callable[..., KafkaWriter]
 
 
 @pytest.fixture
-def open_writer(cluster: MockCluster) -> Iterator[OpenWriter]:
+def open_writer(mock: MockCluster) -> Iterator[OpenWriter]:
     writers: list[KafkaWriter] = []
 
     def open_writer(limit: object = 500, max_block: float | None = None, **properties: str | int) -> KafkaWriter:
         """One that has stored something, so that it knows where the topic's partitions are."""
         config = {"delivery.timeout.ms": limit, **{name.replace("_", "."): v for name, v in properties.items()}}
-        writers.append(KafkaWriter(ClientConfig(cluster.bootstrap_servers, config), max_block=max_block))  # type: ignore[arg-type]
+        writers.append(KafkaWriter(ClientConfig(mock.bootstrap_servers, config), max_block=max_block))  # type: ignore[arg-type]
         eventually(lambda: writers[-1].append("t", b"k", b"0").exception(10) is None)
         return writers[-1]
 
@@ -45,21 +45,21 @@ def open_writer(cluster: MockCluster) -> Iterator[OpenWriter]:
 
 
 @pytest.fixture
-def log(cluster: MockCluster) -> Iterator[KafkaLog]:
-    log = KafkaLog(cluster.bootstrap_servers)
-    yield log
-    log.close()
+def cluster(mock: MockCluster) -> Iterator[KafkaCluster]:
+    cluster = KafkaCluster(mock.bootstrap_servers)
+    yield cluster
+    cluster.close()
 
 
-def values(log: KafkaLog) -> list[int]:
-    return [int(record.value or b"") for record in read_all(log, "t")]
+def values(cluster: KafkaCluster) -> list[int]:
+    return [int(record.value or b"") for record in read_all(cluster, "t")]
 
 
 def test_a_message_without_an_answer_may_have_been_stored_and_the_error_says_so(
-    open_writer: OpenWriter, cluster: MockCluster
+    open_writer: OpenWriter, mock: MockCluster
 ) -> None:
     writer = open_writer()
-    cluster.down()
+    mock.down()
     with pytest.raises(DeliveryUnknown, match=r"whether the message for key 'IBM' in 't' was stored") as caught:
         writer.append("t", b"IBM", b"v").result(10)
     error = caught.value
@@ -67,45 +67,45 @@ def test_a_message_without_an_answer_may_have_been_stored_and_the_error_says_so(
     assert isinstance(error, OutcomeUnknown)
     assert (error.key, error.code, error.retriable) == (b"IBM", "_TIMED_OUT", True)
     assert isinstance(error.__cause__, BrokerUnavailable)
-    assert cluster.bootstrap_servers in str(error)
+    assert mock.bootstrap_servers in str(error)
     assert error.hint.endswith("Send the key's current value again.")
 
 
 def test_what_was_sent_before_and_waits_to_be_sent_again_may_have_been_stored(
-    open_writer: OpenWriter, cluster: MockCluster, log: KafkaLog
+    open_writer: OpenWriter, mock: MockCluster, cluster: KafkaCluster
 ) -> None:
     writer = open_writer(limit=1000)
-    cluster.delay_next(PRODUCE, 30)
+    mock.delay_next(PRODUCE, 30)
     receipt = writer.append("t", b"k", b"1")
-    eventually(lambda: values(log)[-1:] == [1])
-    cluster.down()  # the connection breaks, and the client has the message in its queue again
+    eventually(lambda: values(cluster)[-1:] == [1])
+    mock.down()  # the connection breaks, and the client has the message in its queue again
     assert isinstance(receipt.exception(10), DeliveryUnknown)
 
 
 def test_a_close_cannot_tell_whether_what_it_takes_back_was_stored(
-    open_writer: OpenWriter, cluster: MockCluster, log: KafkaLog
+    open_writer: OpenWriter, mock: MockCluster, cluster: KafkaCluster
 ) -> None:
     writer = open_writer()
-    cluster.delay_next(PRODUCE, 30)
+    mock.delay_next(PRODUCE, 30)
     receipt = writer.append("t", b"IBM", b"1")
-    eventually(lambda: values(log)[-1:] == [1])
+    eventually(lambda: values(cluster)[-1:] == [1])
     assert writer.close(0.05) == 1
     with pytest.raises(DeliveryUnknown, match=r"'IBM' in 't' was stored: the producer was closed before"):
         receipt.result(0)
 
 
 @pytest.mark.parametrize("code", [KafkaError.INVALID_RECORD, KafkaError.TOPIC_AUTHORIZATION_FAILED])
-def test_what_a_broker_refuses_was_not_stored(open_writer: OpenWriter, cluster: MockCluster, code: int) -> None:
+def test_what_a_broker_refuses_was_not_stored(open_writer: OpenWriter, mock: MockCluster, code: int) -> None:
     writer = open_writer()
-    cluster.fail_next(PRODUCE, code)
+    mock.fail_next(PRODUCE, code)
     assert isinstance(writer.append("t", b"k", b"v").exception(10), DeliveryFailed)
 
 
 def test_appends_that_wait_for_room_go_on_once_older_messages_are_given_up(
-    open_writer: OpenWriter, cluster: MockCluster, log: KafkaLog
+    open_writer: OpenWriter, mock: MockCluster, cluster: KafkaCluster
 ) -> None:
     writer = open_writer(queue_buffering_max_messages=10)
-    cluster.down()
+    mock.down()
     receipts: list[Receipt] = []
 
     def send() -> None:
@@ -116,39 +116,39 @@ def test_appends_that_wait_for_room_go_on_once_older_messages_are_given_up(
     thread.join(30)
     assert not thread.is_alive()
     assert [type(receipt.exception(10)) for receipt in receipts[:20]] == [DeliveryUnknown] * 20
-    cluster.up()
+    mock.up()
     numbers = itertools.count(36)
     eventually(lambda: writer.append("t", b"k", b"%d" % next(numbers)).exception(10) is None, 30)
-    stored = [value for value in values(log) if value]
+    stored = [value for value in values(cluster) if value]
     assert stored == sorted(set(stored))
     assert stored[-1] >= 36
 
 
 def test_a_callback_that_waits_for_room_does_not_keep_older_messages_from_being_given_up(
-    open_writer: OpenWriter, cluster: MockCluster
+    open_writer: OpenWriter, mock: MockCluster
 ) -> None:
     writer = open_writer(queue_buffering_max_messages=10)
     more: list[Receipt] = []
-    cluster.down()
+    mock.down()
     first = writer.append("t", b"k", b"v")
     first.add_done_callback(lambda _: more.extend(writer.append("t", b"k", b"v") for _ in range(20)))
     eventually(lambda: len(more) == 20)
     assert [type(receipt.exception(10)) for receipt in (first, *more)] == [DeliveryUnknown] * 21
 
 
-def test_a_flush_and_a_close_tell_of_messages_that_are_given_up(open_writer: OpenWriter, cluster: MockCluster) -> None:
+def test_a_flush_and_a_close_tell_of_messages_that_are_given_up(open_writer: OpenWriter, mock: MockCluster) -> None:
     writer = open_writer()
-    cluster.down()
+    mock.down()
     for _ in range(3):
         writer.append("t", b"k", b"v")
     assert writer.flush(20) == 0
     assert [type(failure) for failure in writer.take_failures()] == [DeliveryUnknown] * 3
 
 
-def test_every_receipt_is_told_once_outage_after_outage(open_writer: OpenWriter, cluster: MockCluster) -> None:
+def test_every_receipt_is_told_once_outage_after_outage(open_writer: OpenWriter, mock: MockCluster) -> None:
     writer = open_writer(limit=300)
     told: list[Receipt] = []
-    cluster.down()
+    mock.down()
     receipts = []
     for _ in range(3):
         for _ in range(10):
@@ -159,15 +159,15 @@ def test_every_receipt_is_told_once_outage_after_outage(open_writer: OpenWriter,
 
 
 def test_when_a_message_is_given_up_others_in_healthy_partitions_are_stored() -> None:
-    cluster = MockCluster(brokers=2)
-    cluster.create_topic("t", 2)
+    mock = MockCluster(brokers=2)
+    mock.create_topic("t", 2)
     for partition in range(2):
-        cluster.elect("t", partition, partition + 1)
-    writer = KafkaWriter(ClientConfig(cluster.bootstrap_servers, {"delivery.timeout.ms": 2000}))
+        mock.elect("t", partition, partition + 1)
+    writer = KafkaWriter(ClientConfig(mock.bootstrap_servers, {"delivery.timeout.ms": 2000}))
     keys = {home_partition(b"%d" % n, 2): b"%d" % n for n in range(20)}
     for key in keys.values():
         eventually(lambda key=key: writer.append("t", key, b"0").exception(10) is None)  # type: ignore[misc]
-    cluster.down(2)
+    mock.down(2)
     outcomes: dict[int, list[Exception | None]] = {0: [], 1: []}
     deadline = time.monotonic() + 20
     while not outcomes[1]:  # sends without a break, as long as the other partition has its messages undecided
@@ -181,26 +181,26 @@ def test_when_a_message_is_given_up_others_in_healthy_partitions_are_stored() ->
     assert len(outcomes[0]) > 50
     assert not any(outcomes[0])
     writer.close(0)
-    cluster.close()
+    mock.close()
 
 
 @pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms"])
-def test_the_limit_has_two_names_and_must_be_a_number(cluster: MockCluster, name: str) -> None:
+def test_the_limit_has_two_names_and_must_be_a_number(mock: MockCluster, name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is not a number of milliseconds: '2 minutes'") as caught:
-        KafkaWriter(ClientConfig(cluster.bootstrap_servers, {name: "2 minutes"}))
+        KafkaWriter(ClientConfig(mock.bootstrap_servers, {name: "2 minutes"}))
     assert caught.value.options == (name,)
-    writer = KafkaWriter(ClientConfig(cluster.bootstrap_servers, {name: "300"}))
+    writer = KafkaWriter(ClientConfig(mock.bootstrap_servers, {name: "300"}))
     eventually(lambda: writer.append("t", b"k", b"0").exception(10) is None)
-    cluster.down()
+    mock.down()
     assert isinstance(writer.append("t", b"k", b"v").exception(10), DeliveryUnknown)
     writer.close(0)
 
 
-def test_without_a_limit_a_message_waits_for_as_long_as_it_takes(open_writer: OpenWriter, cluster: MockCluster) -> None:
+def test_without_a_limit_a_message_waits_for_as_long_as_it_takes(open_writer: OpenWriter, mock: MockCluster) -> None:
     writer = open_writer(limit=0)
-    cluster.down()
+    mock.down()
     receipt = writer.append("t", b"k", b"v")
     with pytest.raises(OutcomeUnknown, match="neither stored nor refused"):
         receipt.result(1)
-    cluster.up()
+    mock.up()
     assert receipt.result(20)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from confluent_kafka import Message
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.core.arrears import Arrears
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.ledger import Ledger
@@ -15,7 +16,6 @@ from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.member import KafkaMember
 from lvq_kafka.kafka.messages import MessageBatch, to_fetch
 from lvq_kafka.kafka.writer import KafkaWriter
-from lvq_kafka.ports import Commit
 from tests.unit.kafka.mock_cluster import SYNC_GROUP, MockCluster
 from tests.waiting import eventually
 
@@ -84,12 +84,12 @@ def test_a_partition_that_goes_in_the_call_that_brings_its_records_leaves_the_re
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One poll asks the client more than once: it gives out records, and then takes one of their partitions back."""
-    cluster = MockCluster()
-    cluster.create_topic("t", 2)
-    config = ClientConfig(cluster.bootstrap_servers, {"session.timeout.ms": 1500, "heartbeat.interval.ms": 100})
+    mock = MockCluster()
+    mock.create_topic("t", 2)
+    config = ClientConfig(mock.bootstrap_servers, {"session.timeout.ms": 1500, "heartbeat.interval.ms": 100})
     first, second = KafkaMember(config, "g", "t", listener := FromTheBeginning()), None
     eventually(lambda: first.poll(0.01) and first._owned == {0, 1}, 30)  # the topic is empty
-    writer = KafkaWriter(ClientConfig(cluster.bootstrap_servers))
+    writer = KafkaWriter(ClientConfig(mock.bootstrap_servers))
     sent = [writer.append("t", b"k%d" % number, b"v") for number in range(2 * RECORDS)]
     counts = [sum(receipt.result(10).partition == partition for receipt in sent) for partition in range(2)]
     writer.close()
@@ -100,9 +100,9 @@ def test_a_partition_that_goes_in_the_call_that_brings_its_records_leaves_the_re
         monkeypatch.undo()
         taken: list[Message] = []
         eventually(lambda: taken.extend(take(most)) or records_in(taken) == 2 * RECORDS, 30)
-        syncs = cluster.requests(SYNC_GROUP)
+        syncs = mock.requests(SYNC_GROUP)
         second = KafkaMember(config, "g", "t", FromTheBeginning())
-        eventually(lambda: cluster.requests(SYNC_GROUP) >= syncs + 2, 30)
+        eventually(lambda: mock.requests(SYNC_GROUP) >= syncs + 2, 30)
         eventually(lambda: taken.extend(take(most)) or listener.gone, 30)
         return taken
 
@@ -117,4 +117,4 @@ def test_a_partition_that_goes_in_the_call_that_brings_its_records_leaves_the_re
     assert second is not None
     for member in (second, first):
         member.close()
-    cluster.close()
+    mock.close()

@@ -10,42 +10,42 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import TopicNotFound, TransportError, Unauthorized
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.kafka.admin import KafkaAdmin
-from lvq_kafka.ports import Commit
 from tests.unit.kafka.mock_cluster import LIST_OFFSETS, METADATA, OFFSET_COMMIT, MockCluster
 from tests.unit.kafka.test_member import Listener
 from tests.waiting import eventually
 
 
 @pytest.fixture
-def cluster() -> Iterator[MockCluster]:
-    with closing(MockCluster()) as cluster:
-        cluster.create_topic("prices", 2)
-        yield cluster
+def mock() -> Iterator[MockCluster]:
+    with closing(MockCluster()) as mock:
+        mock.create_topic("prices", 2)
+        yield mock
 
 
 @pytest.fixture
-def log(cluster: MockCluster) -> Iterator[KafkaLog]:
-    with closing(KafkaLog(cluster.bootstrap_servers)) as log:
-        yield log
+def cluster(mock: MockCluster) -> Iterator[KafkaCluster]:
+    with closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
+        yield cluster
 
 
 # -- one that leads, or coordinates, what it has not heard of ---------------------------------------------------------
 
 
-def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(cluster: MockCluster, log: KafkaLog) -> None:
-    cluster.fail_next(LIST_OFFSETS, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)
-    assert log.end_offsets("prices") == {0: 0, 1: 0}
-    cluster.fail_next(LIST_OFFSETS, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)
-    assert log.end_offsets("prices", partitions=2) == {0: 0, 1: 0}
+def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(mock: MockCluster, cluster: KafkaCluster) -> None:
+    mock.fail_next(LIST_OFFSETS, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)
+    assert cluster.end_offsets("prices") == {0: 0, 1: 0}
+    mock.fail_next(LIST_OFFSETS, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)
+    assert cluster.end_offsets("prices", partitions=2) == {0: 0, 1: 0}
 
 
-def test_a_coordinator_that_does_not_know_the_topic_yet_is_told_again(cluster: MockCluster, log: KafkaLog) -> None:
-    cluster.fail_next(OFFSET_COMMIT, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)
-    log.commit("g", "prices", {0: Commit(1), 1: Commit(2)})
-    assert log.committed("g", "prices") == {0: Commit(1), 1: Commit(2)}
+def test_a_coordinator_that_does_not_know_the_topic_yet_is_told_again(mock: MockCluster, cluster: KafkaCluster) -> None:
+    mock.fail_next(OFFSET_COMMIT, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)
+    cluster.commit("g", "prices", {0: Commit(1), 1: Commit(2)})
+    assert cluster.committed("g", "prices") == {0: Commit(1), 1: Commit(2)}
 
 
 @pytest.mark.parametrize(
@@ -58,29 +58,31 @@ def test_a_coordinator_that_does_not_know_the_topic_yet_is_told_again(cluster: M
     ids=["ends", "ends of so many partitions", "commit"],
 )
 def test_a_topic_that_is_gone_is_missed_at_once(
-    cluster: MockCluster, log: KafkaLog, question: Callable[[KafkaLog], object]
+    mock: MockCluster, cluster: KafkaCluster, question: Callable[[KafkaCluster], object]
 ) -> None:
-    log.describe_topic("prices")
-    cluster.delete_topic("prices")
-    asked = cluster.requests(METADATA)
+    cluster.describe_topic("prices")
+    mock.delete_topic("prices")
+    asked = mock.requests(METADATA)
     with pytest.raises(TopicNotFound):
-        question(log)
-    assert cluster.requests(METADATA) - asked < 10
+        question(cluster)
+    assert mock.requests(METADATA) - asked < 10
 
 
-def test_a_commit_for_a_partition_that_is_not_there_is_refused_at_once(cluster: MockCluster, log: KafkaLog) -> None:
-    assert cluster.requests(OFFSET_COMMIT) == 0
+def test_a_commit_for_a_partition_that_is_not_there_is_refused_at_once(
+    mock: MockCluster, cluster: KafkaCluster
+) -> None:
+    assert mock.requests(OFFSET_COMMIT) == 0
     with pytest.raises(TopicNotFound, match="2 partitions"):
-        log.commit("g", "prices", {2: Commit(1)})
-    assert cluster.requests(OFFSET_COMMIT) == 0
+        cluster.commit("g", "prices", {2: Commit(1)})
+    assert mock.requests(OFFSET_COMMIT) == 0
 
 
 def test_a_member_whose_broker_has_not_heard_of_the_topic_says_so_and_goes_on(
-    cluster: MockCluster, log: KafkaLog
+    mock: MockCluster, cluster: KafkaCluster
 ) -> None:
-    cluster.hide_topic("prices")
+    mock.hide_topic("prices")
     listener = Listener(0)
-    with closing(log.member("g", "prices", listener)) as member:
+    with closing(cluster.member("g", "prices", listener)) as member:
         said = []
 
         def says_so() -> bool:
@@ -91,22 +93,22 @@ def test_a_member_whose_broker_has_not_heard_of_the_topic_says_so_and_goes_on(
             return bool(said)
 
         eventually(says_so, 20)
-        cluster.show_topic("prices")
+        mock.show_topic("prices")
         eventually(lambda: says_so() and listener.assignments == [[0, 1]], 20)
 
 
 def test_a_commit_that_a_coordinator_refuses_since_it_has_not_heard_of_the_topic_may_be_sent_again(
-    cluster: MockCluster, log: KafkaLog
+    mock: MockCluster, cluster: KafkaCluster
 ) -> None:
     listener = Listener(0)
-    with closing(log.member("g", "prices", listener)) as member:
+    with closing(cluster.member("g", "prices", listener)) as member:
         eventually(lambda: member.poll(0.1) and listener.assignments, 20)
-        cluster.fail_next(OFFSET_COMMIT, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)  # the client itself tries thrice
+        mock.fail_next(OFFSET_COMMIT, *[KafkaError.UNKNOWN_TOPIC_OR_PART] * 3)  # the client itself tries thrice
         with pytest.raises(TransportError) as caught:
             member.commit({0: Commit(1)})
         assert caught.value.retriable
         member.commit({0: Commit(1)})
-    assert log.committed("g", "prices") == {0: Commit(1)}
+    assert cluster.committed("g", "prices") == {0: Commit(1)}
 
 
 # -- one that tells of the topic what another has told before ----------------------------------------------------------

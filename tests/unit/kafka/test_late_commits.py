@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 import pytest
 from confluent_kafka import KafkaError
 
+from lvq_kafka.cluster import Answered, Commit
 from lvq_kafka.consuming.engine import Consuming
 from lvq_kafka.errors import LockLost
-from lvq_kafka.ports import Answered, Commit
 from tests.unit.kafka.mock_cluster import OFFSET_COMMIT
 from tests.unit.kafka.mock_queue import SOCIAL, NewQueue, Verdicts, take, whatever_its_mood
 from tests.waiting import eventually
@@ -45,7 +45,7 @@ def test_g11_a_close_waits_for_the_commit_that_is_on_its_way_before_it_sends_the
         verdicts.extend(Verdicts(queue, one, one.ack()) for one in held[1:])
 
     member.commit_async = send_and_be_closed  # type: ignore[method-assign]
-    queue.cluster.fail_next(OFFSET_COMMIT, code)
+    queue.mock.fail_next(OFFSET_COMMIT, code)
     member.go_on()
     consumer.close(20)
     for verdict in verdicts:
@@ -69,7 +69,7 @@ def test_g11_nothing_is_called_durable_at_a_revocation_while_an_older_commit_is_
     def revoked_after_a_commit(engine: Consuming, partitions: Collection[int]) -> None:
         if not verdicts:
             mine = [one for one in held if one.position.partition in partitions]
-            queue.cluster.fail_next(OFFSET_COMMIT, code)
+            queue.mock.fail_next(OFFSET_COMMIT, code)
             verdicts.append(Verdicts(queue, mine[0], mine[0].ack()))
             engine._commit(queue.member())
             verdicts.extend(Verdicts(queue, one, one.ack()) for one in mine[1:])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.core.records import Record
 from lvq_kafka.errors import TransportError
@@ -16,7 +17,6 @@ from lvq_kafka.kafka.connect import open_consumer
 from lvq_kafka.kafka.member import KafkaMember
 from lvq_kafka.kafka.reader import KafkaReader
 from lvq_kafka.kafka.writer import KafkaWriter
-from lvq_kafka.ports import Commit
 from tests.unit.kafka.mock_cluster import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, LIST_OFFSETS, MockCluster
 from tests.waiting import eventually
 
@@ -46,19 +46,19 @@ class Listener:
 
 
 @pytest.fixture
-def cluster() -> Iterator[MockCluster]:
-    cluster = MockCluster()
-    cluster.create_topic("t", 2)
-    yield cluster
-    cluster.close()
+def mock() -> Iterator[MockCluster]:
+    mock = MockCluster()
+    mock.create_topic("t", 2)
+    yield mock
+    mock.close()
 
 
 @pytest.fixture
-def join(cluster: MockCluster) -> Iterator[Callable[[Listener], KafkaMember]]:
+def join(mock: MockCluster) -> Iterator[Callable[[Listener], KafkaMember]]:
     members: list[KafkaMember] = []
 
     def join(listener: Listener) -> KafkaMember:
-        members.append(KafkaMember(ClientConfig(cluster.bootstrap_servers), "g", "t", listener))
+        members.append(KafkaMember(ClientConfig(mock.bootstrap_servers), "g", "t", listener))
         return members[-1]
 
     yield join
@@ -67,9 +67,9 @@ def join(cluster: MockCluster) -> Iterator[Callable[[Listener], KafkaMember]]:
 
 
 def test_an_assignment_that_failed_is_made_good_by_the_next_poll(
-    cluster: MockCluster, join: Callable[[Listener], KafkaMember]
+    mock: MockCluster, join: Callable[[Listener], KafkaMember]
 ) -> None:
-    writer = KafkaWriter(ClientConfig(cluster.bootstrap_servers))
+    writer = KafkaWriter(ClientConfig(mock.bootstrap_servers))
     positions = [writer.append("t", b"k%d" % number, b"v").result(10) for number in range(20)]
     writer.close()
     listener = Listener(1, failures=3)
@@ -94,16 +94,16 @@ def test_an_assignment_that_failed_is_made_good_by_the_next_poll(
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_g10_nothing_is_passed_over_after_an_assignment_that_failed_while_leaders_are_slow(
-    cluster: MockCluster, protocol: str
+    mock: MockCluster, protocol: str
 ) -> None:
     """The client must have nothing to ask them for: it would go on where they say, though it has begun elsewhere."""
-    writer = KafkaWriter(ClientConfig(cluster.bootstrap_servers))
+    writer = KafkaWriter(ClientConfig(mock.bootstrap_servers))
     for number in range(20):
         writer.append("t", b"k%d" % number, b"v").result(10)
     writer.close()
     for _ in range(2):
-        cluster.delay_next(LIST_OFFSETS, 0.3)
-    config = ClientConfig(cluster.bootstrap_servers, {"group.protocol": protocol})
+        mock.delay_next(LIST_OFFSETS, 0.3)
+    config = ClientConfig(mock.bootstrap_servers, {"group.protocol": protocol})
     member = KafkaMember(config, "g", "t", Listener(1, failures=1))
     records: list[Record] = []
 
@@ -168,7 +168,7 @@ def test_an_assignment_of_nothing_is_not_told_as_one(join: Callable[[Listener], 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_one_that_is_closed_in_a_rebalance_hears_of_it_before_the_client_closes(
-    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, protocol: str
+    mock: MockCluster, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     """The client's close can wait for itself for ever when it has two things to tell."""
     told: list[str] = []
@@ -181,10 +181,10 @@ def test_one_that_is_closed_in_a_rebalance_hears_of_it_before_the_client_closes(
 
         monkeypatch.setattr(KafkaMember, name, noted)
     member = KafkaMember(
-        ClientConfig(cluster.bootstrap_servers, {"group.protocol": protocol}), "g", "t", listener := Listener(0)
+        ClientConfig(mock.bootstrap_servers, {"group.protocol": protocol}), "g", "t", listener := Listener(0)
     )
     given = CONSUMER_GROUP_HEARTBEAT if protocol == "consumer" else HEARTBEAT
-    eventually(lambda: cluster.requests(given) > 1, 30)  # it has its partitions, and has not been told yet
+    eventually(lambda: mock.requests(given) > 1, 30)  # it has its partitions, and has not been told yet
     assert told == []
     member.close()
     assert told == ["in time"] * 2
@@ -216,7 +216,7 @@ def test_a_session_is_as_short_as_brokers_allow_by_default_and_the_lease_ends_be
     ],
 )
 def test_a_broker_that_stands_still_is_given_up_within_seconds_and_not_before_a_session_is_over(
-    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, properties: dict[str, Any], seconds: int
+    mock: MockCluster, monkeypatch: pytest.MonkeyPatch, properties: dict[str, Any], seconds: int
 ) -> None:
     """A leader that does not answer has a successor, which the client looks for when its fetch has timed out.
 
@@ -230,7 +230,7 @@ def test_a_broker_that_stands_still_is_given_up_within_seconds_and_not_before_a_
 
     for module in ("member", "reader"):
         monkeypatch.setattr(f"lvq_kafka.kafka.{module}.open_consumer", open_and_tell)
-    config = ClientConfig(cluster.bootstrap_servers, properties)
+    config = ClientConfig(mock.bootstrap_servers, properties)
     KafkaMember(config, "g", "t", Listener(0)).close()
     assert told["socket.timeout.ms"] == 1000 * seconds
     KafkaReader(config, "t", {0: 0}).close()

@@ -13,20 +13,20 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lvq_kafka.errors import BrokerUnavailable
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from tests.fake_broker import FakeBroker
 
 IN_PYTHON: Mapping[str, str] = {
     "declare": "LastValueQueue.declare('prices', key_header='ticker', bootstrap_servers=SERVERS)",
     "stats": "LastValueQueue('prices', key_header='ticker', bootstrap_servers=SERVERS).stats()",
-    "members": "KafkaLog(SERVERS).member_count('lvq.prices', timeout=2)",
-    "brokers": "KafkaLog(SERVERS).broker_count(timeout=2)",
+    "members": "KafkaCluster(SERVERS).member_count('lvq.prices', timeout=2)",
+    "brokers": "KafkaCluster(SERVERS).broker_count(timeout=2)",
 }
 SCRIPT = """
 import sys
 from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import BrokerUnavailable
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 SERVERS = sys.argv[1]
 try:
     {call}
@@ -53,8 +53,8 @@ def test_nobody_is_aborted_and_all_are_told() -> None:
 
 def test_the_error_tells_what_the_broker_that_answers_says() -> None:
     with FakeBroker(alive=1) as broker:
-        log = KafkaLog(broker.address)
+        cluster = KafkaCluster(broker.address)
         with pytest.raises(BrokerUnavailable) as caught:
-            log.broker_count(timeout=1)
-        log.close()
+            cluster.broker_count(timeout=1)
+        cluster.close()
     assert (caught.value.retriable, bool(caught.value.hint)) == (True, True)

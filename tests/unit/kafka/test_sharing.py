@@ -13,20 +13,20 @@ from threading import Thread
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import Closed
-from lvq_kafka.kafka import ClientConfig, KafkaLog, asking, questions
+from lvq_kafka.kafka import ClientConfig, KafkaCluster, asking, questions
 from lvq_kafka.kafka.connect import Health, open_admin
 from lvq_kafka.kafka.questions import Questions
-from lvq_kafka.ports import Commit
 from tests.unit.kafka.mock_cluster import MockCluster
 from tests.waiting import eventually
 
 
 @pytest.fixture
 def servers() -> Iterator[str]:
-    with closing(MockCluster()) as cluster:
-        cluster.create_topic("t", 1)
-        yield cluster.bootstrap_servers
+    with closing(MockCluster()) as mock:
+        mock.create_topic("t", 1)
+        yield mock.bootstrap_servers
 
 
 @pytest.fixture
@@ -44,19 +44,19 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClientConfig]:
 
 def test_logs_of_one_configuration_share_a_connection_for_questions(servers: str, opened: list[ClientConfig]) -> None:
     with ExitStack() as at_the_end:
-        logs = [at_the_end.enter_context(closing(KafkaLog(ClientConfig(servers)))) for _ in range(10)]
-        assert [log.describe_topic("t").partitions for log in logs] == [1] * 10
+        logs = [at_the_end.enter_context(closing(KafkaCluster(ClientConfig(servers)))) for _ in range(10)]
+        assert [cluster.describe_topic("t").partitions for cluster in logs] == [1] * 10
         assert len(opened) == 1
         logs[0].close()
         with pytest.raises(Closed):
             logs[0].describe_topic("t")
         assert logs[1].describe_topic("t").partitions == 1, "closed is only who was closed"
         other = ClientConfig(servers, {"client.id": "another"})
-        with closing(KafkaLog(other)) as log:
-            assert log.describe_topic("t").partitions == 1
+        with closing(KafkaCluster(other)) as cluster:
+            assert cluster.describe_topic("t").partitions == 1
         assert opened == [ClientConfig(servers), other], "who shows another face to the cluster has another connection"
-    with closing(KafkaLog(servers)) as log:
-        assert log.describe_topic("t").partitions == 1
+    with closing(KafkaCluster(servers)) as cluster:
+        assert cluster.describe_topic("t").partitions == 1
     assert len(opened) == 3, "nobody had the first one any more"
 
 
@@ -71,7 +71,7 @@ def taken():
 before = taken()
 for number in range(10):
     queues.append(LastValueQueue("t", key_header=None, bootstrap_servers={servers!r}))
-    assert queues[-1].log.describe_topic("t").partitions == 1
+    assert queues[-1].cluster.describe_topic("t").partitions == 1
     first = taken() if number == 0 else first
 for now, one, none in zip(taken(), first, before):
     assert now - none < 2 * (one - none), (now, one, none)
@@ -105,21 +105,21 @@ def test_a_change_which_may_wait_at_a_broker_has_a_connection_of_its_own(servers
 
 
 @contextmanager
-def asked_about(servers: str, *groups: str) -> Iterator[KafkaLog]:
-    with closing(KafkaLog(servers)) as log:
+def asked_about(servers: str, *groups: str) -> Iterator[KafkaCluster]:
+    with closing(KafkaCluster(servers)) as cluster:
         for group in groups:
-            log.commit(group, "t", {0: Commit(3)})
-        yield log
+            cluster.commit(group, "t", {0: Commit(3)})
+        yield cluster
 
 
 def test_a_group_that_is_asked_about_no_more_takes_no_connection(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(KafkaLog(servers)) as log:
+    with closing(KafkaCluster(servers)) as cluster:
         monkeypatch.setattr(asking, "_IDLE", 0.05)
         for _ in range(2):  # the second time all that has ended begins again
-            assert log.committed("g", "t") == {}
-            kept = log._groups._decided._of("g")
-            assert log.committed("g", "t") == {}
-            eventually(lambda: not log._groups._decided._kept)
+            assert cluster.committed("g", "t") == {}
+            kept = cluster._groups._decided._of("g")
+            assert cluster.committed("g", "t") == {}
+            eventually(lambda: not cluster._groups._decided._kept)
             assert kept.consumer is None
 
 
@@ -131,35 +131,35 @@ def test_where_the_system_has_no_more_threads_groups_are_asked_about_all_the_sam
             raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(asking, "_housekeeper", asking._Housekeeper())
-    with closing(KafkaLog(servers)) as log:
+    with closing(KafkaCluster(servers)) as cluster:
         monkeypatch.setattr(asking, "_IDLE", 0.05)
         with monkeypatch.context() as patched:
             patched.setattr(asking, "Thread", NoMore)
-            assert log.committed("g", "t") == {}
-        assert log.committed("g", "t") == {}
-        eventually(lambda: not log._groups._decided._kept)
+            assert cluster.committed("g", "t") == {}
+        assert cluster.committed("g", "t") == {}
+        eventually(lambda: not cluster._groups._decided._kept)
 
 
 def test_groups_that_are_asked_about_in_turn_keep_their_connections(servers: str) -> None:
-    with asked_about(servers, "one", "two") as log:
+    with asked_about(servers, "one", "two") as cluster:
         for group in ("one", "two"):
-            assert log.committed(group, "t", decided=False) == {0: Commit(3)}
-        kept = {group: kept.consumer for group, kept in log._groups._by_now._kept.items()}
+            assert cluster.committed(group, "t", decided=False) == {0: Commit(3)}
+        kept = {group: kept.consumer for group, kept in cluster._groups._by_now._kept.items()}
         for group in ("one", "two"):
-            assert log.committed(group, "t", decided=False) == {0: Commit(3)}
-        assert {group: kept.consumer for group, kept in log._groups._by_now._kept.items()} == kept
+            assert cluster.committed(group, "t", decided=False) == {0: Commit(3)}
+        assert {group: kept.consumer for group, kept in cluster._groups._by_now._kept.items()} == kept
         assert len(kept) == 2
-        log.close()
+        cluster.close()
         with pytest.raises(Closed):
-            log.committed("one", "t", decided=False)
+            cluster.committed("one", "t", decided=False)
 
 
 def test_who_asks_about_a_group_without_an_answer_holds_up_nobody_who_asks_about_another(servers: str) -> None:
-    with asked_about(servers, "healthy") as log:
-        sick = log._groups._decided._of("sick")
+    with asked_about(servers, "healthy") as cluster:
+        sick = cluster._groups._decided._of("sick")
         with sick.lock:
-            waiting = Thread(target=lambda: log.committed("sick", "t", timeout=10))
+            waiting = Thread(target=lambda: cluster.committed("sick", "t", timeout=10))
             waiting.start()
-            assert log.committed("healthy", "t", timeout=5) == {0: Commit(3)}
+            assert cluster.committed("healthy", "t", timeout=5) == {0: Commit(3)}
             assert waiting.is_alive()
         waiting.join()

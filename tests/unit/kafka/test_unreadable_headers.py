@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lvq_kafka.cluster import LogReader
 from lvq_kafka.core.mismatch import choose_keys
 from lvq_kafka.core.records import UNREADABLE, Headers, RecordBatch
-from lvq_kafka.kafka import KafkaLog
-from lvq_kafka.ports import LogReader
+from lvq_kafka.kafka import KafkaCluster
 from tests.raw_records import UNREADABLE_NAME, RawRecord, produce_raw
 from tests.unit.kafka.mock_cluster import MockCluster
 from tests.unit.kafka.mock_queue import TOPIC, MockQueue, NewQueue, take, whatever_its_mood
@@ -23,22 +23,22 @@ GOOD = [("t", b"k")]
 
 
 @pytest.fixture
-def cluster() -> Iterator[MockCluster]:
-    cluster = MockCluster()
-    cluster.create_topic(TOPIC)
-    yield cluster
-    cluster.close()
+def mock() -> Iterator[MockCluster]:
+    mock = MockCluster()
+    mock.create_topic(TOPIC)
+    yield mock
+    mock.close()
 
 
-def write(cluster: MockCluster, kinds: str) -> None:
+def write(mock: MockCluster, kinds: str) -> None:
     """A record for each letter: its headers can be read (g), or not (b), or there are none (-)."""
     headers = {"g": ((b"t", b"k"),), "b": BAD, "-": ()}
     records = [RawRecord(b"k", b"%d" % at, headers[kind]) for at, kind in enumerate(kinds)]
-    produce_raw(cluster.bootstrap_servers, TOPIC, *records)
+    produce_raw(mock.bootstrap_servers, TOPIC, *records)
 
 
-def reader(cluster: MockCluster, *, late: bool) -> LogReader:
-    return KafkaLog(cluster.bootstrap_servers).reader(TOPIC, {0: 0}, late=late)
+def reader(mock: MockCluster, *, late: bool) -> LogReader:
+    return KafkaCluster(mock.bootstrap_servers).reader(TOPIC, {0: 0}, late=late)
 
 
 def poll(reader: LogReader, count: int) -> list[RecordBatch]:
@@ -51,11 +51,11 @@ def poll(reader: LogReader, count: int) -> list[RecordBatch]:
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("kinds", ["b", "gbg", "bb", "b-b", "gggb", "bggg", "-gb-bgb"])
 def test_headers_that_cannot_be_read_do_not_keep_others_from_being_read(
-    cluster: MockCluster, kinds: str, late: bool
+    mock: MockCluster, kinds: str, late: bool
 ) -> None:
-    write(cluster, kinds)
+    write(mock, kinds)
     expected = [{"g": GOOD, "b": UNREADABLE, "-": None}[kind] for kind in kinds]
-    with closing(reader(cluster, late=late)) as one:
+    with closing(reader(mock, late=late)) as one:
         batches = poll(one, len(kinds))
         assert [headers for batch in batches for headers in batch.headers] == expected
         for batch in batches:
@@ -88,33 +88,31 @@ def as_read(record: RawRecord) -> tuple[bytes | None, bytes | None, Headers]:
 @settings(max_examples=40)
 @given(st.lists(RECORDS, min_size=1, max_size=3), st.booleans())
 def test_whatever_bytes_records_hold_they_are_read_as_they_are(batches: list[list[RawRecord]], late: bool) -> None:
-    cluster = MockCluster()
-    cluster.create_topic(TOPIC)
+    mock = MockCluster()
+    mock.create_topic(TOPIC)
     for batch in batches:
-        produce_raw(cluster.bootstrap_servers, TOPIC, *batch)
+        produce_raw(mock.bootstrap_servers, TOPIC, *batch)
     written = [record for batch in batches for record in batch]
-    with closing(reader(cluster, late=late)) as one:
+    with closing(reader(mock, late=late)) as one:
         found = [record for batch in poll(one, len(written)) for record in batch]
-    cluster.close()
+    mock.close()
     assert [(record.key, record.value, record.headers) for record in found] == list(map(as_read, written))
 
 
-def test_the_log_names_the_first_record_and_says_it_once(
-    cluster: MockCluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    write(cluster, "gbgb")
-    with closing(reader(cluster, late=False)) as one, caplog.at_level(logging.WARNING, "lvq_kafka"):
+def test_the_log_names_the_first_record_and_says_it_once(mock: MockCluster, caplog: pytest.LogCaptureFixture) -> None:
+    write(mock, "gbgb")
+    with closing(reader(mock, late=False)) as one, caplog.at_level(logging.WARNING, "lvq_kafka"):
         poll(one, 4)
-        write(cluster, "b")
+        write(mock, "b")
         poll(one, 1)
     (said,) = caplog.messages
     assert f"{TOPIC}/0/1" in said
     assert "not UTF-8" in said
 
 
-def test_a_reader_without_headers_does_not_look_at_them(cluster: MockCluster, caplog: pytest.LogCaptureFixture) -> None:
-    write(cluster, "bg")
-    with closing(KafkaLog(cluster.bootstrap_servers).reader(TOPIC, {0: 0}, headers=False)) as one:
+def test_a_reader_without_headers_does_not_look_at_them(mock: MockCluster, caplog: pytest.LogCaptureFixture) -> None:
+    write(mock, "bg")
+    with closing(KafkaCluster(mock.bootstrap_servers).reader(TOPIC, {0: 0}, headers=False)) as one:
         assert [headers for batch in poll(one, 2) for headers in batch.headers] == [None, None]
     assert not caplog.messages
 
@@ -123,12 +121,12 @@ def test_a_reader_without_headers_does_not_look_at_them(cluster: MockCluster, ca
 def test_a_consumer_is_handed_the_message_and_can_be_done_with_it(new_queue: NewQueue) -> None:
     queue: MockQueue = new_queue()
     queue.send("before")
-    produce_raw(queue.cluster.bootstrap_servers, TOPIC, RawRecord(b"evil", b"v", BAD))
+    produce_raw(queue.mock.bootstrap_servers, TOPIC, RawRecord(b"evil", b"v", BAD))
     consumer = queue.open()
     assert take(consumer).key == "before"
     delivery = take(consumer)
     assert (delivery.key, delivery.value, delivery.headers) == ("evil", "v", UNREADABLE)
     queue.send("after")
-    produce_raw(queue.cluster.bootstrap_servers, TOPIC, RawRecord(b"live", b"v", BAD))
+    produce_raw(queue.mock.bootstrap_servers, TOPIC, RawRecord(b"live", b"v", BAD))
     assert [take(consumer).key for _ in range(2)] == ["after", "live"]
     delivery.ack(wait=True, timeout=20)

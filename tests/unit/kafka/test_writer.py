@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from lvq_kafka.cluster import Commit, Receipt
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import (
@@ -27,10 +28,9 @@ from lvq_kafka.errors import (
     StateError,
     TransportError,
 )
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.receipt import KafkaReceipt
 from lvq_kafka.kafka.writer import KafkaWriter
-from lvq_kafka.ports import Commit, Receipt
 from tests.unit.kafka.mock_cluster import END_TXN, PRODUCE, MockCluster
 from tests.waiting import eventually
 
@@ -38,14 +38,14 @@ OpenWriter = Callable[..., KafkaWriter]
 
 
 @pytest.fixture
-def open_writer(cluster: MockCluster) -> Iterator[OpenWriter]:
+def open_writer(mock: MockCluster) -> Iterator[OpenWriter]:
     writers: list[KafkaWriter] = []
 
     def open_writer(
         transactional_id: str | None = None, max_block: float | None = None, **properties: str | int
     ) -> KafkaWriter:
         config = ClientConfig(
-            cluster.bootstrap_servers, {name.replace("_", "."): value for name, value in properties.items()}
+            mock.bootstrap_servers, {name.replace("_", "."): value for name, value in properties.items()}
         )
         writers.append(KafkaWriter(config, transactional_id=transactional_id, max_block=max_block))
         return writers[-1]
@@ -95,8 +95,8 @@ def test_a_null_value_and_an_empty_key_are_taken(writer: KafkaWriter) -> None:
     assert writer.append("t", b"", b"", []).result(10) == Position("t", 0, 1)
 
 
-def test_keys_go_to_their_home_partition(writer: KafkaWriter, cluster: MockCluster) -> None:
-    cluster.create_topic("many", 7)
+def test_keys_go_to_their_home_partition(writer: KafkaWriter, mock: MockCluster) -> None:
+    mock.create_topic("many", 7)
     keys = [b"", b"a", b"IBM", "Zoë".encode(), bytes(range(200))]
     for key in keys:
         assert writer.append("many", key, b"v").result(10).partition == home_partition(key, 7)
@@ -171,7 +171,7 @@ def test_a_callback_that_fails_is_logged_and_harms_nobody(
     assert writer.append("t", b"k", b"v").result(10)
 
 
-def test_a_callback_may_send_and_wait_but_not_flush(writer: KafkaWriter, cluster: MockCluster) -> None:
+def test_a_callback_may_send_and_wait_but_not_flush(writer: KafkaWriter, mock: MockCluster) -> None:
     outcomes: list[object] = []
 
     def callback(_: Receipt) -> None:
@@ -181,15 +181,15 @@ def test_a_callback_may_send_and_wait_but_not_flush(writer: KafkaWriter, cluster
         except StateError as error:
             outcomes.append(error)
 
-    cluster.set_latency(30)
+    mock.set_latency(30)
     writer.append("t", b"k", b"v").add_done_callback(callback)
     assert writer.flush(10) == 0
     assert outcomes[0] == Position("t", 0, 1)
     assert "callback" in str(outcomes[1])
 
 
-def test_waiting_for_a_receipt_has_a_limit(writer: KafkaWriter, cluster: MockCluster) -> None:
-    cluster.down()
+def test_waiting_for_a_receipt_has_a_limit(writer: KafkaWriter, mock: MockCluster) -> None:
+    mock.down()
     receipt = writer.append("t", b"k", b"v")
     with pytest.raises(OutcomeUnknown, match=r"0\.05 s.*may yet be stored") as caught:
         receipt.result(0.05)
@@ -198,11 +198,11 @@ def test_waiting_for_a_receipt_has_a_limit(writer: KafkaWriter, cluster: MockClu
         receipt.exception(0)
     assert not receipt.done()
     assert repr(receipt) == "<Receipt undecided>"
-    cluster.up()
+    mock.up()
     assert receipt.result(10) == Position("t", 0, 0)
 
 
-def test_a_receipt_can_be_awaited_alone_with_others_and_with_a_limit(writer: KafkaWriter, cluster: MockCluster) -> None:
+def test_a_receipt_can_be_awaited_alone_with_others_and_with_a_limit(writer: KafkaWriter, mock: MockCluster) -> None:
     async def use() -> None:
         assert await writer.append("t", b"k", b"v") == Position("t", 0, 0)
         decided = writer.append("t", b"k", b"v")
@@ -210,15 +210,15 @@ def test_a_receipt_can_be_awaited_alone_with_others_and_with_a_limit(writer: Kaf
         assert await decided == Position("t", 0, 1)
         positions = await asyncio.gather(*(writer.append("t", b"k", b"v") for _ in range(500)))
         assert [position.offset for position in positions] == list(range(2, 502))
-        cluster.fail_next(PRODUCE, KafkaError.INVALID_RECORD)
+        mock.fail_next(PRODUCE, KafkaError.INVALID_RECORD)
         with pytest.raises(DeliveryFailed):
             await writer.append("t", b"IBM", b"v")
-        cluster.down()
+        mock.down()
         receipt = writer.append("t", b"k", b"v")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(receipt, 0.05)
         assert not receipt.done()
-        cluster.up()
+        mock.up()
         assert await receipt == Position("t", 0, 502)
 
     asyncio.run(asyncio.wait_for(use(), 30))
@@ -226,16 +226,16 @@ def test_a_receipt_can_be_awaited_alone_with_others_and_with_a_limit(writer: Kaf
 
 
 def test_a_receipt_whose_loop_is_closed_before_it_is_decided_harms_nobody(
-    writer: KafkaWriter, cluster: MockCluster, caplog: pytest.LogCaptureFixture
+    writer: KafkaWriter, mock: MockCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def give_up() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(receipt, 0.05)
 
-    cluster.down()
+    mock.down()
     receipt = writer.append("t", b"k", b"v")
     asyncio.run(give_up())
-    cluster.up()
+    mock.up()
     assert writer.flush(10) == 0
     assert receipt.result(0) == Position("t", 0, 0)
     assert [record for record in caplog.records if record.name == "lvq_kafka.producer"] == []
@@ -288,23 +288,23 @@ def swallow(writer: KafkaWriter, timeout: float) -> None:
 
 
 def test_passing_refusals_are_retried_until_each_record_is_stored_once(
-    open_writer: OpenWriter, cluster: MockCluster
+    open_writer: OpenWriter, mock: MockCluster
 ) -> None:
     # One request at a time: the mock stores whatever it does not refuse, and a real broker alone keeps the order of
     # several (G14), since it looks at their numbers.
     writer = open_writer(batch_num_messages=10, max_in_flight=1)
     writer.append("t", b"k", b"v").result(10)
     passing = [KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.NOT_ENOUGH_REPLICAS]
-    cluster.fail_next(PRODUCE, *passing * 2)
+    mock.fail_next(PRODUCE, *passing * 2)
     receipts = [writer.append("t", b"k", b"v") for _ in range(200)]
     assert [receipt.result(30).offset for receipt in receipts] == list(range(1, 201))
 
 
 @pytest.mark.parametrize("value", [b"v", None])
 def test_a_refusal_is_a_delivery_failure_with_the_key_and_the_reason(
-    writer: KafkaWriter, cluster: MockCluster, value: bytes | None
+    writer: KafkaWriter, mock: MockCluster, value: bytes | None
 ) -> None:
-    cluster.fail_next(PRODUCE, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    mock.fail_next(PRODUCE, KafkaError.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(DeliveryFailed, match=r"'IBM' in 't'.*ACL") as caught:
         writer.append("t", b"IBM", value).result(10)
     assert caught.value.key == b"IBM"
@@ -319,8 +319,8 @@ def test_a_topic_that_does_not_exist_is_said_to_be_missing(open_writer: OpenWrit
     assert caught.value.key == b"IBM"
 
 
-def test_the_topics_refusal_of_a_size_names_key_and_size(writer: KafkaWriter, cluster: MockCluster) -> None:
-    cluster.fail_next(PRODUCE, KafkaError.MSG_SIZE_TOO_LARGE)
+def test_the_topics_refusal_of_a_size_names_key_and_size(writer: KafkaWriter, mock: MockCluster) -> None:
+    mock.fail_next(PRODUCE, KafkaError.MSG_SIZE_TOO_LARGE)
     with pytest.raises(MessageTooLarge, match=r"'IBM' has 103 bytes.*max\.message\.bytes.*'t'") as caught:
         writer.append("t", b"IBM", b"v" * 100).result(10)
     assert isinstance(caught.value, DeliveryFailed)
@@ -333,8 +333,8 @@ def test_the_clients_refusal_of_a_size_names_key_size_and_limit(open_writer: Ope
     assert writer.append("t", b"IBM", b"v").result(10)
 
 
-def test_failures_that_no_receipt_has_told_are_kept_and_given_once(writer: KafkaWriter, cluster: MockCluster) -> None:
-    cluster.fail_next(PRODUCE, *[KafkaError.INVALID_RECORD] * 3)
+def test_failures_that_no_receipt_has_told_are_kept_and_given_once(writer: KafkaWriter, mock: MockCluster) -> None:
+    mock.fail_next(PRODUCE, *[KafkaError.INVALID_RECORD] * 3)
     seen = writer.append("t", b"seen", b"v")
     assert isinstance(seen.exception(10), DeliveryFailed)
     for key in (b"a", b"b"):
@@ -345,25 +345,25 @@ def test_failures_that_no_receipt_has_told_are_kept_and_given_once(writer: Kafka
     assert writer.take_failures() == []
 
 
-def test_failures_that_nobody_fetches_do_not_fill_the_memory(open_writer: OpenWriter, cluster: MockCluster) -> None:
+def test_failures_that_nobody_fetches_do_not_fill_the_memory(open_writer: OpenWriter, mock: MockCluster) -> None:
     writer = open_writer(delivery_timeout_ms=100)
-    cluster.down()
+    mock.down()
     for _ in range(3000):
         writer.append("t", b"k", b"v")
     assert writer.flush(20) == 0
     assert len(writer.take_failures()) == 1000
 
 
-def test_a_full_local_buffer_makes_a_send_wait(open_writer: OpenWriter, cluster: MockCluster) -> None:
+def test_a_full_local_buffer_makes_a_send_wait(open_writer: OpenWriter, mock: MockCluster) -> None:
     writer = open_writer(queue_buffering_max_messages=10)
-    cluster.set_latency(20)
+    mock.set_latency(20)
     receipts = [writer.append("t", b"k", b"v") for _ in range(100)]
     assert [receipt.result(10).offset for receipt in receipts] == list(range(100))
 
 
-def test_how_long_a_send_waits_for_room_can_be_limited(open_writer: OpenWriter, cluster: MockCluster) -> None:
+def test_how_long_a_send_waits_for_room_can_be_limited(open_writer: OpenWriter, mock: MockCluster) -> None:
     writer = open_writer(max_block=0.05, queue_buffering_max_messages=10)
-    cluster.down()
+    mock.down()
     for _ in range(10):
         writer.append("t", b"k", b"v")
     # The client counts an error that it has yet to tell of, too.
@@ -374,19 +374,19 @@ def test_how_long_a_send_waits_for_room_can_be_limited(open_writer: OpenWriter, 
     assert "max_block" in caught.value.hint
 
 
-def test_a_flush_says_how_many_are_undecided(writer: KafkaWriter, cluster: MockCluster) -> None:
-    cluster.down()
+def test_a_flush_says_how_many_are_undecided(writer: KafkaWriter, mock: MockCluster) -> None:
+    mock.down()
     receipts = [writer.append("t", b"k", b"v") for _ in range(3)]
     assert writer.flush(0.05) == 3
-    cluster.up()
+    mock.up()
     assert writer.flush(10) == 0
     assert all(receipt.done() for receipt in receipts)
 
 
 def test_a_flush_that_does_not_wait_takes_no_news_of_the_client_for_messages(
-    open_writer: OpenWriter, cluster: MockCluster
+    open_writer: OpenWriter, mock: MockCluster
 ) -> None:
-    cluster.down()
+    mock.down()
     writer = open_writer(reconnect_backoff_ms=1, reconnect_backoff_max_ms=5)
     deadline = time.monotonic() + 1.0
     while time.monotonic() < deadline:
@@ -395,8 +395,8 @@ def test_a_flush_that_does_not_wait_takes_no_news_of_the_client_for_messages(
     assert writer.close(0) == 0
 
 
-def test_a_close_withdraws_what_is_not_decided_in_time(writer: KafkaWriter, cluster: MockCluster) -> None:
-    cluster.down()
+def test_a_close_withdraws_what_is_not_decided_in_time(writer: KafkaWriter, mock: MockCluster) -> None:
+    mock.down()
     receipt = writer.append("t", b"IBM", b"v")
     assert writer.close(0.05) == 1
     with pytest.raises(DeliveryFailed, match="closed before") as caught:
@@ -405,17 +405,15 @@ def test_a_close_withdraws_what_is_not_decided_in_time(writer: KafkaWriter, clus
     assert writer.take_failures() == []
 
 
-def test_a_message_that_no_broker_takes_fails_when_its_time_is_up(
-    open_writer: OpenWriter, cluster: MockCluster
-) -> None:
+def test_a_message_that_no_broker_takes_fails_when_its_time_is_up(open_writer: OpenWriter, mock: MockCluster) -> None:
     writer = open_writer(delivery_timeout_ms=100)
-    cluster.down()
+    mock.down()
     with pytest.raises(DeliveryFailed) as caught:
         writer.append("t", b"IBM", b"v").result(10)
     assert caught.value.code == "_TIMED_OUT"
     assert caught.value.retriable
     assert isinstance(caught.value.__cause__, BrokerUnavailable)
-    assert cluster.bootstrap_servers in str(caught.value)
+    assert mock.bootstrap_servers in str(caught.value)
 
 
 def test_a_closed_writer_refuses_and_leaves_no_thread(open_writer: OpenWriter) -> None:
@@ -449,9 +447,9 @@ def test_threads_may_share_a_writer(writer: KafkaWriter) -> None:
     assert sorted(itertools.chain(*positions.values())) == list(range(1500))
 
 
-def test_a_property_that_the_client_does_not_know_is_an_error(cluster: MockCluster) -> None:
+def test_a_property_that_the_client_does_not_know_is_an_error(mock: MockCluster) -> None:
     with pytest.raises(ConfigError, match="lingr"):
-        KafkaWriter(ClientConfig(cluster.bootstrap_servers, {"lingr.ms": 5}))
+        KafkaWriter(ClientConfig(mock.bootstrap_servers, {"lingr.ms": 5}))
 
 
 # -- transactions ------------------------------------------------------------------------------------------------------
@@ -485,12 +483,12 @@ def test_transactional_calls_out_of_place_are_errors_of_state(open_writer: OpenW
 
 
 def test_a_client_that_can_do_no_more_is_replaced_when_the_next_transaction_begins(
-    open_writer: OpenWriter, cluster: MockCluster
+    open_writer: OpenWriter, mock: MockCluster
 ) -> None:
     writer = open_writer(transactional_id="feed")
     writer.begin_transaction()
     writer.append("t", b"a", b"1").result(10)
-    cluster.fail_next(END_TXN, KafkaError.INVALID_TXN_STATE)
+    mock.fail_next(END_TXN, KafkaError.INVALID_TXN_STATE)
     for step in (writer.commit_transaction, writer.abort_transaction):
         with pytest.raises(TransportError, match="begins with a new client") as caught:
             step(10)
@@ -514,7 +512,7 @@ class Counting:
 
 @pytest.mark.parametrize("ending", ["commit", "abort"])
 def test_a_transaction_whose_end_was_not_answered_is_ended_before_the_next_one_begins(
-    open_writer: OpenWriter, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, ending: str
+    open_writer: OpenWriter, mock: MockCluster, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     writer = open_writer(transactional_id="feed")
     writer.begin_transaction()
@@ -522,7 +520,7 @@ def test_a_transaction_whose_end_was_not_answered_is_ended_before_the_next_one_b
     assert writer._transactions is not None
     client = Counting(writer._transactions._client)
     monkeypatch.setattr(writer._transactions, "_client", client)
-    cluster.down()
+    mock.down()
     with pytest.raises(BrokerUnavailable):
         getattr(writer, f"{ending}_transaction")(0.3)
     if ending == "commit":
@@ -532,7 +530,7 @@ def test_a_transaction_whose_end_was_not_answered_is_ended_before_the_next_one_b
         writer.begin_transaction(1.0)
     assert caught.value.retriable
     assert client.calls < 30, "the client keeps memory for each refusal"
-    cluster.up()
+    mock.up()
     writer.begin_transaction(20)
     assert writer._transactions._client is not client, "what was on its way could arrive late"
     writer.append("t", b"a", b"2").result(10)
@@ -565,13 +563,13 @@ def test_what_is_refused_at_once_is_tried_again_after_pauses_and_no_longer_than_
 
 
 def test_after_the_time_out_of_a_transaction_whose_end_was_not_answered_a_new_client_goes_on(
-    open_writer: OpenWriter, cluster: MockCluster
+    open_writer: OpenWriter, mock: MockCluster
 ) -> None:
     writer = open_writer(transactional_id="feed", transaction_timeout_ms=1000)
     writer.begin_transaction()
     undecided = writer.append("t", b"a", b"1")
     undecided.result(10)
-    cluster.down()
+    mock.down()
     lost = writer.append("t", b"a", b"2")
     with pytest.raises(BrokerUnavailable):
         writer.abort_transaction(0.3)
@@ -580,7 +578,7 @@ def test_after_the_time_out_of_a_transaction_whose_end_was_not_answered_a_new_cl
     eventually(lambda: writer._transactions._is_overdue)
     with pytest.raises(BrokerUnavailable):
         writer.begin_transaction(0.3)
-    cluster.up()
+    mock.up()
     writer.begin_transaction(20)
     assert writer._transactions._client is not client
     with pytest.raises(DeliveryFailed):
@@ -630,16 +628,16 @@ class Nobody:
 
 
 def test_a_commit_that_the_client_never_comes_back_from_ends_the_client_and_neither_producer_nor_program() -> None:
-    cluster = MockCluster(brokers=2)
-    cluster.create_topic("t")
-    cluster.move_group("g", 2)
-    cluster.move_transactions("feed", 1)
-    log = KafkaLog(ClientConfig(cluster.bootstrap_servers))
-    member = log.member("g", "t", Nobody())
+    mock = MockCluster(brokers=2)
+    mock.create_topic("t")
+    mock.move_group("g", 2)
+    mock.move_transactions("feed", 1)
+    cluster = KafkaCluster(ClientConfig(mock.bootstrap_servers))
+    member = cluster.member("g", "t", Nobody())
     eventually(lambda: member.poll(0.05).positions)
-    writer = log.writer(transactional_id="feed")
+    writer = cluster.writer(transactional_id="feed")
     writer.begin_transaction()
-    cluster.down(2)
+    mock.down(2)
     with pytest.raises(TransportError, match="add a commit to the transaction") as caught:
         writer.send_offsets(member, {0: Commit(0, "")}, 1.0)
     assert "begins with a new client" in caught.value.hint
@@ -650,5 +648,5 @@ def test_a_commit_that_the_client_never_comes_back_from_ends_the_client_and_neit
     writer.commit_transaction(10.0)
     assert writer.close(5.0) == 0
     member.close()
-    log.close()
     cluster.close()
+    mock.close()

@@ -12,7 +12,7 @@ import pytest
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.errors import OutcomeUnknown, TransportError
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.producer import Producer
 from tests.unit.consuming.world import in_thread
 from tests.unit.kafka.mock_queue import GROUP, SOCIAL, TOPIC, MockQueue, NewQueue, whatever_its_mood
@@ -30,20 +30,20 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 def on_two_brokers(new_queue: NewQueue) -> MockQueue:
     """Everything is on the first one, and on the second one only who coordinates the transactions."""
     queue = new_queue(2, brokers=2)
-    queue.cluster.create_topic("out", 1)
+    queue.mock.create_topic("out", 1)
     for topic, partition in ((TOPIC, 0), (TOPIC, 1), ("out", 0)):
-        queue.cluster.elect(topic, partition, 1)
-    queue.cluster.move_group(GROUP, 1)
-    queue.cluster.move_transactions("feed", 2)
+        queue.mock.elect(topic, partition, 1)
+    queue.mock.move_group(GROUP, 1)
+    queue.mock.move_transactions("feed", 2)
     return queue
 
 
 @contextmanager
 def producing(queue: MockQueue) -> Iterator[Producer[Any]]:
-    log = KafkaLog(queue.cluster.bootstrap_servers)
-    with Producer(log, "out", key_header=None, value=TEXT, transactional_id="feed") as producer:
+    cluster = KafkaCluster(queue.mock.bootstrap_servers)
+    with Producer(cluster, "out", key_header=None, value=TEXT, transactional_id="feed") as producer:
         yield producer
-    log.close()
+    cluster.close()
 
 
 @contextmanager
@@ -78,11 +78,11 @@ def test_its_partitions_go_to_others_while_the_coordinator_of_its_transactions_i
     with producing(queue) as producer:
         eventually(lambda: len(first.stats.partitions) == len(second.stats.partitions) == 1, 20)
         with trying(first, producer):
-            queue.cluster.down(2)
+            queue.mock.down(2)
             eventually(lambda: len(second.stats.partitions) == 2, 20)
             eventually(lambda: "it leaves its partitions to others" in first.stats.trouble, 20)
             queue.send(*"abcdef")
             assert len(queue.consume_rest(second)) == 6
-            queue.cluster.up(2)
+            queue.mock.up(2)
             eventually(lambda: len(first.stats.partitions) == len(second.stats.partitions) == 1, 30)
             assert not first.stats.trouble

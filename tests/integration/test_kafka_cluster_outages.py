@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lvq_kafka.kafka import KafkaLog
+from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from tests.contract.outages import Outage, OutagesContract
 
@@ -25,10 +25,10 @@ def outage(private_broker: ProvidedBroker) -> Outage:
 
 
 @pytest.fixture
-def log(private_broker: ProvidedBroker) -> Iterator[KafkaLog]:
-    log = KafkaLog(private_broker.bootstrap_servers)
-    yield log
-    log.close()
+def cluster(private_broker: ProvidedBroker) -> Iterator[KafkaCluster]:
+    cluster = KafkaCluster(private_broker.bootstrap_servers)
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture

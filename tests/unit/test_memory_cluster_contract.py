@@ -1,11 +1,11 @@
-"""The contract of `lvq_kafka.ports.Log`, on the in-memory log. The same tests run on a real broker."""
+"""The contract of `lvq_kafka.cluster.Cluster`, on the in-memory cluster. The same tests run on a real broker."""
 
 from __future__ import annotations
 
 import pytest
 
-from lvq_kafka.ports import Log
-from lvq_kafka.testing import MemoryLog
+from lvq_kafka.cluster import Cluster
+from lvq_kafka.testing import MemoryCluster
 from tests.contract.appending import AppendingContract
 from tests.contract.cleaning import CleaningContract
 from tests.contract.groups import GroupsContract
@@ -17,23 +17,23 @@ from tests.contract.transactions import TransactionsContract
 
 
 @pytest.fixture
-def log() -> Log:
-    return MemoryLog()
+def cluster() -> Cluster:
+    return MemoryCluster()
 
 
 @pytest.fixture
-def another_log() -> Log:
-    return MemoryLog()
+def another_cluster() -> Cluster:
+    return MemoryCluster()
 
 
 @pytest.fixture
-def faults(log: MemoryLog) -> Faults:
-    return log
+def faults(cluster: MemoryCluster) -> Faults:
+    return cluster
 
 
 @pytest.fixture
-def outage(log: MemoryLog) -> Outage:
-    return log
+def outage(cluster: MemoryCluster) -> Outage:
+    return cluster
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""What the library asks of a cluster: the ports that the Kafka client and the in-memory log both implement.
+"""What the library asks of a cluster: the ports that the Kafka client and the in-memory cluster both implement.
 
 Drivers (producer, view, browser, consumer) know these protocols and nothing of a client. The adapters are
-`lvq_kafka.kafka.KafkaLog` and `lvq_kafka.testing.MemoryLog`; one contract suite runs on both.
+`lvq_kafka.kafka.KafkaCluster` and `lvq_kafka.testing.MemoryCluster`; one contract suite runs on both.
 
 Every call that talks to a cluster may raise `TransportError` and its kinds (`BrokerUnavailable`,
 `AuthenticationFailed`, `Unauthorized`); the docstrings name what comes on top. Timeouts are seconds.
@@ -19,10 +19,10 @@ from lvq_kafka.errors import TransportError
 
 __all__ = [
     "Answered",
+    "Cluster",
     "Commit",
     "GroupListener",
     "GroupMember",
-    "Log",
     "LogEnd",
     "LogReader",
     "LogWriter",
@@ -53,7 +53,7 @@ class Commit:
     """A group's committed offset in one partition, with its metadata text.
 
     ``leader_epoch`` is the last in which anything of what the group has read there was written; -1 where it is not
-    known. See `Log.overwritten`. Two commits that say the same are equal without it: not every broker keeps it.
+    known. See `Cluster.overwritten`. Two commits that say the same are equal without it: not every broker keeps it.
     """
 
     offset: int
@@ -222,7 +222,7 @@ class GroupMember(Protocol):
 
 
 @runtime_checkable
-class Log(Protocol):
+class Cluster(Protocol):
     """A cluster: its topics, offsets and groups, and the readers and writers on it. Thread-safe."""
 
     def describe_topic(self, topic: str, *, timeout: float = 10.0) -> TopicDescription:

@@ -1,4 +1,4 @@
-"""The contract of `lvq_kafka.ports.Log`, on a real broker. The same tests run on the in-memory log."""
+"""The contract of `lvq_kafka.cluster.Cluster`, on a real broker. The same tests run on the in-memory cluster."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from lvq_kafka.cluster import GroupMember
 from lvq_kafka.errors import TransportError
-from lvq_kafka.kafka import ClientConfig, KafkaLog
+from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.kafka.member import KafkaMember
-from lvq_kafka.ports import GroupMember
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from tests.contract.appending import AppendingContract
@@ -29,16 +29,16 @@ from tests.contract.transactions import TransactionsContract
 class KafkaFaults:
     """`Faults` on a real cluster."""
 
-    def __init__(self, log: KafkaLog) -> None:
-        self._log = log
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
 
     def compact(self, topic: str, *, drop_tombstones: bool = False) -> None:
         # What a delete is kept for is settled when the cleaner first meets it: by 0 it can go at the next call.
-        self._log.alter_topic_config(topic, {"delete.retention.ms": "0"})
-        force_compaction(self._log, topic, drop_tombstones=drop_tombstones)
+        self._cluster.alter_topic_config(topic, {"delete.retention.ms": "0"})
+        force_compaction(self._cluster, topic, drop_tombstones=drop_tombstones)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self._log.config.bootstrap_servers})
+        admin = AdminClient({"bootstrap.servers": self._cluster.config.bootstrap_servers})
         for future in admin.delete_records([TopicPartition(topic, partition, before)]).values():
             future.result(10)
 
@@ -50,7 +50,7 @@ class KafkaFaults:
         names = b"".join(struct.pack(">h", len(word)) + word for word in words)
         leave_group, version = 13, 1
         request = struct.pack(">hhih", leave_group, version, 0, -1) + names
-        host, port = self._log.config.bootstrap_servers.rsplit(":", 1)
+        host, port = self._cluster.config.bootstrap_servers.rsplit(":", 1)
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
             size, _, _, error = struct.unpack(">iiih", connection.recv(14, socket.MSG_WAITALL))
@@ -58,23 +58,23 @@ class KafkaFaults:
 
 
 @pytest.fixture(scope="module")
-def log(lvq_broker: ProvidedBroker) -> Iterator[KafkaLog]:
+def cluster(lvq_broker: ProvidedBroker) -> Iterator[KafkaCluster]:
     # Added partitions come to a group when its client asks for metadata; nobody wants to wait for that here.
-    log = KafkaLog(ClientConfig(lvq_broker.bootstrap_servers, {"topic.metadata.refresh.interval.ms": 500}))
-    yield log
-    log.close()
+    cluster = KafkaCluster(ClientConfig(lvq_broker.bootstrap_servers, {"topic.metadata.refresh.interval.ms": 500}))
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture
-def another_log(lvq_broker: ProvidedBroker) -> Iterator[KafkaLog]:
-    log = KafkaLog(lvq_broker.bootstrap_servers)
-    yield log
-    log.close()
+def another_cluster(lvq_broker: ProvidedBroker) -> Iterator[KafkaCluster]:
+    cluster = KafkaCluster(lvq_broker.bootstrap_servers)
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture
-def faults(log: KafkaLog) -> Faults:
-    return KafkaFaults(log)
+def faults(cluster: KafkaCluster) -> Faults:
+    return KafkaFaults(cluster)
 
 
 @pytest.fixture
@@ -83,11 +83,11 @@ def topic(topic_name: str) -> str:
 
 
 @pytest.fixture
-def group(log: KafkaLog, topic_name: str) -> Iterator[str]:
+def group(cluster: KafkaCluster, topic_name: str) -> Iterator[str]:
     group = f"lvq.{topic_name}"
     yield group
     with suppress(TransportError):  # a failed test may leave members behind; they go with the process
-        log.delete_group(group)
+        cluster.delete_group(group)
 
 
 class TestAppending(AppendingContract):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from lvq_kafka.cluster import Commit, GroupListener, GroupMember, LogEnd, LogReader, LogWriter, TopicDescription
 from lvq_kafka.core.rights import Operation
 from lvq_kafka.forking import Bound
 from lvq_kafka.kafka.admin import EARLIEST, LATEST, KafkaAdmin, at
@@ -13,13 +14,12 @@ from lvq_kafka.kafka.epochs import check_uncut, overwritten
 from lvq_kafka.kafka.groups import KafkaGroups
 from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.kafka.reader import KafkaReader
-from lvq_kafka.ports import Commit, GroupListener, GroupMember, LogEnd, LogReader, LogWriter, TopicDescription
 
-__all__ = ["KafkaLog"]
+__all__ = ["KafkaCluster"]
 
 
-class KafkaLog(Bound):
-    """A Kafka cluster, as `lvq_kafka.ports.Log` describes it. Thread-safe.
+class KafkaCluster(Bound):
+    """A Kafka cluster, as `lvq_kafka.cluster.Cluster` describes it. Thread-safe.
 
     All logs of one configuration in a process ask their questions over one connection. Readers, members and writers
     have connections of their own, and so has each change (`lvq_kafka.kafka.questions`).
@@ -36,14 +36,14 @@ class KafkaLog(Bound):
         self._groups = KafkaGroups(self.config, self._questions, self._admin)
 
     def __repr__(self) -> str:
-        return f"KafkaLog({self.config.bootstrap_servers!r})"
+        return f"KafkaCluster({self.config.bootstrap_servers!r})"
 
     def describe_topic(self, topic: str, *, timeout: float = 10.0) -> TopicDescription:
-        """See `lvq_kafka.ports.Log.describe_topic`."""
+        """See `lvq_kafka.cluster.Cluster.describe_topic`."""
         return self._admin.describe_topic(topic, timeout)
 
     def topic_config(self, topic: str, *, timeout: float = 10.0) -> dict[str, str]:
-        """See `lvq_kafka.ports.Log.topic_config`."""
+        """See `lvq_kafka.cluster.Cluster.topic_config`."""
         return self._admin.topic_config(topic, timeout)
 
     def create_topic(
@@ -55,7 +55,7 @@ class KafkaLog(Bound):
         config: Mapping[str, str],
         timeout: float = 10.0,
     ) -> bool:
-        """See `lvq_kafka.ports.Log.create_topic`. Returns when the topic can be used.
+        """See `lvq_kafka.cluster.Cluster.create_topic`. Returns when the topic can be used.
 
         Raises:
             ConfigError: the cluster refuses a setting, the partition count or the replication factor.
@@ -71,19 +71,19 @@ class KafkaLog(Bound):
         config: Mapping[str, str],
         timeout: float = 10.0,
     ) -> None:
-        """See `lvq_kafka.ports.Log.check_may_create`."""
+        """See `lvq_kafka.cluster.Cluster.check_may_create`."""
         self._admin.check_may_create(topic, partitions, replication_factor, config, timeout)
 
     def check_may(self, operation: Operation, topic: str, *, timeout: float = 10.0) -> None:
-        """See `lvq_kafka.ports.Log.check_may`."""
+        """See `lvq_kafka.cluster.Cluster.check_may`."""
         self._admin.check_may(operation, topic, timeout)
 
     def check_may_commit(self, group: str, topic: str, *, timeout: float = 10.0) -> None:
-        """See `lvq_kafka.ports.Log.check_may_commit`."""
+        """See `lvq_kafka.cluster.Cluster.check_may_commit`."""
         self._groups.check_may_commit(group, topic, timeout)
 
     def alter_topic_config(self, topic: str, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
-        """See `lvq_kafka.ports.Log.alter_topic_config`.
+        """See `lvq_kafka.cluster.Cluster.alter_topic_config`.
 
         Raises:
             ConfigError: the cluster refuses a setting.
@@ -91,7 +91,7 @@ class KafkaLog(Bound):
         self._admin.alter_topic_config(topic, config, timeout)
 
     def add_partitions(self, topic: str, total: int, *, timeout: float = 10.0) -> None:
-        """See `lvq_kafka.ports.Log.add_partitions`. Returns when the partitions can be used.
+        """See `lvq_kafka.cluster.Cluster.add_partitions`. Returns when the partitions can be used.
 
         Raises:
             ConfigError: the topic has as many partitions already.
@@ -99,19 +99,19 @@ class KafkaLog(Bound):
         self._admin.add_partitions(topic, total, timeout)
 
     def delete_topic(self, topic: str, *, timeout: float = 10.0) -> None:
-        """See `lvq_kafka.ports.Log.delete_topic`. Returns when the topic is gone for readers, too."""
+        """See `lvq_kafka.cluster.Cluster.delete_topic`. Returns when the topic is gone for readers, too."""
         self._admin.delete_topic(topic, timeout)
 
     def broker_count(self, *, timeout: float = 10.0) -> int:
-        """See `lvq_kafka.ports.Log.broker_count`."""
+        """See `lvq_kafka.cluster.Cluster.broker_count`."""
         return len(self._admin.brokers(timeout))
 
     def commit_text_limit(self, *, timeout: float = 10.0) -> int:
-        """See `lvq_kafka.ports.Log.commit_text_limit`."""
+        """See `lvq_kafka.cluster.Cluster.commit_text_limit`."""
         return self._admin.commit_text_limit(timeout)
 
     def alter_broker_config(self, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
-        """Set dynamic settings on each broker, beyond what `lvq_kafka.ports.Log` asks of a cluster.
+        """Set dynamic settings on each broker, beyond what `lvq_kafka.cluster.Cluster` asks of a cluster.
 
         Raises:
             ConfigError: the cluster refuses a setting.
@@ -119,26 +119,26 @@ class KafkaLog(Bound):
         self._admin.alter_broker_config(config, timeout)
 
     def start_offsets(self, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
-        """See `lvq_kafka.ports.Log.start_offsets`."""
+        """See `lvq_kafka.cluster.Cluster.start_offsets`."""
         return self._admin.offsets(topic, EARLIEST, timeout)
 
     def end_offsets(
         self, topic: str, *, stable: bool = False, partitions: int | None = None, timeout: float = 10.0
     ) -> dict[int, int]:
-        """See `lvq_kafka.ports.Log.end_offsets`."""
+        """See `lvq_kafka.cluster.Cluster.end_offsets`."""
         return self._admin.offsets(topic, LATEST, timeout, stable=stable, partitions=partitions)
 
     def stable_ends(self, topic: str, *, partitions: int | None = None, timeout: float = 10.0) -> dict[int, LogEnd]:
-        """See `lvq_kafka.ports.Log.stable_ends`."""
+        """See `lvq_kafka.cluster.Cluster.stable_ends`."""
         return self._admin.ends(topic, timeout, stable=True, partitions=partitions)
 
     def check_uncut(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> None:
-        """See `lvq_kafka.ports.Log.check_uncut`."""
+        """See `lvq_kafka.cluster.Cluster.check_uncut`."""
         self._questions.check_open()
         check_uncut(self.config, topic, ends, timeout)
 
     def overwritten(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> dict[int, int]:
-        """See `lvq_kafka.ports.Log.overwritten`."""
+        """See `lvq_kafka.cluster.Cluster.overwritten`."""
         deadline = time.monotonic() + timeout
         starts = self._admin.offsets(topic, EARLIEST, timeout)
         stable = self._admin.offsets(topic, LATEST, timeout, stable=True)
@@ -147,7 +147,7 @@ class KafkaLog(Bound):
         return overwritten(self.config, topic, starts, below, deadline - time.monotonic()) if below else {}
 
     def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
-        """See `lvq_kafka.ports.Log.offsets_at`."""
+        """See `lvq_kafka.cluster.Cluster.offsets_at`."""
         found = self._admin.offsets(topic, at(timestamp), timeout)
         if min(found.values()) < 0:
             ends = self.end_offsets(topic, timeout=timeout)
@@ -155,7 +155,7 @@ class KafkaLog(Bound):
         return found
 
     def delete_before(self, topic: str, offsets: Mapping[int, int], *, timeout: float = 10.0) -> dict[int, int]:
-        """See `lvq_kafka.ports.Log.delete_before`."""
+        """See `lvq_kafka.cluster.Cluster.delete_before`."""
         return self._admin.delete_before(topic, offsets, timeout)
 
     def committed(
@@ -167,23 +167,23 @@ class KafkaLog(Bound):
         partitions: int | None = None,
         timeout: float = 10.0,
     ) -> dict[int, Commit]:
-        """See `lvq_kafka.ports.Log.committed`."""
+        """See `lvq_kafka.cluster.Cluster.committed`."""
         return self._groups.committed(group, topic, timeout, decided=decided, partitions=partitions)
 
     def commit(self, group: str, topic: str, commits: Mapping[int, Commit], *, timeout: float = 10.0) -> None:
-        """See `lvq_kafka.ports.Log.commit`."""
+        """See `lvq_kafka.cluster.Cluster.commit`."""
         self._groups.commit(group, topic, commits, timeout)
 
     def committed_at(self, group: str, *, timeout: float = 10.0) -> float:
-        """See `lvq_kafka.ports.Log.committed_at`."""
+        """See `lvq_kafka.cluster.Cluster.committed_at`."""
         return self._groups.committed_at(group, timeout)
 
     def delete_group(self, group: str, *, timeout: float = 10.0) -> bool:
-        """See `lvq_kafka.ports.Log.delete_group`."""
+        """See `lvq_kafka.cluster.Cluster.delete_group`."""
         return self._groups.delete_group(group, timeout)
 
     def member_count(self, group: str, *, timeout: float = 10.0) -> int:
-        """See `lvq_kafka.ports.Log.member_count`."""
+        """See `lvq_kafka.cluster.Cluster.member_count`."""
         return self._groups.member_count(group, timeout)
 
     def reader(
@@ -195,7 +195,7 @@ class KafkaLog(Bound):
         late: bool = False,
         decided: bool = True,
     ) -> LogReader:
-        """See `lvq_kafka.ports.Log.reader`.
+        """See `lvq_kafka.cluster.Cluster.reader`.
 
         ``decided=False`` goes beyond that: records of open and aborted transactions come, too.
         """
@@ -203,20 +203,20 @@ class KafkaLog(Bound):
         return KafkaReader(self.config, topic, positions, headers=headers, late=late, decided=decided)
 
     def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
-        """See `lvq_kafka.ports.Log.member`."""
+        """See `lvq_kafka.cluster.Cluster.member`."""
         self._questions.check_open()
         from lvq_kafka.kafka.member import KafkaMember
 
         return KafkaMember(self.config, group, topic, listener)
 
     def writer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> LogWriter:
-        """See `lvq_kafka.ports.Log.writer`."""
+        """See `lvq_kafka.cluster.Cluster.writer`."""
         self._questions.check_open()
         from lvq_kafka.kafka.writer import KafkaWriter
 
         return KafkaWriter(self.config, transactional_id=transactional_id, max_block=max_block)
 
     def close(self) -> None:
-        """See `lvq_kafka.ports.Log.close`."""
+        """See `lvq_kafka.cluster.Cluster.close`."""
         self._groups.close()
         self._questions.close()

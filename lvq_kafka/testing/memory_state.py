@@ -1,0 +1,247 @@
+"""The state that the parts of the in-memory cluster share: topics, groups, the lock, the clock and planned failures."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping
+
+from lvq_kafka.core.keys import home_partition, key_text
+from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.records import Headers, Position
+from lvq_kafka.errors import BrokerUnavailable, ConfigError, DeliveryFailed, MessageTooLarge, TopicNotFound
+from lvq_kafka.testing.memory_group import Group
+from lvq_kafka.testing.memory_partition import Partition, Topic, TransactionState
+
+__all__ = ["DEFAULTS", "OPERATIONS", "ClusterState", "no_answer", "record_size", "refused"]
+
+DEFAULTS: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "min.insync.replicas": "1",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "segment.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+"""Topic settings and their values on a broker that is not configured otherwise."""
+
+OPERATIONS = frozenset(
+    """
+    describe_topic topic_config create_topic check_may_create check_may check_may_commit
+    alter_topic_config add_partitions delete_topic broker_count
+    commit_text_limit start_offsets end_offsets stable_ends check_uncut overwritten offsets_at delete_before
+    committed commit committed_at delete_group member_count
+    append begin_transaction send_offsets commit_transaction abort_transaction poll
+    """.split()  # noqa: SIM905 -- a list of forty lines reads worse
+)
+"""The calls that `MemoryCluster.fail_next` can make fail, by their names in `lvq_kafka.cluster`."""
+
+ANSWERED = frozenset({"append", "commit", "commit_transaction"})
+"""The calls whose answers `MemoryCluster.lose_answers` can lose."""
+
+
+class ClusterState:
+    """What a broker would hold. Everything in it is guarded by ``changed``, and every change notifies it."""
+
+    def __init__(self, clock: Callable[[], float], brokers: int, fetch_limit: int, metadata_limit: int) -> None:
+        self.changed = threading.Condition()
+        self.topics: dict[str, Topic] = {}
+        self.groups: dict[str, Group] = {}
+        self.brokers = brokers
+        self.fetch_limit = fetch_limit
+        self.connected = True
+        self.outages = 0
+        self.outbox: list[Callable[[], Callable[[], None]]] = []  # one for each writer; see MemoryWriter
+        self.producers: dict[str, int] = {}  # the current producer of each transactional id
+        self._clock = clock
+        self.metadata_limit = metadata_limit
+        self._failures: dict[str, deque[Exception]] = {}
+        self._lost_answers: Counter[str] = Counter()
+        self._last_producer = 0
+
+    def now(self) -> int:
+        """The time for a timestamp, in ms."""
+        return int(self._clock() * 1000)
+
+    def wait(self, deadline: float) -> bool:
+        """Wait for a change, holding the lock; False when the deadline (monotonic) has passed."""
+        remaining = deadline - time.monotonic()
+        if remaining > 0:
+            self.changed.wait(min(remaining, threading.TIMEOUT_MAX))
+        return remaining > 0
+
+    def plan(self, operation: str, error: Exception, times: int) -> None:
+        """Make the next calls of an operation fail."""
+        _check_operation(operation, OPERATIONS)
+        self._failures.setdefault(operation, deque()).extend([error] * times)
+
+    def lose_answers(self, operation: str, times: int) -> None:
+        """Let the next calls of an operation do what they are to do, and not say so."""
+        _check_operation(operation, ANSWERED)
+        self._lost_answers[operation] += times
+
+    def answers(self, operation: str) -> bool:
+        """Whether the one who has made a call that was carried out learns of it."""
+        if not self._lost_answers[operation]:
+            return True
+        self._lost_answers[operation] -= 1
+        return False
+
+    def enter(self, operation: str) -> None:
+        """Raise what is planned for this call, or that there is no connection."""
+        if planned := self._failures.get(operation):
+            raise planned.popleft()
+        if not self.connected:
+            raise unavailable()
+
+    def topic(self, name: str) -> Topic:
+        """The topic of that name.
+
+        Raises:
+            TopicNotFound: there is none.
+        """
+        try:
+            return self.topics[name]
+        except KeyError:
+            raise TopicNotFound(
+                f"The topic {name!r} does not exist.",
+                topic=name,
+                hint="Check the topic's name and the cluster, or declare a queue.",
+            ) from None
+
+    def partition(self, topic: str, partition: int) -> Partition:
+        """One partition of a topic.
+
+        Raises:
+            TopicNotFound: there is no such topic, or it has no such partition.
+        """
+        partitions = self.topic(topic).partitions
+        if not 0 <= partition < len(partitions):
+            raise TopicNotFound(
+                f"The topic {topic!r} has no partition {partition}; it has {len(partitions)}.", topic=topic
+            )
+        return partitions[partition]
+
+    def store(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        producer: int | None = None,
+    ) -> Position:
+        """Store one record as a broker does: in the partition given, or in the key's home.
+
+        Raises:
+            DeliveryFailed: the topic does not exist or does not take the record.
+            MessageTooLarge: the topic does not take so much.
+        """
+        try:
+            found = self.topic(topic)
+        except TopicNotFound as error:
+            raise refused(key, "UNKNOWN_TOPIC_OR_PART", str(error).removesuffix(error.hint), error.hint) from error
+        if key is None and "compact" in found.config.get("cleanup.policy", ""):
+            raise refused(key, "INVALID_RECORD", f"The compacted topic {topic!r} takes no record without a key.")
+        if record_size(key, value, headers) > int(self.setting(found, "max.message.bytes")):
+            raise MessageTooLarge(
+                f"The message for key {quoted(key_text(key or b''))} is larger than {topic!r} takes.",
+                key=key,
+                code="MSG_SIZE_TOO_LARGE",
+                hint=f"Raise max.message.bytes of {topic!r}, or store the value elsewhere.",
+            )
+        if partition is None:
+            partition = 0 if key is None else home_partition(key, len(found.partitions))
+        log = self.partition(topic, partition)
+        offset = log.append(self.now() if timestamp is None else timestamp, key, value, headers, producer)
+        self.changed.notify_all()
+        return Position(topic, partition, offset)
+
+    def group(self, name: str) -> Group:
+        """The group of that name, made if there is none."""
+        return self.groups.setdefault(name, Group(name, self.now, self.metadata_limit))
+
+    def new_producer(self, transactional_id: str | None) -> int:
+        """A number for a new producer, which ends what its predecessor of the same transactional id left open."""
+        self._last_producer += 1
+        if transactional_id is not None:
+            predecessor = self.producers.get(transactional_id)
+            if predecessor is not None:
+                self.end_transaction(predecessor, TransactionState.ABORTED)
+            self.producers[transactional_id] = self._last_producer
+        return self._last_producer
+
+    def end_transaction(self, producer: int, state: TransactionState) -> None:
+        """Decide a producer's transaction in every partition and group that it has touched."""
+        timestamp = self.now()
+        for topic in self.topics.values():
+            for partition in topic.partitions:
+                partition.end_transaction(producer, state, timestamp)
+        for group in self.groups.values():
+            group.end_transaction(producer, keep=state is TransactionState.COMMITTED)
+        self.changed.notify_all()
+
+    def setting(self, topic: Topic, name: str) -> str:
+        """A topic's setting, its own or the default."""
+        return topic.config.get(name, DEFAULTS[name])
+
+    @staticmethod
+    def new_topic_id() -> str:
+        """An id as Kafka writes them: 22 characters of URL-safe base64."""
+        return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def no_answer(operation: str) -> BrokerUnavailable:
+    """The error of a call whose answer was lost."""
+    return BrokerUnavailable(
+        f"No broker has answered in time: {operation}.", code="_TIMED_OUT", retriable=True, hint="It may have happened."
+    )
+
+
+def _check_operation(operation: str, operations: Collection[str]) -> None:
+    if operation not in operations:
+        raise ConfigError(
+            f"There is no operation {operation!r} that could fail so.",
+            options=["operation"],
+            hint=f"It is one of {', '.join(sorted(operations))}.",
+        )
+
+
+def unavailable() -> BrokerUnavailable:
+    """The error of every call while the log is disconnected."""
+    return BrokerUnavailable(
+        "No broker answers: the in-memory cluster is disconnected.",
+        code="_TRANSPORT",
+        retriable=True,
+        hint="Call reconnect() to end the outage.",
+    )
+
+
+def refused(key: bytes | None, code: str, message: str, hint: str = "") -> DeliveryFailed:
+    """The error of a record that was not stored."""
+    return DeliveryFailed(message.rstrip(), key=key, code=code, hint=hint)
+
+
+def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """The bytes of a record, without what the protocol adds."""
+    return len(key or b"") + len(value or b"") + sum(len(name) + len(text or b"") for name, text in headers)
