@@ -29,7 +29,7 @@ from lvq_kafka.errors import (
 
 __all__ = ["Registry"]
 
-messages = logging.getLogger("lvq_kafka.registry")
+logger = logging.getLogger("lvq_kafka.registry")
 
 _MOST_TOLD = 10  # definitions that cannot be read, one by one
 _SETTINGS = {"cleanup.policy": "compact", "segment.ms": "86400000", "min.cleanable.dirty.ratio": "0.1"}
@@ -170,9 +170,9 @@ class Registry:
                     self._left_out.add(key)
                     left_out.append(error)
         for unreadable in left_out[:_MOST_TOLD]:
-            messages.warning("left out: %s", unreadable)
+            logger.warning("left out: %s", unreadable)
         if len(left_out) > _MOST_TOLD:
-            messages.warning("left out: %d more definitions that cannot be read", len(left_out) - _MOST_TOLD)
+            logger.warning("left out: %d more definitions that cannot be read", len(left_out) - _MOST_TOLD)
         return found
 
     def _create_topic(self) -> None:

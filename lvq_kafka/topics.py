@@ -25,7 +25,7 @@ class _Shape(TypedDict):
     config: Mapping[str, str]
 
 
-messages = logging.getLogger("lvq_kafka.topics")
+logger = logging.getLogger("lvq_kafka.topics")
 
 
 def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec) -> bool:
@@ -77,7 +77,7 @@ def check_topic(
             hint='Set it right with on_mismatch="reconcile", or use another topic.',
         )
     for finding in findings:
-        messages.warning("topic %s: %s", topic, finding)
+        logger.warning("topic %s: %s", topic, finding)
     return findings, reconciled, unchecked
 
 
@@ -104,5 +104,5 @@ def ask_delete_retention(
     except LVQError as error:
         if insist and isinstance(error, TransportError) and error.retriable:
             raise
-        messages.debug("delete.retention.ms of %s is taken to be %g s: %s", topic, known, error)
+        logger.debug("delete.retention.ms of %s is taken to be %g s: %s", topic, known, error)
         return known

@@ -53,9 +53,9 @@ class _Repeats(logging.Filter):
         return True
 
 
-_logger = logging.getLogger("lvq_kafka.client")
-_logger.addHandler(logging.NullHandler())  # without a handler Python itself would write to stderr
-_logger.addFilter(_Repeats())
+logger = logging.getLogger("lvq_kafka.client")
+logger.addHandler(logging.NullHandler())  # without a handler Python itself would write to stderr
+logger.addFilter(_Repeats())
 
 
 class Health:
@@ -100,7 +100,7 @@ class Health:
     def report_token(self, failure: str) -> None:
         """Take note of why ``oauth_cb`` has not brought the next token."""
         self._token = failure
-        _logger.warning("%s; the client asks it again in ten seconds", self._token)
+        logger.warning("%s; the client asks it again in ten seconds", self._token)
 
     def recovered(self) -> None:
         """A broker has answered: what was said of connections before is history."""
@@ -159,7 +159,7 @@ class _Ear:
             if not self._closes and level < logging.ERROR:
                 return
         if level >= self._least:
-            _logger.log(level, form, *(bounded(part) if isinstance(part, str) else part for part in parts))
+            logger.log(level, form, *(bounded(part) if isinstance(part, str) else part for part in parts))
 
 
 def open_consumer(

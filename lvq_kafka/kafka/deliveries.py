@@ -29,7 +29,7 @@ from lvq_kafka.receipts import undecided
 
 __all__ = ["Deliveries"]
 
-_logger = logging.getLogger("lvq_kafka.producer")
+logger = logging.getLogger("lvq_kafka.producer")
 
 _IDLE = 0.5  # seconds between polls with nothing under way: for the client's log, its errors and token refreshes
 _POLL = 0.05  # seconds a poll waits for a report; one that comes ends it at once
@@ -261,7 +261,7 @@ class Deliveries:
             # now on every other call raises it too; they know what they were doing, so it is for them to say it.
             self._errors.fatal = kafka_error(exception)
         except Exception:  # from stats_cb and the like: no business of whoever happens to send or wait
-            _logger.exception("A callback of the Kafka client failed.")
+            logger.exception("A callback of the Kafka client failed.")
         return 0
 
     def _poll(self, timeout: float) -> None:
@@ -286,7 +286,7 @@ class Deliveries:
             try:
                 callback(receipt)
             except Exception:
-                _logger.exception("A callback of a receipt failed.")
+                logger.exception("A callback of a receipt failed.")
             self._callbacks.popleft()  # only now: until it has returned, a flush waits for it
 
 

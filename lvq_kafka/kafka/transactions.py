@@ -21,7 +21,7 @@ from lvq_kafka.kafka.threads import in_thread
 
 __all__ = ["Transactions"]
 
-_logger = logging.getLogger("lvq_kafka.producer")
+logger = logging.getLogger("lvq_kafka.producer")
 
 _TIMEOUT = 60.0
 _OPEN_TIMEOUT = 30.0
@@ -189,7 +189,7 @@ class Transactions:
     def _renew(self, deadline: float) -> None:
         """Go on with a new client, which ends what the one before has left open."""
         if self._started or self._deliveries.fatal is not None:
-            _logger.warning("the producer %r goes on with a new client: %s", self._id, self._spent)
+            logger.warning("the producer %r goes on with a new client: %s", self._id, self._spent)
             self._started = self._stuck = False
             self._client, self._deliveries = self._replace()
         self.start(max(0.0, deadline - time.monotonic()))

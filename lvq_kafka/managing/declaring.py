@@ -19,7 +19,7 @@ __all__ = ["Declaration", "declare", "delete"]
 
 _PATIENCE = 30.0  # seconds until a coordinator answers; a new cluster creates the topic of commits first
 
-messages = logging.getLogger("lvq_kafka.topics")
+logger = logging.getLogger("lvq_kafka.topics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def declare(
     created_topic = ensure_topic(cluster, definition.topic, spec)
     findings, reconciled, unchecked = check_topic(cluster, definition.topic, spec, on_mismatch)
     for finding in judge_order(definition.order):
-        messages.warning("queue %s: %s", definition.name, finding)
+        logger.warning("queue %s: %s", definition.name, finding)
         findings.append(finding)
     if not (declared or definition.non_destructive):
         declare_group(cluster, definition.group, definition.topic, start, queue=definition.name)

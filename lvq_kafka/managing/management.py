@@ -40,7 +40,7 @@ __all__ = [
     "store",
 ]
 
-messages = logging.getLogger("lvq_kafka.management")
+logger = logging.getLogger("lvq_kafka.management")
 
 Point = Literal["earliest", "latest"] | float | Mapping[int, int]
 """Where in the log: its beginning, its end, a time in seconds since the epoch, or an offset for each partition."""
@@ -114,7 +114,7 @@ def _now(cluster: Cluster, standing: Standing) -> float:
     except (TransportError, TopicNotFound) as error:
         if isinstance(error, TransportError) and error.retriable:
             raise
-        messages.warning("what is old in queue %s is judged by the clock of this machine: %s", name, error)
+        logger.warning("what is old in queue %s is judged by the clock of this machine: %s", name, error)
         return time.time()
 
 

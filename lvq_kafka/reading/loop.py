@@ -24,7 +24,7 @@ Since = Callable[[Cluster, str], Mapping[int, int]]
 Screen = Callable[[RecordBatch], None]
 """Looks at a batch before it is folded, and may change its values."""
 
-log = logging.getLogger("lvq_kafka.follower")
+logger = logging.getLogger("lvq_kafka.follower")
 
 _POLL = 0.1  # seconds; bounds how long close() waits for the reader thread
 _ABSENCE = 3.0  # seconds that a topic may be gone: to create it anew somebody has to delete it first
@@ -76,7 +76,7 @@ class Reading:
         finally:
             self._reader.close()
             if standing.abandoned:
-                log.warning(
+                logger.warning(
                     "a reader of %s is closed, since nobody can use it any more, and nobody has closed it: %s. Use a "
                     "with block, or close it",
                     self._topic,
@@ -168,7 +168,7 @@ class Reading:
     def _grow(self, before: int, now: int) -> None:
         starts = self._cluster.start_offsets(self._topic)
         added = {partition: starts.get(partition, 0) for partition in range(before, now)}
-        log.info("%s has %d partitions now; reading the %d new ones", self._topic, now, len(added))
+        logger.info("%s has %d partitions now; reading the %d new ones", self._topic, now, len(added))
         self._reader.assign(added)
         self._standing.grow(now, added)
 
@@ -188,9 +188,9 @@ class Reading:
                 hint="Declare the queue again and open a new reader.",
             ) from gone
         if standing.gone is not None:
-            log.warning("reading %s from its start again: %s", self._topic, standing.gone)
+            logger.warning("reading %s from its start again: %s", self._topic, standing.gone)
         else:
-            log.info("reading %s again, from further back", self._topic)
+            logger.info("reading %s again, from further back", self._topic)
         if described.id != standing.replay.described.id:
             standing.since = {}
         self._reader.close()

@@ -38,7 +38,7 @@ State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed",
 
 Doing = Literal["reading", "looking"]
 
-log = logging.getLogger("lvq_kafka.follower")
+logger = logging.getLogger("lvq_kafka.follower")
 
 
 class Standing:
@@ -173,7 +173,7 @@ class Standing:
     def lost_touch(self, while_: Doing, error: LVQError) -> None:
         """The cluster does not answer one of the threads, which tries on."""
         if while_ not in self._trouble:
-            log.warning("lost touch with the cluster while reading %s: %s", self.topic, error)
+            logger.warning("lost touch with the cluster while reading %s: %s", self.topic, error)
         self._trouble[while_] = error
 
     # ---------------------------------------------------------------- those who use it
@@ -192,7 +192,7 @@ class Standing:
     def fail(self, error: Exception) -> None:
         """Stop for good because of an error."""
         if not self.closed:
-            log.error("reading %s has failed: %s", self.topic, bounded(str(error)))
+            logger.error("reading %s has failed: %s", self.topic, bounded(str(error)))
         with self.listeners.changing(everybody=True):
             self.failure = self.failure or error
 

@@ -25,7 +25,7 @@ __all__ = ["View"]
 
 T = TypeVar("T")
 
-log = logging.getLogger("lvq_kafka.view")
+logger = logging.getLogger("lvq_kafka.view")
 
 
 class View(Reader[V], CurrentValues[V], Generic[V]):
@@ -203,14 +203,14 @@ def _call_back(watch: Watch[V], callback: Callable[[Event[V]], object]) -> None:
         try:
             event = watch.take()
         except DecodeError as error:
-            log.warning("a value was left out of the callbacks: %s", error)
+            logger.warning("a value was left out of the callbacks: %s", error)
             continue
         except LVQError as error:
-            log.warning("callbacks end: %s", error)
+            logger.warning("callbacks end: %s", error)
             return
         if event is None:
             return
         try:
             callback(event)
         except Exception:
-            log.exception("a change callback has failed")
+            logger.exception("a change callback has failed")

@@ -33,7 +33,7 @@ _PULL_LIMIT = 600.0
 
 _OWNER = "lvq-kafka.owner"  # label: host name and process id of whoever started it
 
-messages = logging.getLogger("lvq_kafka.testing")
+logger = logging.getLogger("lvq_kafka.testing")
 
 
 def docker_unavailable_reason() -> str | None:
@@ -97,7 +97,7 @@ def _why_missing(engine: Any, image: str) -> str | None:
     except ImageNotFound:
         problem = _pull(image)
         if problem is not None:
-            messages.warning("the image %s cannot be pulled: %s", image, problem)
+            logger.warning("the image %s cannot be pulled: %s", image, problem)
         return problem
     return None
 

@@ -29,7 +29,7 @@ __all__ = ["Published", "Vanished", "publish"]
 Vanished = Literal["keep", "delete"]
 """What becomes of keys that the queue holds and the frame lacks: they stay as they are, or are deleted."""
 
-_logger = logging.getLogger("lvq_spark")
+logger = logging.getLogger("lvq_spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _published(topic: str, writes: Sequence[Row], deletes: Sequence[Row]) -> Pub
             ends[row.partition] = max(row.end, ends.get(row.partition, 0))
     overwritten = [bytes(row.overwritten) for row in deletes if row.overwritten is not None]
     if overwritten:
-        _logger.warning(
+        logger.warning(
             "%d keys of %s were deleted in the same moment in which others wrote them, and these values are gone, "
             "among them those of %s. Write them again, or let nobody else write while keys that vanished are deleted.",
             len(overwritten),

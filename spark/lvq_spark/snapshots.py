@@ -30,7 +30,7 @@ Engine = Literal["auto", "python", "connector"]
 LARGE = 20_000_000
 """Offsets of one partition from which on its keys may not fit into the memory of a Python task."""
 
-_logger = logging.getLogger("lvq_spark")
+logger = logging.getLogger("lvq_spark")
 
 
 class Choice(NamedTuple):
@@ -126,7 +126,7 @@ def snapshot(
                 options=["spec", "queue"],
             )
     chosen = choose_engine(spark, spec, engine, connector_options)
-    _logger.info("%s is read with engine=%r: %s", spec.topic, chosen.engine, chosen.reason)
+    logger.info("%s is read with engine=%r: %s", spec.topic, chosen.engine, chosen.reason)
     if chosen.engine == "connector":
         return read_with_connector(
             spark,
