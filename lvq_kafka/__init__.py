@@ -13,9 +13,9 @@ from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
 from lvq_kafka.connecting import connect
 from lvq_kafka.consuming.consumer import Consumer
+from lvq_kafka.consuming.consumer_stats import ConsumerStats
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.settlement import Settlement
-from lvq_kafka.consuming.stats import ConsumerStats
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition

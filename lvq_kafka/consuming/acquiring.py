@@ -14,9 +14,9 @@ from typing import Generic, TypeVar
 from lvq_kafka.aio import Share
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.consuming.dead_letters import DeadLetters
-from lvq_kafka.consuming.delivery import Delivery, Holder
-from lvq_kafka.consuming.holdings import Holdings
-from lvq_kafka.consuming.takers import Taker
+from lvq_kafka.consuming.delivery import Delivery, Settler
+from lvq_kafka.consuming.shared_state_base import SharedStateBase
+from lvq_kafka.consuming.wait_queue import Waiter
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.options import at_least_one, waiting
@@ -34,7 +34,7 @@ class Acquiring(Generic[V]):
 
     def __init__(
         self,
-        holdings: Holdings,
+        shared: SharedStateBase,
         dead_letters: DeadLetters,
         codec: Codec[V],
         *,
@@ -43,7 +43,7 @@ class Acquiring(Generic[V]):
     ) -> None:
         self.skipped = 0
         """Messages that were rejected because their values could not be read."""
-        self._holdings = holdings
+        self._shared = shared
         self._dead_letters = dead_letters
         self._codec = codec
         self._raw_on_error = undecodable == "raw"
@@ -51,20 +51,20 @@ class Acquiring(Generic[V]):
         self._prefetch = prefetch
         self._share = Share()
 
-    def acquire(self, most: int, timeout: float | None, holder: Holder) -> list[Delivery[V]]:
+    def acquire(self, most: int, timeout: float | None, settler: Settler) -> list[Delivery[V]]:
         """See `Consumer.acquire_many`; they are settled by the holder."""
         most = _checked(most)
-        return self._wait(most, waiting(timeout), partial(self._get, most, holder))
+        return self._wait(most, waiting(timeout), partial(self._get, most, settler))
 
-    async def acquire_async(self, most: int, timeout: float | None, holder: Holder) -> list[Delivery[V]]:
+    async def acquire_async(self, most: int, timeout: float | None, settler: Settler) -> list[Delivery[V]]:
         """As `acquire`. There is nothing to wait for between taking and returning, so no cancellation can lose any."""
         most, timeout = _checked(most), waiting(timeout)
         if self._share.spent():
             await self._share.renew()
-        return await self._wait_async(most, timeout, partial(self._get, most, holder))
+        return await self._wait_async(most, timeout, partial(self._get, most, settler))
 
     def iterate(
-        self, holder: Holder, most: int | None = None, stop: threading.Event | None = None
+        self, settler: Settler, most: int | None = None, stop: threading.Event | None = None
     ) -> Iterator[Delivery[V]]:
         """See `Consumer.__iter__`. What was taken ahead and never had its turn goes back, as if it had not been.
 
@@ -74,35 +74,35 @@ class Acquiring(Generic[V]):
         """
         most = self._prefetch if most is None else most
         if most == 1 and stop is None:  # nothing is taken ahead: half the work
-            look, read, skips = partial(self._look, 1), self._read, self._skips
+            attempt, read, skips = partial(self._acquire_now, 1), self._read, self._skips
             with suppress(Closed):
                 while True:
-                    for item in self._look(1, None) or self._wait(1, None, look):
-                        delivery = Delivery(holder, item, read)
+                    for item in self._acquire_now(1, None) or self._wait(1, None, attempt):
+                        delivery = Delivery(settler, item, read)
                         if not skips or self._is_readable(delivery):
                             yield delivery
             return
         ahead: deque[Item] = deque()
-        look = partial(self._look, most, ahead=True)
+        attempt = partial(self._acquire_now, most, ahead=True)
         try:
             while stop is None or not stop.is_set():
                 timeout = None if stop is None else _POLL
-                ahead.extend(self._wait(most, timeout, look))
+                ahead.extend(self._wait(most, timeout, attempt))
                 if stop is None or not stop.is_set():
-                    yield from self._turns(ahead, holder)
+                    yield from self._turns(ahead, settler)
         except Closed:
             return
         finally:
             self._give_back(ahead)
 
-    async def iterate_async(self, holder: Holder) -> AsyncIterator[Delivery[V]]:
+    async def iterate_async(self, settler: Settler) -> AsyncIterator[Delivery[V]]:
         """As `iterate`."""
         most, share = self._prefetch, Share()
         ahead: deque[Item] = deque()
         try:
             while True:
-                ahead.extend(await self._wait_async(most, None, partial(self._look, most, ahead=True)))
-                for delivery in self._turns(ahead, holder):
+                ahead.extend(await self._wait_async(most, None, partial(self._acquire_now, most, ahead=True)))
+                for delivery in self._turns(ahead, settler):
                     yield delivery
                     if share.spent():
                         await share.renew()
@@ -113,34 +113,36 @@ class Acquiring(Generic[V]):
 
     # ---------------------------------------------------------------- waiting
 
-    def _wait(self, most: int, timeout: float | None, look: Callable[[Taker | None], list[T]]) -> list[T]:
+    def _wait(self, most: int, timeout: float | None, attempt: Callable[[Waiter | None], list[T]]) -> list[T]:
         """What a look brings, now or when there is something; nothing when there was nothing in time."""
-        if found := look(None):
+        if found := attempt(None):
             return found
         deadline = None if timeout is None else time.monotonic() + timeout
         if deadline is None:
-            self._holdings.check_may_wait()
+            self._shared.check_may_wait()
         woken = threading.Event()
-        taker = Taker(most, woken.set)
+        waiter = Waiter(most, woken.set)
         try:
-            while not (found := look(taker)):
+            while not (found := attempt(waiter)):
                 left = None if deadline is None else deadline - time.monotonic()
                 if (left is not None and left <= 0) or not woken.wait(left):
                     break
                 woken.clear()
         finally:
-            self._holdings.step_out(taker)
+            self._shared.step_out(waiter)
         return found
 
-    async def _wait_async(self, most: int, timeout: float | None, look: Callable[[Taker | None], list[T]]) -> list[T]:
+    async def _wait_async(
+        self, most: int, timeout: float | None, attempt: Callable[[Waiter | None], list[T]]
+    ) -> list[T]:
         """As `_wait`."""
-        if found := look(None):
+        if found := attempt(None):
             return found
         deadline = None if timeout is None else time.monotonic() + timeout
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
-        taker = Taker(most, lambda: loop.call_soon_threadsafe(woken.set))
+        waiter = Waiter(most, lambda: loop.call_soon_threadsafe(woken.set))
         try:
-            while not (found := look(taker)):
+            while not (found := attempt(waiter)):
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     break
@@ -148,28 +150,28 @@ class Acquiring(Generic[V]):
                     await asyncio.wait_for(woken.wait(), left)
                 woken.clear()
         finally:
-            self._holdings.step_out(taker)
+            self._shared.step_out(waiter)
         return found
 
     # ---------------------------------------------------------------- looking
 
-    def _look(self, most: int, taker: Taker | None, *, ahead: bool = False) -> list[Item]:
+    def _acquire_now(self, most: int, waiter: Waiter | None, *, ahead: bool = False) -> list[Item]:
         """What can be had now. Nothing means that the taker will be woken."""
         while True:
-            taken, exhausted = self._holdings.take(most, taker, ahead=ahead)
+            taken, exhausted = self._shared.acquire(most, waiter, ahead=ahead)
             if exhausted:
                 try:
-                    self._dead_letters.take_exhausted(exhausted)
+                    self._dead_letters.reject_exhausted(exhausted)
                 except BaseException:
                     self._give_back(taken)
                     raise
             if taken or not exhausted:
                 return taken
 
-    def _get(self, most: int, holder: Holder, taker: Taker | None) -> list[Delivery[V]]:
+    def _get(self, most: int, settler: Settler, waiter: Waiter | None) -> list[Delivery[V]]:
         """What can be had now and is not to be skipped."""
-        while taken := self._look(most, taker):
-            deliveries = [Delivery(holder, item, self._read) for item in taken]
+        while taken := self._acquire_now(most, waiter):
+            deliveries = [Delivery(settler, item, self._read) for item in taken]
             if self._skips:
                 try:
                     deliveries = [delivery for delivery in deliveries if self._is_readable(delivery)]
@@ -180,7 +182,7 @@ class Acquiring(Generic[V]):
                 return deliveries
         return []
 
-    def _turns(self, ahead: deque[Item], holder: Holder) -> Iterator[Delivery[V]]:
+    def _turns(self, ahead: deque[Item], settler: Settler) -> Iterator[Delivery[V]]:
         """Those that are still newest of their keys when their turn comes; others make room for what replaced them.
 
         The first comes in any case, so that each taking brings one: else a key that never rests would never come.
@@ -188,8 +190,8 @@ class Acquiring(Generic[V]):
         may_be_stale = True
         while ahead:
             item = ahead.popleft()
-            if (may_be_stale or item.state is not State.STALE) and self._holdings.hand_over(item):
-                delivery = Delivery(holder, item, self._read)
+            if (may_be_stale or item.state is not State.STALE) and self._shared.hand_over(item):
+                delivery = Delivery(settler, item, self._read)
                 if not self._skips or self._is_readable(delivery):
                     yield delivery
             else:
@@ -198,7 +200,7 @@ class Acquiring(Generic[V]):
 
     def _read(self, item: Item) -> V:
         """See `Delivery.value`."""
-        at = (self._holdings.topic, item.partition, item.offset)
+        at = (self._shared.topic, item.partition, item.offset)
         return self._codec.decode_at(item.value, at, headers=item.headers or (), raw_on_error=self._raw_on_error)
 
     def _is_readable(self, delivery: Delivery[V]) -> bool:
@@ -220,7 +222,7 @@ class Acquiring(Generic[V]):
         """Let go of those that nobody has got."""
         for item in ahead:
             with suppress(LockLost, AlreadySettled):
-                self._holdings.settle(Ledger.release, item)
+                self._shared.apply(Ledger.release, item)
 
 
 def _checked(most: int) -> int:

@@ -13,15 +13,15 @@ from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.consuming.acquiring import Acquiring
-from lvq_kafka.consuming.custody import Custody
+from lvq_kafka.consuming.consumer_stats import ConsumerStats
+from lvq_kafka.consuming.consumer_thread import ConsumerThread
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, items_of
-from lvq_kafka.consuming.engine import Consuming
-from lvq_kafka.consuming.holdings import Limits
-from lvq_kafka.consuming.inspection import Inspection
+from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.consuming.settlement import Settlement
-from lvq_kafka.consuming.settling import Settling
-from lvq_kafka.consuming.stats import ConsumerStats
+from lvq_kafka.consuming.settlers import DirectSettler
+from lvq_kafka.consuming.shared_state import SharedState
+from lvq_kafka.consuming.shared_state_base import ConsumerLimits
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.consuming.workers import Handler, Workers
 from lvq_kafka.core.definition import QueueDefinition
@@ -130,26 +130,26 @@ class Consumer(Bound, Generic[V]):
         choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
         self.name = definition.name
         self.topic = definition.topic
-        self._holdings = Custody(definition, Limits(max_in_work, lock_timeout, max_deliveries, durable_counts))
-        inspection = Inspection(cluster, definition, on_foreign_commits)
-        self._dead_letters = DeadLetters(cluster, dead_letters, self._holdings)
-        self._settling = Settling(self._holdings, self._dead_letters)
-        self._acquiring = Acquiring(
-            self._holdings, self._dead_letters, codec, undecodable=undecodable, prefetch=prefetch
+        self._shared = SharedState(
+            definition, ConsumerLimits(max_in_work, lock_timeout, max_deliveries, durable_counts)
         )
-        self._consuming = Consuming(
+        monitor = GroupMonitor(cluster, definition, on_foreign_commits)
+        self._dead_letters = DeadLetters(cluster, dead_letters, self._shared)
+        self._settler = DirectSettler(self._shared, self._dead_letters)
+        self._acquiring = Acquiring(self._shared, self._dead_letters, codec, undecodable=undecodable, prefetch=prefetch)
+        self._thread = ConsumerThread(
             definition.name,
             lambda listener: cluster.member(definition.group, definition.topic, listener),
-            self._holdings,
-            inspection,
+            self._shared,
+            monitor,
             commit_interval=commit_interval,
             revoke_grace=revoke_grace,
         )
-        self._shut = partial(_shut, self._holdings, self._dead_letters, self._consuming)
+        self._shut = partial(_shut, self._shared, self._dead_letters, self._thread)
         # What settles is held by whatever can use this consumer: itself, its iterations, what was acquired.
-        self._unclosed = finalize(self._settling, self._consuming.abandon, partial(self._shut, _CLOSING))
+        self._unclosed = finalize(self._settler, self._thread.abandon, partial(self._shut, _CLOSING))
         self._unclosed.atexit = False  # a thread that is needed to leave the group has ended by then
-        self._consuming.start()
+        self._thread.start()
 
     # ---------------------------------------------------------------- taking messages
 
@@ -173,7 +173,7 @@ class Consumer(Bound, Generic[V]):
         Returns an empty list when none came in time. Raises what `acquire` raises, and `ConfigError` where ``most`` is
         no whole number from 1 on.
         """
-        return self._acquiring.acquire(most, timeout, self._settling)
+        return self._acquiring.acquire(most, timeout, self._settler)
 
     def ack_many(
         self, deliveries: Iterable[Delivery[V]], *, wait: bool = False, timeout: float | None = None
@@ -199,7 +199,7 @@ class Consumer(Bound, Generic[V]):
         """
         if wait:
             timeout = waiting(timeout)
-        settlement = self._settling.ack_many(items_of(deliveries, self._settling))
+        settlement = self._settler.ack_many(items_of(deliveries, self._settler))
         if wait:
             settlement.result(timeout)
         return settlement
@@ -211,7 +211,7 @@ class Consumer(Bound, Generic[V]):
 
     async def acquire_many_async(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
         """As `acquire_many`, in asyncio: waits without a thread. When it is cancelled, nothing is held."""
-        return await self._acquiring.acquire_async(most, timeout, self._settling)
+        return await self._acquiring.acquire_async(most, timeout, self._settler)
 
     def __iter__(self) -> Iterator[Delivery[V]]:
         """The messages as they come, without an end, until the consumer is closed.
@@ -219,11 +219,11 @@ class Consumer(Bound, Generic[V]):
         Raises:
             LVQError: as `acquire`.
         """
-        return self._acquiring.iterate(self._settling)
+        return self._acquiring.iterate(self._settler)
 
     def __aiter__(self) -> AsyncIterator[Delivery[V]]:
         """As iterating, in asyncio."""
-        return self._acquiring.iterate_async(self._settling)
+        return self._acquiring.iterate_async(self._settler)
 
     def run(self, handler: Handler[V], *, workers: int = 1, retry_delay: float = 1.0) -> None:
         """Hand messages to a callback, from so many threads, until the consumer is closed elsewhere.
@@ -244,11 +244,11 @@ class Consumer(Bound, Generic[V]):
         """
         Workers(
             self.name,
-            lambda stop: self._acquiring.iterate(self._settling, 1, stop),
+            lambda stop: self._acquiring.iterate(self._settler, 1, stop),
             handler,
             workers=workers,
             retry_delay=retry_delay,
-            attempts=self._holdings.limits.max_deliveries,
+            attempts=self._shared.limits.max_deliveries,
         ).run()
 
     def transaction(self, producer: Producer[Any], *, timeout: float | None = None) -> Transaction[V]:
@@ -289,10 +289,10 @@ class Consumer(Bound, Generic[V]):
         instance("producer", producer, Producer, "Open a transactional one: queue.producer(transactional_id=...).")
         return Transaction(
             self._acquiring,
-            self._holdings,
+            self._shared,
             self._dead_letters,
             producer,
-            lambda: self._consuming.member,
+            lambda: self._thread.member,
             timeout=waiting(timeout),
         )
 
@@ -300,21 +300,21 @@ class Consumer(Bound, Generic[V]):
 
     def pause(self) -> None:
         """Hand out nothing for now. What waits goes on to be replaced by newer values, and held messages stay held."""
-        self._holdings.pause(True)
+        self._shared.pause(True)
 
     def resume(self) -> None:
         """Hand out again."""
-        self._holdings.pause(False)
+        self._shared.pause(False)
 
     @property
     def paused(self) -> bool:
         """Whether it is paused."""
-        return self._holdings.paused
+        return self._shared.paused
 
     @property
     def stats(self) -> ConsumerStats:
         """What this consumer has and has done."""
-        return self._holdings.stats
+        return self._shared.stats
 
     @property
     def skipped(self) -> int:
@@ -358,9 +358,9 @@ class Consumer(Bound, Generic[V]):
         return f"<Consumer of {self.name}>"
 
 
-def _shut(holdings: Custody, dead_letters: DeadLetters, consuming: Consuming, timeout: float) -> None:
+def _shut(shared: SharedState, dead_letters: DeadLetters, thread: ConsumerThread, timeout: float) -> None:
     """See `Consumer.close`. It is no method: of a consumer that is left behind only these are there."""
     deadline = time.monotonic() + timeout
-    holdings.close()
+    shared.close()
     dead_letters.close(waiting(timeout / 2))
-    consuming.close(waiting(deadline - time.monotonic()))
+    thread.close(waiting(deadline - time.monotonic()))

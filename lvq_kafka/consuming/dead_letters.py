@@ -7,8 +7,8 @@ from contextlib import suppress
 from functools import partial
 
 from lvq_kafka.cluster import Cluster, LogWriter, Receipt
-from lvq_kafka.consuming.holdings import Durable, Holdings
 from lvq_kafka.consuming.settlement import Decision, Durability
+from lvq_kafka.consuming.shared_state_base import Durable, SharedStateBase
 from lvq_kafka.core.definition import check_own_topic
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.outstanding import Item
@@ -73,11 +73,11 @@ def dead_letter_headers(item: Item, topic: str, reason: str) -> Headers:
 class _Letter:
     """A dead letter on its way: the `Durability` of its message, which is removed when the letter is stored."""
 
-    def __init__(self, holdings: Holdings, item: Item, reason: str) -> None:
-        self._holdings = holdings
+    def __init__(self, shared: SharedStateBase, item: Item, reason: str) -> None:
+        self._shared = shared
         self.item = item
         self.reason = reason
-        self.headers = dead_letter_headers(item, holdings.topic, reason)
+        self.headers = dead_letter_headers(item, shared.topic, reason)
         self.decision = Decision()
 
     def shorten(self) -> bool:
@@ -89,11 +89,11 @@ class _Letter:
     @property
     def obstacle(self) -> str:
         """See `Durability`."""
-        return self._holdings.obstacle
+        return self._shared.obstacle
 
     def check_may_wait(self) -> None:
         """See `Durability`."""
-        self._holdings.check_may_wait()
+        self._shared.check_may_wait()
 
     def when_durable(self, item: Item) -> Durable:
         """See `Durability.when_durable`; it fails with `DeliveryFailed` when the letter could not be stored.
@@ -104,11 +104,11 @@ class _Letter:
 
         def decided(decision: Durable) -> None:
             if decision.exception() is None:
-                self._holdings.when_durable(item).add_done_callback(tell)
+                self._shared.when_durable(item).add_done_callback(notify)
             else:
-                tell(decision)
+                notify(decision)
 
-        def tell(answer: Durable) -> None:
+        def notify(answer: Durable) -> None:
             outcome.make(answer.exception())
 
         self.decision.add_done_callback(decided)
@@ -132,14 +132,14 @@ class DeadLetters:
             registry's, or one of Kafka's own.
     """
 
-    def __init__(self, cluster: Cluster, topic: str | None, holdings: Holdings) -> None:
+    def __init__(self, cluster: Cluster, topic: str | None, shared: SharedStateBase) -> None:
         self.topic = topic
-        self._holdings = holdings
+        self._shared = shared
         self._writer: LogWriter | None = None
         self._too_large: set[Position] = set()
         if topic is None:
             return
-        if topic == holdings.topic:
+        if topic == shared.topic:
             raise ConfigError(
                 f"dead_letters={topic!r} is the topic of the queue itself.",
                 options=["dead_letters"],
@@ -157,28 +157,28 @@ class DeadLetters:
             ) from error
         self._writer = cluster.writer(max_block=_MAX_BLOCK)
 
-    def take(self, item: Item, reason: str) -> Durability:
+    def reject(self, item: Item, reason: str) -> Durability:
         """Reject a message that is held. Returns who knows when that is durable.
 
         Raises:
             AlreadySettled, LockLost: see `lvq_kafka.consuming.delivery.Delivery.reject`.
         """
         if self._writer is None:
-            self._holdings.settle(Ledger.reject, item)
-            self.tell(item, reason)
-            return self._holdings
-        letter = _Letter(self._holdings, item, reason)
+            self._shared.apply(Ledger.reject, item)
+            self.log_rejection(item, reason)
+            return self._shared
+        letter = _Letter(self._shared, item, reason)
         try:
-            self._holdings.settle(Ledger.leave, item)
+            self._shared.apply(Ledger.leave, item)
             self._post(letter)
         except (AlreadySettled, LockLost):
             raise
         except BaseException:  # an interrupt: nobody would learn of the letter, and let go of the message
-            self._take_back(item)
+            self._give_back(item)
             raise
         return letter
 
-    def take_exhausted(self, items: list[Item]) -> None:
+    def reject_exhausted(self, items: list[Item]) -> None:
         """Reject messages that were delivered as often as allowed before this time; they have been left."""
         left = items[::-1]
         try:
@@ -187,7 +187,7 @@ class DeadLetters:
                 left.pop()
         except BaseException:
             for item in left:
-                self._take_back(item)
+                self._give_back(item)
             raise
 
     def _dismiss(self, item: Item) -> None:
@@ -196,7 +196,7 @@ class DeadLetters:
             with suppress(LockLost):
                 self._bury(item, reason)
         else:
-            self._post(_Letter(self._holdings, item, reason))
+            self._post(_Letter(self._shared, item, reason))
 
     def close(self, timeout: float | None) -> None:
         """Wait for what is on its way. What is not stored in time is given back."""
@@ -204,7 +204,7 @@ class DeadLetters:
             self._writer.flush(timeout)
             self._writer.close(0.0)
 
-    def tell(self, item: Item, reason: str) -> None:
+    def log_rejection(self, item: Item, reason: str) -> None:
         """Log a rejection."""
         where = f"moved to {self.topic}" if self.topic is not None else "removed"
         reason = _writable(reason) or "no reason given"
@@ -221,13 +221,13 @@ class DeadLetters:
         source = self._source(item)
         letter = partial(writer.append, self.topic, item.key or b"", item.value)
         if source in self._too_large:
-            self.tell_shortened(item)
+            self.log_shortened(item)
             receipt = letter(item.headers)
         else:
             try:
-                receipt = letter(dead_letter_headers(item, self._holdings.topic, reason))
+                receipt = letter(dead_letter_headers(item, self._shared.topic, reason))
             except MessageTooLarge:
-                self.tell_shortened(item)
+                self.log_shortened(item)
                 receipt = letter(item.headers)
         receipt.add_done_callback(partial(self._learn_size, source))
 
@@ -238,7 +238,7 @@ class DeadLetters:
         elif error is None:
             self._too_large.discard(source)
 
-    def tell_shortened(self, item: Item) -> None:
+    def log_shortened(self, item: Item) -> None:
         """Log that a dead letter is the message as it was."""
         logger.warning("the dead letter of %s has no room for headers that tell of its death", self._source(item))
 
@@ -266,19 +266,19 @@ class DeadLetters:
             letter.decision.make(None)
 
     def _bury(self, item: Item, reason: str) -> None:
-        self.tell(item, reason)
-        self._holdings.settle(Ledger.bury, item)
+        self.log_rejection(item, reason)
+        self._shared.apply(Ledger.bury, item)
 
     def _failed(self, letter: _Letter, error: Exception) -> None:
         item, source = letter.item, self._source(letter.item)
         if isinstance(error, MessageTooLarge) and letter.shorten():
-            self.tell_shortened(item)
+            self.log_shortened(item)
             self._post(letter)
             return
         is_open = isinstance(error, DeliveryUnknown)
         what = f"dead letter of {source} {'may not have been stored' if is_open else 'could not be stored'}: {error}"
         logger.warning("the %s", what)
-        self._take_back(item, self._holdings.clock() + _AGAIN)
+        self._give_back(item, self._shared.clock() + _AGAIN)
         failure = (DeliveryUnknown if is_open else DeliveryFailed)(
             f"The {what}",
             key=item.key,
@@ -289,12 +289,12 @@ class DeadLetters:
         failure.__cause__ = error
         letter.decision.make(failure)
 
-    def _take_back(self, item: Item, due: float | None = None) -> None:
+    def _give_back(self, item: Item, due: float | None = None) -> None:
         with suppress(LockLost, AlreadySettled):
-            self._holdings.settle(partial(Ledger.give_back, due=due), item)
+            self._shared.apply(partial(Ledger.give_back, due=due), item)
 
     def _source(self, item: Item) -> Position:
-        return Position(self._holdings.topic, item.partition, item.offset)
+        return Position(self._shared.topic, item.partition, item.offset)
 
 
 def _writable(reason: str) -> str:

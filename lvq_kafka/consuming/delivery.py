@@ -19,7 +19,7 @@ from lvq_kafka.core.records import Headers, Position, header_value
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
 from lvq_kafka.forking import Bound
 
-__all__ = ["Delivery", "Holder", "items_of"]
+__all__ = ["Delivery", "Settler", "items_of"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
@@ -27,7 +27,7 @@ _IN_HANDS = frozenset({State.ACQUIRED, State.STALE})
 _UNREAD: Any = object()
 
 
-class Holder(Protocol):
+class Settler(Protocol):
     """Where a delivery is settled: its consumer, or a transaction of it."""
 
     topic: str
@@ -36,7 +36,7 @@ class Holder(Protocol):
     """Whether an ack takes effect at the end of something else, so that it cannot be waited for before."""
 
     @property
-    def holdings(self) -> Durability:
+    def shared(self) -> Durability:
         """What knows all messages of the consumer."""
 
     def ack(self, item: Item) -> Settlement:
@@ -61,12 +61,12 @@ class Delivery(Bound, Generic[V]):
     Any thread may settle a delivery.
     """
 
-    __slots__ = ("_holder", "_item", "_read", "_value")
+    __slots__ = ("_item", "_read", "_settler", "_value")
 
     elsewhere = "Send its key, value and position; it can be settled only here."
 
-    def __init__(self, holder: Holder, item: Item, read: Callable[[Item], V]) -> None:
-        self._holder = holder
+    def __init__(self, settler: Settler, item: Item, read: Callable[[Item], V]) -> None:
+        self._settler = settler
         self._item = item
         self._read = read
         self._value: V = _UNREAD
@@ -105,7 +105,7 @@ class Delivery(Bound, Generic[V]):
     @property
     def position(self) -> Position:
         """Where the message lies."""
-        return Position(self._holder.topic, self._item.partition, self._item.offset)
+        return Position(self._settler.topic, self._item.partition, self._item.offset)
 
     @property
     def timestamp(self) -> float:
@@ -160,12 +160,12 @@ class Delivery(Bound, Generic[V]):
         """
         if wait:
             timeout = waiting(timeout)
-            if self._holder.defers:
+            if self._settler.defers:
                 raise StateError(
                     "An ack in a transaction is durable when the transaction has committed.",
                     hint="Ack without wait=True.",
                 )
-        settlement = self._holder.ack(self._item)
+        settlement = self._settler.ack(self._item)
         if wait:
             settlement.result(timeout)
         return settlement
@@ -181,7 +181,7 @@ class Delivery(Bound, Generic[V]):
             AlreadySettled: it was acked, released or rejected before.
             LockLost: the partition went to another consumer, or ``lock_timeout`` was over.
         """
-        self._holder.release(self._item, delay)
+        self._settler.release(self._item, delay)
 
     def reject(self, reason: str | BaseException = "") -> Settlement:
         """The message cannot be processed: remove it from the queue, to the dead letter topic if there is one.
@@ -198,7 +198,7 @@ class Delivery(Bound, Generic[V]):
             AlreadySettled: it was acked, released or rejected before.
             LockLost: the partition went to another consumer, or ``lock_timeout`` was over.
         """
-        return self._holder.reject(self._item, reason_text(reason))
+        return self._settler.reject(self._item, reason_text(reason))
 
     def extend(self, seconds: float | None = None) -> None:
         """Ask for more time: the lock ends so many seconds from now, by default ``lock_timeout``.
@@ -210,13 +210,13 @@ class Delivery(Bound, Generic[V]):
             AlreadySettled: it was acked, released or rejected before.
             LockLost: the partition went to another consumer, or the time was over.
         """
-        self._holder.extend(self._item, seconds)
+        self._settler.extend(self._item, seconds)
 
-    def into(self, holder: Holder) -> Self:
+    def into(self, settler: Settler) -> Self:
         """The same delivery, settled by somebody else; see `lvq_kafka.consuming.transaction.Transaction.enlist`."""
-        if holder.holdings is not self._holder.holdings:
+        if settler.shared is not self._settler.shared:
             raise StateError("The delivery is another consumer's.", hint="A transaction is about one consumer.")
-        self._holder = holder
+        self._settler = settler
         return self
 
     def __enter__(self) -> Self:
@@ -245,7 +245,7 @@ class Delivery(Bound, Generic[V]):
         return f"<Delivery {quoted(self.key)} at {self.position}, {self._item.state}>"
 
 
-def items_of(deliveries: Iterable[Delivery[Any]], holder: Holder) -> list[Item]:
+def items_of(deliveries: Iterable[Delivery[Any]], settler: Settler) -> list[Item]:
     """Their messages.
 
     Raises:
@@ -262,7 +262,7 @@ def items_of(deliveries: Iterable[Delivery[Any]], holder: Holder) -> list[Item]:
     for delivery in deliveries:
         if not isinstance(delivery, Delivery):
             raise ConfigError(f"{delivery!r} is no delivery.", options=["deliveries"], hint="Ack what was acquired.")
-        if delivery._holder is not holder:
+        if delivery._settler is not settler:
             raise StateError(
                 f"{delivery} is settled elsewhere: by another consumer or transaction.", hint="Ack it by itself."
             )

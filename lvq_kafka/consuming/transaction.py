@@ -11,12 +11,12 @@ from typing import Any, Generic, Self
 from lvq_kafka.cluster import GroupMember, LogWriter
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.acquiring import Acquiring
-from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.delivery import Delivery, items_of
-from lvq_kafka.consuming.holdings import Durable, Holdings, Step
 from lvq_kafka.consuming.settlement import Decision, JointSettlement, Settlement
-from lvq_kafka.consuming.settling import Settling
+from lvq_kafka.consuming.settlers import DirectSettler
+from lvq_kafka.consuming.shared_state import SharedState
+from lvq_kafka.consuming.shared_state_base import Durable, SharedStateBase, Step
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.options import instance
@@ -39,20 +39,20 @@ _PATIENCE = 60.0  # seconds that a transaction waits for the commit before it, b
 _PUT_OUT = frozenset({"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH"})
 
 
-class _Leaving(Settling):
+class _TransactionSettler(DirectSettler):
     """Settles the deliveries of a transaction: what is acked or rejected is left until that is decided."""
 
     defers = True
 
-    def __init__(self, holdings: Holdings, dead_letters: DeadLetters, writer: LogWriter) -> None:
-        super().__init__(holdings, dead_letters)
+    def __init__(self, shared: SharedStateBase, dead_letters: DeadLetters, writer: LogWriter) -> None:
+        super().__init__(shared, dead_letters)
         self._writer = writer
         self.open = False
         self.left: dict[Item, Step] = {}
         """What was left, and what becomes of it when the transaction commits."""
         self.decision = Decision()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """The transaction is open from now on."""
         self.open = True
         self.decision = Decision()
@@ -60,7 +60,7 @@ class _Leaving(Settling):
     def ack(self, item: Item) -> Settlement:
         """See `Delivery.ack`."""
         self._leave(item, Ledger.commit)
-        return Settlement(self._holdings, item, self.decision)
+        return Settlement(self._shared, item, self.decision)
 
     def ack_many(self, items: Sequence[Item]) -> Settlement:
         """See `Transaction.ack_many`."""
@@ -70,8 +70,8 @@ class _Leaving(Settling):
             self.left[item] = Ledger.commit
 
         self.require_open()
-        self._holdings.settle_many(leave, items)
-        return JointSettlement(self._holdings, items, self.decision)
+        self._shared.apply_many(leave, items)
+        return JointSettlement(self._shared, items, self.decision)
 
     def reject(self, item: Item, reason: str) -> Settlement:
         """See `Delivery.reject`. The dead letter is part of the transaction."""
@@ -80,14 +80,14 @@ class _Leaving(Settling):
             self._dead_letters.post_with(self._writer, item, reason)
         except BaseException:
             del self.left[item]
-            self._holdings.settle(Ledger.give_back, item)
+            self._shared.apply(Ledger.give_back, item)
             raise
-        self._dead_letters.tell(item, reason)
-        return Settlement(self._holdings, item, self.decision)
+        self._dead_letters.log_rejection(item, reason)
+        return Settlement(self._shared, item, self.decision)
 
     def _leave(self, item: Item, step: Step) -> None:
         self.require_open()
-        self._holdings.settle(Ledger.leave, item)
+        self._shared.apply(Ledger.leave, item)
         self.left[item] = step
 
     def require_open(self) -> None:
@@ -109,7 +109,7 @@ class Transaction(Bound, Generic[V]):
     def __init__(
         self,
         acquiring: Acquiring[V],
-        holdings: Custody,
+        shared: SharedState,
         dead_letters: DeadLetters,
         producer: Producer[Any],
         member: Callable[[], GroupMember],
@@ -117,11 +117,11 @@ class Transaction(Bound, Generic[V]):
         timeout: float | None,
     ) -> None:
         self._acquiring = acquiring
-        self._holdings = holdings
+        self._shared = shared
         self._producer = producer
         self._member = member
         self._timeout = timeout
-        self._leaving = _Leaving(holdings, dead_letters, producer.writer)
+        self._settler = _TransactionSettler(shared, dead_letters, producer.writer)
         self._deliveries: list[Delivery[V]] = []
 
     # ---------------------------------------------------------------- inside
@@ -133,8 +133,8 @@ class Transaction(Bound, Generic[V]):
 
     def acquire_many(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
         """As `Consumer.acquire_many`; what becomes of them is decided with the transaction."""
-        self._leaving.require_open()
-        deliveries = self._acquiring.acquire(most, timeout, self._leaving)
+        self._settler.require_open()
+        deliveries = self._acquiring.acquire(most, timeout, self._settler)
         self._deliveries += deliveries
         return deliveries
 
@@ -145,7 +145,7 @@ class Transaction(Bound, Generic[V]):
             StateError: the transaction is not open, or one of them is not in it.
             AlreadySettled, LockLost: as `Consumer.ack_many`.
         """
-        return self._leaving.ack_many(items_of(deliveries, self._leaving))
+        return self._settler.ack_many(items_of(deliveries, self._settler))
 
     def enlist(self, delivery: Delivery[V]) -> Delivery[V]:
         """Make a delivery part of the transaction that was acquired from the consumer before. Returns it.
@@ -153,39 +153,39 @@ class Transaction(Bound, Generic[V]):
         Raises:
             StateError: the transaction is not open, or the delivery is another consumer's.
         """
-        self._leaving.require_open()
+        self._settler.require_open()
         instance("delivery", delivery, Delivery, "Enlist what was acquired.")
-        self._deliveries.append(delivery.into(self._leaving))
+        self._deliveries.append(delivery.into(self._settler))
         return delivery
 
     # ---------------------------------------------------------------- life
 
     def __enter__(self) -> Self:
-        self._holdings.check_transaction()
-        with self._holdings.beginning():
-            self._begin()
+        self._shared.check_transaction()
+        with self._shared.beginning():
+            self._open()
         return self
 
-    def _begin(self) -> None:
+    def _open(self) -> None:
         patience = _PATIENCE if self._timeout is None else self._timeout
         deadline = time.monotonic() + patience
         try:
             # The writer first: it ends what is open, and then the group can say what has become of it.
             self._producer.writer.begin_transaction(patience)
         except TransportError as error:
-            self._holdings.trouble("transacting", error)
+            self._shared.trouble("transacting", error)
             raise
         try:
-            self._holdings.open_transaction(max(0.0, deadline - time.monotonic()))
+            self._shared.open_transaction(max(0.0, deadline - time.monotonic()))
         except BaseException:
             self._producer.writer.abort_transaction(self._timeout)
             raise
-        self._leaving.begin()
+        self._settler.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._leaving.open = False
+        self._settler.open = False
         try:
             if error is None:
                 self._commit()
@@ -198,13 +198,13 @@ class Transaction(Bound, Generic[V]):
             self._deliveries.clear()
 
     def _commit(self) -> None:
-        flight, left = None, self._leaving.left
+        flight, left = None, self._settler.left
         try:
             self._producer.flush_transaction(self._timeout)
             if left:
-                flight = self._holdings.begin_commit(left, _PATIENCE if self._timeout is None else self._timeout)
+                flight = self._shared.prepare_commit(left, _PATIENCE if self._timeout is None else self._timeout)
             if flight is not None:
-                self._producer.writer.send_offsets(self._member(), self._holdings.commits_of(flight), self._timeout)
+                self._producer.writer.send_offsets(self._member(), self._shared.commits_of(flight), self._timeout)
         except BaseException as error:
             self._abort(error, flight)
             if isinstance(error, TransportError) and error.code in _PUT_OUT:
@@ -229,17 +229,17 @@ class Transaction(Bound, Generic[V]):
             self._end(flight, Answer.UNKNOWN, _aborted(error))
             return
         unknown = OutcomeUnknown(
-            f"Whether the transaction on {self._holdings.topic} has committed is not known: {error}",
+            f"Whether the transaction on {self._shared.topic} has committed is not known: {error}",
             hint="The consumer goes on when the group says so, which is at the latest when the next one begins.",
         )
-        self._holdings.trouble("transacting", unknown)
+        self._shared.trouble("transacting", unknown)
         if flight is None:
             self._end(flight, Answer.UNKNOWN, unknown)
         else:
-            left, self._leaving.left = self._leaving.left, {}
+            left, self._settler.left = self._settler.left, {}
             outcomes = {True: None, False: _aborted(error), None: unknown}
-            decision = self._leaving.decision
-            self._holdings.leave_undecided(flight, left, lambda committed: decision.make(outcomes[committed]))
+            decision = self._settler.decision
+            self._shared.leave_undecided(flight, left, lambda committed: decision.make(outcomes[committed]))
         raise unknown from error
 
     def _abort(self, error: BaseException, flight: Flight[Durable] | None = None) -> None:
@@ -260,11 +260,11 @@ class Transaction(Bound, Generic[V]):
 
     def _end(self, flight: Flight[Durable] | None, answer: Answer, failure: LVQError | None) -> None:
         """It is over: it has committed, or there is a reason why not."""
-        left, self._leaving.left = self._leaving.left, {}
+        left, self._settler.left = self._settler.left, {}
         steps = [(step if failure is None else Ledger.give_back, item) for item, step in left.items()]
-        self._holdings.end_transaction(steps, flight, answer)
+        self._shared.end_transaction(steps, flight, answer)
         # Whatever has become of the partitions: what has committed is durable, and what has not will not be.
-        self._leaving.decision.make(failure)
+        self._settler.decision.make(failure)
 
 
 def _aborted(error: BaseException) -> LockLost:

@@ -10,7 +10,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Generic
 
 from lvq_kafka.codecs import V
-from lvq_kafka.consuming.crew import Crew
+from lvq_kafka.consuming.thread_group import ThreadGroup
 from lvq_kafka.core.options import at_least_one, callables, delays
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
 
@@ -70,7 +70,7 @@ class Workers(Generic[V]):
         self._handler = handler
         self._retry_delay = retry_delay
         self._attempts = attempts
-        self._crew = Crew(f"lvq-work-{name}", workers, self._work)
+        self._threads = ThreadGroup(f"lvq-work-{name}", workers, self._work)
 
     def run(self) -> None:
         """Work until the consumer is closed.
@@ -79,10 +79,10 @@ class Workers(Generic[V]):
             LVQError: the consumer has stopped because of this error.
             BaseException: what interrupted this thread, or a handler, and is no `Exception`.
         """
-        self._crew.run()
+        self._threads.run()
 
     def _work(self) -> None:
-        for delivery in self._source(self._crew.stop):
+        for delivery in self._source(self._threads.stop):
             self._handle(delivery)
 
     def _handle(self, delivery: Delivery[V]) -> None:

@@ -76,7 +76,7 @@ class Ledger(Assignment):
         self._room = Room(limit)
         self._gated: set[int] = set()  # the partitions that have, or had, messages for which there is no room
         self._slots = count()
-        self._lives = count(1)
+        self._generations = count(1)
         self._alarms = Alarms()
 
     @property
@@ -109,7 +109,7 @@ class Ledger(Assignment):
         """
         if partition in self._partitions:
             raise StateError(f"Partition {partition} is assigned already.")
-        life = next(self._lives)
+        life = next(self._generations)
         self._partitions[partition] = Partition(
             partition,
             loaded,

@@ -32,10 +32,10 @@ class Item:
         "before",
         "deliveries",
         "due",
+        "generation",
         "headers",
         "key",
         "lane",
-        "life",
         "offset",
         "partition",
         "redelivered",
@@ -75,7 +75,7 @@ class Item:
         self.due: float | None = None
         """When its holder's time is over; when its delay is, while it is delayed."""
         self.state = _AVAILABLE
-        self.life: int
+        self.generation: int
         """The assignment of its partition that it was handed out under: `Ledger.assign` numbers them."""
         self.before: Item | None
         self.after: Item | None

@@ -43,9 +43,29 @@ class Partition:
     """
 
     __slots__ = (
-        "_acked_since", "_arrears", "_attempted", "_base_had_its_turn", "_count_deliveries", "_counters", "_counts",
-        "_delivered", "_in_place", "_life", "_line", "_most_deliveries", "_number", "_reach", "_slots", "_withheld",
-        "_written", "gate", "held", "open", "outstanding", "target", "waiting",
+        "_acked_since",
+        "_arrears",
+        "_attempted",
+        "_base_had_its_turn",
+        "_count_deliveries",
+        "_counters",
+        "_counts",
+        "_delivered",
+        "_generation",
+        "_in_place",
+        "_line",
+        "_most_deliveries",
+        "_number",
+        "_reach",
+        "_slots",
+        "_withheld",
+        "_written",
+        "gate",
+        "held",
+        "open",
+        "outstanding",
+        "target",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +83,7 @@ class Partition:
         count_deliveries: bool,
     ) -> None:
         self._number = number
-        self._life = life
+        self._generation = life
         self._line = line
         self._slots = slots
         self._counters = counters
@@ -293,7 +313,7 @@ class Partition:
         del self.waiting[lane]
         self.held[lane] = item
         item.state = _ON_ACQUIRE[item.state]
-        item.life = self._life
+        item.generation = self._generation
         if item.deliveries:
             item.redelivered = True
         item.deliveries += 1

@@ -87,9 +87,7 @@ def test_a_worker_goes_on_after_an_outage_at_its_commit_and_does_everything_once
         while work(consumer, producer, 1, 60.0, wait=1.0):
             pass
         assert not consumer.stats.trouble
-        assert {p: one.base for p, one in consumer._holdings.durable.items()} == source.cluster.end_offsets(
-            source.topic
-        )
+        assert {p: one.base for p, one in consumer._shared.durable.items()} == source.cluster.end_offsets(source.topic)
     assert sorted(record.value for record in read_all(source.cluster, out.topic)) == [b"a!", b"b!", b"c!"]
 
 

@@ -247,22 +247,22 @@ class Taking:
 
     def _next(self) -> Delivery[str] | None:
         """The next one that waits. None says that none does, and never that the consumer's lease has just ended."""
-        holdings = self.consumer._holdings
+        shared = self.consumer._shared
         while True:
-            with holdings._changed:
+            with shared._changed:
                 delivery = self.consumer.acquire(0.0)
-                if delivery is not None or not holdings.suspended:
+                if delivery is not None or not shared.suspended:
                     return delivery
             self.settle()
 
     def settle(self) -> None:
         """Wait until the consumer has read all that was sent before, and may hand it out."""
-        holdings = self.consumer._holdings
+        shared = self.consumer._shared
         ends = self._queue.venue.cluster.end_offsets(self._queue.queue.topic, stable=True)
 
         def has_read_all() -> bool:
-            with holdings._changed:
-                return holdings._ledger.positions == ends and not holdings.suspended
+            with shared._changed:
+                return shared._ledger.positions == ends and not shared.suspended
 
         eventually(has_read_all, PATIENCE)
 
@@ -280,9 +280,9 @@ class Taking:
     @property
     def index_size(self) -> int:
         """How many entries the consumer has in all its tables: what would grow if it leaked."""
-        holdings = self.consumer._holdings
-        with holdings._changed:
-            ledger = holdings._ledger
+        shared = self.consumer._shared
+        with shared._changed:
+            ledger = shared._ledger
             line: Any = ledger._line
             tables = [line._line, line._returned, line._returned_order]
             for partition in ledger._partitions.values():

@@ -176,10 +176,10 @@ class ClusterSteps(Scene):
         if not (members and fits):
             return False
         (member,) = members
-        waits = member.blocked or member.custody.committing or (member.work is not None and member.work.next)
+        waits = member.blocked or member.shared.committing or (member.work is not None and member.work.next)
         if waits or not member.lives.keys() >= request.offsets.keys():
             return False
-        member.custody.doubt()
+        member.shared.doubt()
         queue.proof.late = True
         queue.group.commit(request)
         queue.proof.late = False

@@ -103,7 +103,7 @@ class ConsumerSteps(ClusterSteps):
         """Somebody takes messages; or what has to come first, where the group was not heard of for long."""
         if self._first(who, lambda member: member.hand_out(1 + how // 16)):
             return True
-        if not any(member.custody.suspended for member in self.members if not member.stopped):
+        if not any(member.shared.suspended for member in self.members if not member.stopped):
             return False
         return self.answer(who, how) or self.deliver(who, how) or self.commit(who, how)
 

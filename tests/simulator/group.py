@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from lvq_kafka.consuming.holdings import Durable
+from lvq_kafka.consuming.shared_state_base import Durable
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Flight
 from tests.simulator.log import Transaction

@@ -1,6 +1,6 @@
 """One consumer process: the order in which its engine drives what it holds, with nothing else around it.
 
-This is the engine's specification; what it drives is the library's own `Custody`. A method is what happens without
+This is the engine's specification; what it drives is the library's own `SharedState`. A method is what happens without
 interruption; between any two of them the world may do what it likes, and the process may end. Methods return whether
 there was anything to do. What the engine does about commits is in `tests.simulator.process`, what holders do in
 `tests.simulator.working`.
@@ -60,16 +60,16 @@ class Member(Working):
             self.lives[partition] = Life(partition, commit_map, target, start)
             del self._coming[partition]
         if maps:
-            self.custody.assign(maps, starts, ends, epochs=dict.fromkeys(maps, -1), tag=TAG)
+            self.shared.assign(maps, starts, ends, epochs=dict.fromkeys(maps, -1), tag=TAG)
         return bool(maps)
 
     def close(self) -> bool:
         """Leave the group: give everything up first."""
-        if self.blocked or self.closing or self.custody.committing:
+        if self.blocked or self.closing or self.shared.committing:
             return False
         self.abort()
         self.closing = True
-        self.custody.close()
+        self.shared.close()
         self.going = list(self.lives)
         self._withhold()
         if not self.going:
@@ -77,7 +77,7 @@ class Member(Working):
         return True
 
     def _withhold(self) -> None:
-        self.custody.withhold(self.going)
+        self.shared.withhold(self.going)
         self._observe()
 
     # ---------------------------------------------------------------- reading
@@ -87,11 +87,11 @@ class Member(Working):
         if self.blocked:
             return False
         if self.fetched is None:
-            life = self.lives.get(partition)
-            if life is None:
+            generation = self.lives.get(partition)
+            if generation is None:
                 return False
-            entries, position = self._logs[partition].read(life.position, most)
-            if position == life.position:
+            entries, position = self._logs[partition].read(generation.position, most)
+            if position == generation.position:
                 return False
             self.fetched = partition, entries, position
             if not at_once:
@@ -107,6 +107,6 @@ class Member(Working):
             [entry.value for entry in entries],
             [None] * count,
         )
-        self.custody.read(Fetch(batch, {partition: position}))
+        self.shared.read(Fetch(batch, {partition: position}))
         self.lives[partition].read(entries, position)
         return True

@@ -1,7 +1,7 @@
 """A consumer process: its state, and its way of committing. `tests.simulator.member` tells the whole of it.
 
-What it holds is in the library's own `Custody`, by the world's clock. What is simulated is the engine around it, broken
-into steps, and the holders.
+What it holds is in the library's own `SharedState`, by the world's clock. What is simulated is the engine around it,
+broken into steps, and the holders.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from lvq_kafka.consuming.custody import Custody
 from lvq_kafka.consuming.dead_letters import DeadLetters
-from lvq_kafka.consuming.holdings import LEASE, Durable, Limits
 from lvq_kafka.consuming.settlement import Settlement
-from lvq_kafka.consuming.settling import Settling
+from lvq_kafka.consuming.settlers import DirectSettler
+from lvq_kafka.consuming.shared_state import SharedState
+from lvq_kafka.consuming.shared_state_base import LEASE, ConsumerLimits, Durable
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Flight
 from lvq_kafka.core.definition import QueueDefinition
@@ -38,7 +38,7 @@ class Options:
     """How a queue is consumed. ``partition_count`` is what the commits say, which need not be how many there are."""
 
     order: Order = "tail"
-    limits: Limits = field(default_factory=lambda: Limits(max_in_work=4))
+    limits: ConsumerLimits = field(default_factory=lambda: ConsumerLimits(max_in_work=4))
     text_limit: int = 4095
     ahead: bool = False
     """Whether messages are set aside, and given to holders one by one."""
@@ -61,8 +61,8 @@ class Work:
     sent_at: float = 0.0
 
 
-class Watched(Custody):
-    """Custody that the checks can look into."""
+class Watched(SharedState):
+    """SharedState that the checks can look into."""
 
     @property
     def ledger(self) -> Ledger:
@@ -96,12 +96,12 @@ class Process:
         self.connection = Connection()
         self.stopped = False
         definition = QueueDefinition(name="queue", topic="topic", key_header=None, order=options.order)
-        self.custody = Watched(definition, options.limits, clock)
-        self.ledger, self.commits = self.custody.ledger, self.custody.commits
+        self.shared = Watched(definition, options.limits, clock)
+        self.ledger, self.commits = self.shared.ledger, self.shared.commits
         self.ledger.limit = options.text_limit
         self.letters = Letters()
-        self.dead_letters = DeadLetters(self.letters.cluster, "dead" if options.dead_letters else None, self.custody)
-        self.settling = Settling(self.custody, self.dead_letters)
+        self.dead_letters = DeadLetters(self.letters.cluster, "dead" if options.dead_letters else None, self.shared)
+        self.settler = DirectSettler(self.shared, self.dead_letters)
         self.lives: dict[int, Life] = {}
         self.working: dict[Item, Life] = {}
         """What was acquired and is not settled, by the model."""
@@ -149,7 +149,7 @@ class Process:
             return False
         wakes = self.ledger.next_wake
         self.turned = now = self._clock()
-        self.custody.turn()
+        self.shared.turn()
         self._observe()
         return wakes is not None and wakes <= now
 
@@ -164,18 +164,18 @@ class Process:
         """Send what has changed, when the commit before is answered or was given up, and no transaction commits."""
         if self.blocked or self._flight is not None:
             return False
-        self._flight = self._send(self.custody.next_commit())
+        self._flight = self._send(self.shared.next_commit())
         return self._flight is not None
 
     def _commit_now(self, purpose: Sync, partitions: list[int]) -> bool:
         """Begin a commit that the engine waits for."""
         if purpose is Sync.FINAL:
-            self.custody.end_locks(partitions)
+            self.shared.end_locks(partitions)
             self._observe()
-        if self.custody.committing:  # a plain commit would win over that of the transaction
+        if self.shared.committing:  # a plain commit would win over that of the transaction
             self._synced(purpose, Answer.UNKNOWN)
             return True
-        flight = self._send(self.custody.next_commit(partitions))
+        flight = self._send(self.shared.next_commit(partitions))
         for partition in self.going if purpose is Sync.FINAL else ():
             self._proof.last(self.lives[partition], self._said.get(partition, self.lives[partition].loaded))
         if flight is None:
@@ -215,7 +215,7 @@ class Process:
         return True
 
     def _landed(self, flight: Flight[Durable], answers: Mapping[int, Answer]) -> None:
-        self.custody.answered(flight, answers)
+        self.shared.answered(flight, answers)
         self.answered = not self.commits.in_flight and Answer.STORED in answers.values()
         if Answer.UNKNOWN not in answers.values():
             self._accepted = max(self._accepted, self._sent_at[flight])
@@ -259,7 +259,7 @@ class Process:
         if self.blocked:
             return False
         stored = {partition: self._group.offsets(partition) for partition in self.lives}
-        self.custody.found({p: CommitMap.decode(*commit) for p, commit in stored.items() if commit is not None})
+        self.shared.found({p: CommitMap.decode(*commit) for p, commit in stored.items() if commit is not None})
         return bool(self.lives)
 
     # ---------------------------------------------------------------- giving partitions up
@@ -270,8 +270,8 @@ class Process:
             return False
         if self._sync is not None:
             return self.time_out()
-        if not urgent and self.custody.urgent and not self.custody.committing:
-            return self._commit_now(Sync.GRACE, self.custody.partitions)
+        if not urgent and self.shared.urgent and not self.shared.committing:
+            return self._commit_now(Sync.GRACE, self.shared.partitions)
         return self._commit_now(Sync.FINAL, self.going)
 
     def _end_going(self) -> None:
@@ -284,12 +284,12 @@ class Process:
                 self._group.remove(self.number)
 
     def _forget(self, partitions: list[int]) -> None:
-        self.custody.forget(partitions)
+        self.shared.forget(partitions)
         self._report()
         for partition in partitions:
             del self.lives[partition]
             self._said.pop(partition, None)
-        self.working = {item: life for item, life in self.working.items() if item.partition in self.lives}
+        self.working = {item: generation for item, generation in self.working.items() if item.partition in self.lives}
         if self.fetched is not None and self.fetched[0] in partitions:
             self.fetched = None
         self.going = []
@@ -310,12 +310,12 @@ class Process:
             self._end(item, acked=False)
         for item in self.ledger.held():
             if item not in self.working:
-                life = self.lives[item.partition]
+                generation = self.lives[item.partition]
                 owner = self._owns(item.partition)
                 if self.in_doubt:
                     raise Violation("I15", f"{item} is handed out, {LEASE} s after the group was last heard of")
-                self._proof.handed_out(life, item, owner=owner)
-                self.working[item] = life
+                self._proof.handed_out(generation, item, owner=owner)
+                self.working[item] = generation
 
     def _end(self, item: Item, *, acked: bool) -> None:
         self.working.pop(item).settled(item, acked=acked)
@@ -324,7 +324,7 @@ class Process:
 
     def check(self) -> None:
         """I1, I3 and I11, of the commits that could leave now."""
-        for partition, life in self.lives.items():
+        for partition, generation in self.lives.items():
             claim = self.ledger.claim(partition)
             self._proof.true(partition, claim)
-            self._proof.faithful(life, claim, self.commits.last(partition))
+            self._proof.faithful(generation, claim, self.commits.last(partition))

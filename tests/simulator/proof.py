@@ -154,28 +154,28 @@ class Proof:
                     "I1", f"{claim} of partition {partition} says {offset} is done, the newest value of {lane!r}"
                 )
 
-    def faithful(self, life: Life, claim: CommitMap, stored: CommitMap, leaving: Collection[int] = ()) -> None:
+    def faithful(self, generation: Life, claim: CommitMap, stored: CommitMap, leaving: Collection[int] = ()) -> None:
         """I11, I3 and I14, of a claim that was not shortened: it says all that is done, and nothing of what is not.
 
         Nor does it say less than what is known to be stored; and it counts what was handed out, or is on its way.
         """
         for offset, count in claim.counts.items():
-            if not 0 <= count - life.delivered(offset) <= (offset in life.holding.values()):
+            if not 0 <= count - generation.delivered(offset) <= (offset in generation.holding.values()):
                 raise Violation("I14", f"{claim} counts {count} times {offset}, which was handed out less often")
         done = done_ranges(claim)
-        for offset in life.out.values():
+        for offset in generation.out.values():
             if offset not in leaving and any(first <= offset < after for first, after in done):
                 raise Violation(
-                    "I11", f"{claim} says {offset} of partition {life.partition} is done, which waits or is held"
+                    "I11", f"{claim} says {offset} of partition {generation.partition} is done, which waits or is held"
                 )
-        acked = life.acked = [offset for offset in life.acked if offset >= claim.base]
+        acked = generation.acked = [offset for offset in generation.acked if offset >= claim.base]
         for offset in acked:
             if not any(first <= offset < after for first, after in done):
                 raise Violation(
-                    "I11", f"{claim} says {offset} of partition {life.partition} is pending, which was acked"
+                    "I11", f"{claim} says {offset} of partition {generation.partition} is pending, which was acked"
                 )
         if forgets(claim, stored):
-            raise Violation("I3", f"{claim} of partition {life.partition} forgets what was committed: {stored}")
+            raise Violation("I3", f"{claim} of partition {generation.partition} forgets what was committed: {stored}")
 
     def sent(self, offsets: Offsets, maps: dict[int, CommitMap], limit: int, leaving: dict[int, set[int]]) -> None:
         """A commit leaves."""
@@ -194,18 +194,20 @@ class Proof:
         if said.runs != claim.runs and len(whole.encode(1 << 30)) <= limit:
             raise Violation("I9", f"{said} leaves out what is done: {claim}")
 
-    def last(self, life: Life, said: CommitMap) -> None:
+    def last(self, generation: Life, said: CommitMap) -> None:
         """I14, of the last commit before a partition is given up: what was only set aside is not counted any more."""
         for offset, count in said.counts.items():
-            if self._counted and count > life.delivered(offset):
-                raise Violation("I14", f"{said} ends partition {life.partition}; {offset} was delivered less often")
+            if self._counted and count > generation.delivered(offset):
+                raise Violation(
+                    "I14", f"{said} ends partition {generation.partition}; {offset} was delivered less often"
+                )
 
-    def accepted(self, life: Life, last: CommitMap) -> None:
+    def accepted(self, generation: Life, last: CommitMap) -> None:
         """I16, of a partition that goes when its last commit is stored."""
-        for offset in life.acked:
+        for offset in generation.acked:
             if not says_done(last, offset):
                 raise Violation(
-                    "I16", f"{last} ends partition {life.partition}, and {offset} was acked before it had gone"
+                    "I16", f"{last} ends partition {generation.partition}, and {offset} was acked before it had gone"
                 )
 
     def stored(self, partition: int, commit: CommitMap) -> None:
@@ -238,28 +240,30 @@ class Proof:
     def is_durable(self, partition: int, offset: int) -> bool:
         return offset in self._durable[partition]
 
-    def handed_out(self, life: Life, item: Item, *, owner: bool) -> None:
+    def handed_out(self, generation: Life, item: Item, *, owner: bool) -> None:
         """A message was handed out, by the owner of its partition or by one that was."""
-        lane, offset, partition = item.lane, item.offset, life.partition
-        if lane in life.holding:
-            raise Violation("I2", f"{item} is handed out while {life.holding[lane]} of its key is held")
-        if life.position < life.target:
-            raise Violation("I4", f"{item} is handed out at {life.position}, before {life.target} is reached")
-        last = life.last.get(lane, -1)
+        lane, offset, partition = item.lane, item.offset, generation.partition
+        if lane in generation.holding:
+            raise Violation("I2", f"{item} is handed out while {generation.holding[lane]} of its key is held")
+        if generation.position < generation.target:
+            raise Violation(
+                "I4", f"{item} is handed out at {generation.position}, before {generation.target} is reached"
+            )
+        last = generation.last.get(lane, -1)
         if offset < last:
             raise Violation("I6", f"{item} is handed out after {last}")
-        if life.newest.get(lane) != offset:
-            raise Violation("I4", f"{item} is handed out, {life.newest.get(lane)} of its key was read")
-        if offset == last and offset not in life.returned:
+        if generation.newest.get(lane) != offset:
+            raise Violation("I4", f"{item} is handed out, {generation.newest.get(lane)} of its key was read")
+        if offset == last and offset not in generation.returned:
             raise Violation("I2", f"{item} is handed out twice")
         if owner and self.group.fenced:
             if offset in self._durable[partition]:
                 raise Violation("I3", f"{item} is handed out, whose ack was reported durable")
             if offset < self._durable_newest[partition].get(lane, -1):
                 raise Violation("I5", f"{item} is handed out, a newer value was durably acked")
-        life.holding[lane] = offset
-        life.last[lane] = offset
-        life.returned.discard(offset)
+        generation.holding[lane] = offset
+        generation.last[lane] = offset
+        generation.returned.discard(offset)
 
     def delivered(self, item: Item, *, counted: bool) -> None:
         """A holder has got a message to work on; ``counted`` if that is to be the group's count, at least."""

@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
-from lvq_kafka.consuming import custody
-from lvq_kafka.consuming.custody import Custody
+from lvq_kafka.consuming import shared_state
 from lvq_kafka.consuming.dead_letters import DeadLetters
-from lvq_kafka.consuming.holdings import Holdings, Limits
-from lvq_kafka.consuming.lives import Lives
+from lvq_kafka.consuming.generations import Generations
+from lvq_kafka.consuming.shared_state import SharedState
+from lvq_kafka.consuming.shared_state_base import ConsumerLimits, SharedStateBase
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Flight
 from lvq_kafka.core.handout import TRIED_OFTEN, InTurns
@@ -79,7 +79,7 @@ def anywhere(setting: Setting) -> Setting:
 
 
 def where_only_the_map_tells(setting: Setting) -> Setting:
-    options = replace(setting.options, ends_known=False, text_limit=4095, dead_letters=False, limits=Limits(12))
+    options = replace(setting.options, ends_known=False, text_limit=4095, dead_letters=False, limits=ConsumerLimits(12))
     return replace(setting, partitions=1, queues=1, keys=2, gap=0, fenced=True, never=_CRASHES_ONLY, options=options)
 
 
@@ -95,7 +95,7 @@ def counting_each(setting: Setting) -> Setting:
 
 
 def where_limits_sink(setting: Setting) -> Setting:
-    limits = Limits(12, durable_counts=setting.options.limits.durable_counts)
+    limits = ConsumerLimits(12, durable_counts=setting.options.limits.durable_counts)
     options = replace(setting.options, text_limit=4095, partition_count=(1 << 31) - 1, limits=limits)
     return replace(
         setting,
@@ -111,7 +111,7 @@ def where_limits_sink(setting: Setting) -> Setting:
 
 
 def undisturbed(setting: Setting) -> Setting:
-    options = replace(setting.options, text_limit=4095, limits=Limits(setting.options.limits.max_in_work))
+    options = replace(setting.options, text_limit=4095, limits=ConsumerLimits(setting.options.limits.max_in_work))
     return replace(
         setting,
         partitions=1,
@@ -305,9 +305,9 @@ def _assigning(patch: Patch, change: Callable[[CommitMap], CommitMap], after: Ca
     assign = Ledger.assign
 
     def mutant(self: Ledger, partition: int, loaded: CommitMap, target: int, *, start: int | None = None) -> int:
-        life = assign(self, partition, change(loaded), target, start=start)
+        generation = assign(self, partition, change(loaded), target, start=start)
         after(self._partitions[partition], target)
-        return life
+        return generation
 
     patch.setattr(Ledger, "assign", mutant)
 
@@ -403,29 +403,29 @@ def test_i2_a_lock_that_outlives_its_assignment_is_caught(monkeypatch: Patch) ->
 
 
 def test_i15_a_consumer_that_goes_on_though_the_group_was_not_heard_of_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Custody, "_is_in_doubt", lambda self: False)
+    monkeypatch.setattr(SharedState, "_is_in_doubt", lambda self: False)
     assert caught("I15")
 
 
 def test_i15_what_was_taken_ahead_and_comes_though_the_group_was_not_heard_of_is_caught(monkeypatch: Patch) -> None:
-    def mutant(self: Holdings, item: Item) -> bool:
+    def mutant(self: SharedStateBase, item: Item) -> bool:
         with suppress(AlreadySettled, LockLost):
             self._ledger.hand_over(item)
             return True
         return False
 
-    monkeypatch.setattr(Holdings, "hand_over", mutant)
+    monkeypatch.setattr(SharedStateBase, "hand_over", mutant)
     assert caught("I15")
 
 
 def test_i15_what_was_being_counted_and_comes_though_the_group_was_not_heard_of_is_caught(monkeypatch: Patch) -> None:
-    in_doubt = Custody._is_in_doubt
-    monkeypatch.setattr(Custody, "_is_in_doubt", lambda self: in_doubt(self) and self._ledger.available > 0)
+    in_doubt = SharedState._is_in_doubt
+    monkeypatch.setattr(SharedState, "_is_in_doubt", lambda self: in_doubt(self) and self._ledger.available > 0)
     assert caught("I15", counting_each)
 
 
 def test_i16_an_ack_that_is_accepted_while_the_last_commit_is_on_its_way_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Custody, "end_locks", Custody.withhold)
+    monkeypatch.setattr(SharedState, "end_locks", SharedState.withhold)
     assert caught("I16")
 
 
@@ -447,13 +447,13 @@ def test_i3_a_waiter_that_is_told_when_the_commit_is_sent_is_caught(monkeypatch:
 
 
 def test_i3_an_answer_that_did_not_come_and_is_taken_for_a_good_one_is_caught(monkeypatch: Patch) -> None:
-    answered = Custody.answered
-    monkeypatch.setattr(Custody, "answered", lambda self, flight, answers: answered(self, flight, Answer.STORED))
+    answered = SharedState.answered
+    monkeypatch.setattr(SharedState, "answered", lambda self, flight, answers: answered(self, flight, Answer.STORED))
     assert caught("I3")
 
 
 def test_i3_an_ack_that_is_called_durable_because_its_partition_went_away_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Lives, "committed", lambda self, offset, life: True)
+    monkeypatch.setattr(Generations, "committed", lambda self, offset, generation: True)
     assert caught("I3")
 
 
@@ -479,7 +479,7 @@ def test_i3_a_map_that_takes_back_what_was_promised_to_be_short_enough_is_caught
 
 
 def test_i10_a_consumer_that_cannot_hear_the_group_but_by_a_text_that_fits_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(custody, "_HEARD", {Answer.STORED})
+    monkeypatch.setattr(shared_state, "_HEARD", {Answer.STORED})
     assert caught("I10", where_limits_sink)
 
 
@@ -587,13 +587,13 @@ def test_i14_to_count_what_is_taken_only_to_be_rejected_is_caught(monkeypatch: P
 
 
 def test_i3_a_transaction_that_commits_while_a_plain_commit_is_on_its_way_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Custody, "_is_quiet", True)
+    monkeypatch.setattr(SharedState, "_is_quiet", True)
     assert caught("I3")
 
 
 def test_i3_a_transaction_that_commits_while_an_older_commit_may_come_again_is_caught(monkeypatch: Patch) -> None:
     """The newest one is known to be stored; the client will send the one before it again, over it."""
-    monkeypatch.setattr(Custody, "_is_quiet", property(lambda self: not self._unanswered))
+    monkeypatch.setattr(SharedState, "_is_quiet", property(lambda self: not self._unanswered))
     assert caught("I3", kind=MovesWhileRefused)
 
 
@@ -601,12 +601,12 @@ def test_i3_a_transaction_that_commits_while_a_commit_without_an_answer_may_arri
     monkeypatch: Patch,
 ) -> None:
     """The client has given up on it; nobody knows where it is."""
-    monkeypatch.setattr(Custody, "_is_quiet", property(lambda self: not self._commits.in_flight))
+    monkeypatch.setattr(SharedState, "_is_quiet", property(lambda self: not self._commits.in_flight))
     assert caught("I3", kind=TransactsUnanswered)
 
 
 def test_i3_a_plain_commit_while_a_transaction_commits_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Custody, "committing", property(lambda self: False))
+    monkeypatch.setattr(SharedState, "committing", property(lambda self: False))
     assert caught("I3", kind=MovesInTransactions)
 
 

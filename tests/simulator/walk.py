@@ -8,7 +8,7 @@ from itertools import accumulate
 from random import Random
 from typing import Protocol, TypeVar
 
-from lvq_kafka.consuming.holdings import Limits
+from lvq_kafka.consuming.shared_state_base import ConsumerLimits
 from tests.simulator.consumer_steps import LOCK_TIME
 from tests.simulator.process import Options
 from tests.simulator.proof import Violation
@@ -64,7 +64,7 @@ def any_setting(choose: Choose) -> Setting:
         never=frozenset(choose(_QUIET)),
         options=Options(
             order=choose(["tail", "in-place"]),
-            limits=Limits(
+            limits=ConsumerLimits(
                 max_in_work=choose([3, 12, 12] if long_texts else [1, 3, 12]),
                 lock_timeout=choose([None, LOCK_TIME]),
                 max_deliveries=choose([None, None, 2]),

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from lvq_kafka.consuming.holdings import LEASE
 from lvq_kafka.consuming.settlement import Settlement
+from lvq_kafka.consuming.shared_state_base import LEASE
 from lvq_kafka.core.commits import Answer
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
@@ -39,7 +39,7 @@ class Working(Process):
             self._next_turn(self.ahead.popleft())
             return True
         before = len(self.working)
-        taken, exhausted = self.custody.take(most, ahead=self._options.ahead)
+        taken, exhausted = self.shared.acquire(most, ahead=self._options.ahead)
         self._observe()
         if self._options.ahead:
             self.ahead.extend(taken)
@@ -49,15 +49,15 @@ class Working(Process):
         for item in exhausted:
             if self.working[item].delivered(item.offset) < (self._options.limits.max_deliveries or 0):
                 raise Violation("I14", f"{item} is given up, and was handed out less often")
-            self._reject(item, lambda item: self.dead_letters.take_exhausted([item]))
+            self._reject(item, lambda item: self.dead_letters.reject_exhausted([item]))
         if not (taken or exhausted) and len(self.working) == before:
             self._nothing_starves()
         return bool(taken or exhausted) or len(self.working) > before
 
     def _nothing_starves(self) -> None:
         """I17: nothing was to be had; so nothing could be handed out."""
-        counting = self._options.limits.durable_counts and bool(self.custody._counting)
-        if self.custody._is_in_doubt() or self.custody.is_full or self.ledger.bounded or counting:
+        counting = self._options.limits.durable_counts and bool(self.shared._reservations)
+        if self.shared._is_in_doubt() or self.shared.is_full or self.ledger.bounded or counting:
             return
         for number, part in self.ledger._partitions.items():
             free = [item for lane, item in part.waiting.items() if lane not in part.held]
@@ -66,11 +66,11 @@ class Working(Process):
 
     def _next_turn(self, item: Item) -> None:
         """The turn of one that was taken ahead has come: a holder gets it, or it is let go."""
-        if self.custody.hand_over(item):
+        if self.shared.hand_over(item):
             self._deliver(item)
             return
         with suppress(LockLost, AlreadySettled):
-            self.custody.settle(Ledger.release, item)
+            self.shared.apply(Ledger.release, item)
         self._observe()
 
     def _deliver(self, item: Item) -> None:
@@ -88,7 +88,7 @@ class Working(Process):
     def ack(self, item: Item, *, wait: bool = False) -> None:
         """With ``wait`` somebody wants to know when it is durable; and when earlier ones are, wherever they went."""
         self._drop(item)
-        settlement = self._settle(item, lambda: self.settling.ack(item))
+        settlement = self._settle(item, lambda: self.settler.ack(item))
         if settlement is None:
             return
         self.acks += 1
@@ -102,16 +102,16 @@ class Working(Process):
 
     def release(self, item: Item, delay: float) -> None:
         self._drop(item)
-        self._settle(item, lambda: self.settling.release(item, delay))
+        self._settle(item, lambda: self.settler.release(item, delay))
         self._observe()
 
     def extend(self, item: Item, seconds: float) -> None:
-        self._settle(item, lambda: self.settling.extend(item, seconds))
+        self._settle(item, lambda: self.settler.extend(item, seconds))
 
     def reject(self, item: Item) -> None:
         """Remove it; where there are dead letters, when its own is stored."""
         self._drop(item)
-        self._reject(item, lambda item: self.settling.reject(item, "no good"))
+        self._reject(item, lambda item: self.settler.reject(item, "no good"))
 
     def _reject(self, item: Item, step: Callable[[Item], Settlement | None]) -> None:
         letters = len(self.letters)
@@ -163,11 +163,11 @@ class Working(Process):
         if self.closing or (self.work is not None and (self.work.next or self.work.committing)):
             return
         if self.work is None:
-            self.custody.open_transaction()
+            self.shared.open_transaction()
             self.work = Work()
         self._drop(item)
         alive = item in self.working
-        self._settle(item, lambda: self.custody.settle(Ledger.leave, item))
+        self._settle(item, lambda: self.shared.apply(Ledger.leave, item))
         if alive:
             self.work.items.append(item)
 
@@ -181,7 +181,7 @@ class Working(Process):
             return False
         waited, work.next = work.next, True
         try:
-            work.flight = flight = self.custody.begin_commit(work.items, 0.0)
+            work.flight = flight = self.shared.prepare_commit(work.items, 0.0)
         except LockLost:
             return self.abort()
         except TransportError as error:
@@ -220,7 +220,7 @@ class Working(Process):
         self.work = None
         if work.flight is not None:
             self._accepted = max(self._accepted, work.sent_at)
-        self.custody.end_transaction([(Ledger.commit, item) for item in work.items], work.flight, Answer.STORED)
+        self.shared.end_transaction([(Ledger.commit, item) for item in work.items], work.flight, Answer.STORED)
         for item in work.items:
             if item in self.working:
                 self._end(item, acked=True)
@@ -236,7 +236,7 @@ class Working(Process):
         self.work = None
         work.transaction.open = False
         self._group.decided(work.transaction)
-        self.custody.end_transaction([(Ledger.give_back, item) for item in work.items], work.flight, Answer.UNKNOWN)
+        self.shared.end_transaction([(Ledger.give_back, item) for item in work.items], work.flight, Answer.UNKNOWN)
         self._observe()
         self._report()
         return True

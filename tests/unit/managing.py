@@ -30,12 +30,12 @@ def put(queue: LastValueQueue[str], *pairs: str) -> None:
 
 def _taken(consumer: Consumer[str]) -> list[Delivery[str]]:
     """Take all there is, once it has read that and may hand it out."""
-    holdings = consumer._holdings
+    shared = consumer._shared
 
     def take() -> bool:
-        with holdings._changed:
+        with shared._changed:
             stats = consumer.stats
-            if not stats.partitions or stats.catching_up or holdings.suspended:
+            if not stats.partitions or stats.catching_up or shared.suspended:
                 return False
             taken.extend(consumer.acquire_many(1000, 0))
             return True

@@ -93,7 +93,7 @@ def test_a_consumer_hands_nothing_out_in_a_child(queue: LastValueQueue[str]) -> 
     with queue.consumer() as consumer:
         delivery = consumer.acquire(30)
         assert delivery is not None
-        with held(consumer._holdings._changed):
+        with held(consumer._shared._changed):
             assert in_child(consumer.acquire).startswith(f"{BoundToProcess.__name__}: The consumer of prices belongs")
             assert in_child(delivery.ack).startswith(f"{LockLost.__name__}: ")
             assert in_child(consumer.close) == "None"

@@ -22,8 +22,8 @@ from lvq_kafka.cli.output import count as counted
 from lvq_kafka.cli.rows import Format, is_unread, value_line
 from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.consuming.crew import Crew
 from lvq_kafka.consuming.delivery import Delivery
+from lvq_kafka.consuming.thread_group import ThreadGroup
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.quoting import brief
 from lvq_kafka.errors import LockLost
@@ -151,7 +151,7 @@ class _Team:
         """How many messages are done with."""
         self._begun = 0
         self._lock = threading.Lock()
-        self._crew = Crew(f"lvq-consume-{consumer.name}", workers, self._work)
+        self._threads = ThreadGroup(f"lvq-consume-{consumer.name}", workers, self._work)
         self._alone = workers == 1
 
     def run(self) -> None:
@@ -159,10 +159,10 @@ class _Team:
         if self._alone:
             self._work()
         else:
-            self._crew.run()
+            self._threads.run()
 
     def _work(self) -> None:
-        while not self._crew.stop.is_set() and self._begin():
+        while not self._threads.stop.is_set() and self._begin():
             delivery = self._acquire()
             done = delivery is not None and self._handle(delivery)
             with self._lock:
@@ -180,7 +180,7 @@ class _Team:
     def _acquire(self) -> Delivery[Any] | None:
         """The next message, if it comes in time and before another one has failed."""
         deadline = float("inf") if self._timeout is None else time.monotonic() + self._timeout
-        while not self._crew.stop.is_set():
+        while not self._threads.stop.is_set():
             left = max(0.0, deadline - time.monotonic())
             delivery = self._consumer.acquire(min(left, _LOOK))
             if delivery is not None or left <= _LOOK:

@@ -23,10 +23,10 @@ class Hours:
     """The clock of a consumer."""
 
     def __init__(self, consumer: Consumer[Any]) -> None:
-        self._holdings = consumer._holdings
+        self._shared = consumer._shared
         self._passed = 0.0
-        uptime = self._holdings.clock
-        self._holdings.clock = lambda: uptime() + self._passed
+        uptime = self._shared.clock
+        self._shared.clock = lambda: uptime() + self._passed
 
     def pass_by(self, seconds: float) -> None:
         self._passed += seconds

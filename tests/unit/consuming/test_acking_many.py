@@ -193,7 +193,7 @@ def test_whoever_waits_for_room_goes_on(world: World) -> None:
         batch = some(world, consumer, "ab")
         world.send(("c", "c"), ("d", "d"))
         with in_thread(lambda: take(consumer).value) as one, in_thread(lambda: take(consumer).value) as other:
-            eventually(lambda: len(consumer._holdings._takers) == 2)
+            eventually(lambda: len(consumer._shared._waiters) == 2)
             consumer.ack_many(batch)
         assert sorted([*one, *other]) == ["c", "d"]
 
@@ -247,7 +247,7 @@ def test_in_a_transaction_what_was_settled_before_is_not_settled_anew(world: Wor
             enlisted = [tx.enlist(delivery) for delivery in batch]
             with pytest.raises(AlreadySettled, match="offset 0 "):
                 tx.ack_many(enlisted)
-            assert [item.offset for item in tx._leaving.left] == [1]
+            assert [item.offset for item in tx._settler.left] == [1]
             world.reconnect()
         settled_up(world, consumer)
         assert world.texts("dead") == ["a"]

@@ -35,7 +35,7 @@ def test_acquire_many_takes_what_is_there_and_no_more_than_asked(world: World) -
 
 def test_acquire_many_returns_with_the_first_that_comes(world: World) -> None:
     with consuming(world) as consumer, in_thread(lambda: values_of(consumer.acquire_many(10))) as outcome:
-        eventually(lambda: consumer._holdings._takers.wanted == 10)
+        eventually(lambda: consumer._shared._waiters.wanted == 10)
         world.send(("a", "a"))
     assert outcome == [["a"]]
 
@@ -68,7 +68,7 @@ def test_acquire_with_no_time_looks_once(world: World) -> None:
 def test_an_infinite_time_is_as_long_as_it_takes(world: World) -> None:
     with consuming(world) as consumer:
         with in_thread(lambda: take(consumer, math.inf).ack().result(math.inf)) as outcome:
-            eventually(lambda: consumer._holdings._takers.wanted == 1)
+            eventually(lambda: consumer._shared._waiters.wanted == 1)
             world.send(("a", "a"))
         assert outcome == [None]
 
@@ -76,7 +76,7 @@ def test_an_infinite_time_is_as_long_as_it_takes(world: World) -> None:
 def test_waiting_threads_get_one_message_each(world: World) -> None:
     with consuming(world) as consumer, ExitStack() as threads:
         outcomes = [threads.enter_context(in_thread(lambda: take(consumer).value)) for _ in range(8)]
-        eventually(lambda: consumer._holdings._takers.wanted == 8)
+        eventually(lambda: consumer._shared._waiters.wanted == 8)
         world.send(*((f"k{number}", str(number)) for number in range(8)))
         threads.close()
         assert sorted(str(value) for (value,) in outcomes) == [str(number) for number in range(8)]
@@ -88,9 +88,9 @@ def test_a_message_wakes_the_one_who_has_waited_for_longest(world: World) -> Non
         Clock(consumer)
         take(consumer).ack(wait=True, timeout=10)  # no commit comes between, which would be another reason to look
         with in_thread(lambda: take(consumer).value) as first:
-            eventually(lambda: consumer._holdings._takers.wanted == 1)
+            eventually(lambda: consumer._shared._waiters.wanted == 1)
             with in_thread(lambda: consumer.acquire(0.5)) as second:
-                eventually(lambda: consumer._holdings._takers.wanted == 2)
+                eventually(lambda: consumer._shared._waiters.wanted == 2)
                 world.send(("a", "a"))
         assert (first, second) == (["a"], [None])
 
@@ -280,7 +280,7 @@ def test_resume_wakes_those_who_wait(world: World) -> None:
     with consuming(world) as consumer, ExitStack() as threads:
         consumer.pause()
         outcomes = [threads.enter_context(in_thread(lambda: take(consumer).value)) for _ in range(2)]
-        eventually(lambda: consumer._holdings._takers.wanted == 2)
+        eventually(lambda: consumer._shared._waiters.wanted == 2)
         consumer.resume()
         threads.close()
         assert sorted(outcomes) == [["a"], ["b"]]
@@ -290,6 +290,6 @@ def test_a_paused_consumer_can_be_closed(world: World) -> None:
     with consuming(world) as consumer:
         consumer.pause()
         with in_thread(consumer.acquire) as outcome:
-            eventually(lambda: consumer._holdings._takers.wanted == 1)
+            eventually(lambda: consumer._shared._waiters.wanted == 1)
             consumer.close()
         assert isinstance(outcome[0], Closed)

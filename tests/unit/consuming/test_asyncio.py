@@ -49,7 +49,7 @@ def test_async_for_yields_messages_until_the_consumer_is_closed(world: World) ->
 def test_acquire_async_waits_for_what_comes(world: World) -> None:
     async def main() -> str:
         task = asyncio.create_task(consumer.acquire_async())
-        await soon(lambda: consumer._holdings._takers.wanted == 1)
+        await soon(lambda: consumer._shared._waiters.wanted == 1)
         world.send(("a", "a"))
         delivery = await task
         assert delivery is not None
@@ -71,7 +71,7 @@ def test_acquire_async_returns_none_when_none_came_in_time(world: World) -> None
 
     with consuming(world) as consumer:
         run(main())
-        assert consumer._holdings._takers.wanted == 0
+        assert consumer._shared._waiters.wanted == 0
 
 
 def test_a_close_elsewhere_ends_what_waits(world: World) -> None:
@@ -82,7 +82,7 @@ def test_a_close_elsewhere_ends_what_waits(world: World) -> None:
             return len([delivery async for delivery in consumer])
 
         two = asyncio.create_task(iterate())
-        await soon(lambda: consumer._holdings._takers.wanted == 2)
+        await soon(lambda: consumer._shared._waiters.wanted == 2)
         await asyncio.to_thread(consumer.close)
         with pytest.raises(Closed):
             await one
@@ -95,7 +95,7 @@ def test_a_close_elsewhere_ends_what_waits(world: World) -> None:
 def test_a_failure_comes_out_of_what_waits(world: World) -> None:
     async def main() -> None:
         waiting = asyncio.create_task(consumer.acquire_async())
-        await soon(lambda: consumer._holdings._takers.wanted == 1)
+        await soon(lambda: consumer._shared._waiters.wanted == 1)
         world.fail_next("poll", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
         with pytest.raises(Unauthorized):
             await waiting
@@ -123,7 +123,7 @@ def test_a_cancelled_wait_leaves_nothing_held_and_nobody_in_the_line(world: Worl
     seen: list[str] = []
     with consuming(world, durable_counts=durable_counts) as consumer:
         run(main())
-        assert consumer._holdings._takers.wanted == 0
+        assert consumer._shared._waiters.wanted == 0
         left = 100 - len(seen)
         seen += [take(consumer).value for _ in range(left)]
         assert Counter(seen) == Counter(str(number) for number in range(100))
@@ -133,11 +133,11 @@ def test_a_cancelled_wait_leaves_nothing_held_and_nobody_in_the_line(world: Worl
 def test_a_wake_up_of_a_task_that_is_cancelled_goes_to_the_next(world: World) -> None:
     async def main() -> None:
         first = asyncio.create_task(consumer.acquire_async())
-        await soon(lambda: consumer._holdings._takers.wanted == 1)
+        await soon(lambda: consumer._shared._waiters.wanted == 1)
         second = asyncio.create_task(consumer.acquire_async())
-        await soon(lambda: consumer._holdings._takers.wanted == 2)
-        with consumer._holdings._changed:  # the first one is woken, and cancelled before it has looked
-            consumer._holdings._takers.wake_next()
+        await soon(lambda: consumer._shared._waiters.wanted == 2)
+        with consumer._shared._changed:  # the first one is woken, and cancelled before it has looked
+            consumer._shared._waiters.wake_next()
             first.cancel()
         world.send(("a", "a"))
         delivery = await second
@@ -186,16 +186,16 @@ def test_many_tasks_share_a_consumer_without_a_thread_of_their_own(world: World)
 def test_a_message_does_not_wake_every_task_that_waits(world: World) -> None:
     async def main() -> None:
         tasks = [asyncio.create_task(consumer.acquire_async()) for _ in range(300)]
-        await soon(lambda: consumer._holdings._takers.wanted == 300)
+        await soon(lambda: consumer._shared._waiters.wanted == 300)
         looks = 0
-        take_once = consumer._holdings.take
+        take_once = consumer._shared.acquire
 
         def count(*arguments: Any, **options: Any) -> Any:
             nonlocal looks
             looks += 1
             return take_once(*arguments, **options)
 
-        consumer._holdings.take = count  # type: ignore[method-assign]
+        consumer._shared.acquire = count  # type: ignore[method-assign]
         for number in range(10):
             world.send((f"k{number}", "x"))
             await soon(lambda number=number: sum(task.done() for task in tasks) == number + 1)
@@ -213,7 +213,7 @@ def test_an_event_loop_that_was_closed_under_a_waiting_task_hurts_nobody(world: 
     with consuming(world) as consumer:
         waiting = loop.create_task(consumer.acquire_async())
         loop.run_until_complete(asyncio.sleep(0))
-        assert consumer._holdings._takers.wanted == 1
+        assert consumer._shared._waiters.wanted == 1
         loop.close()
         world.send(("a", "a"))
         assert drain(consumer, 1) == ["a"]

@@ -30,7 +30,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(autouse=True)
 def soon_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.engine._ANSWER", 0.05)
+    monkeypatch.setattr("lvq_kafka.consuming.consumer_thread._ANSWER", 0.05)
 
 
 def test_a_commit_whose_answer_is_lost_is_followed_by_another(world: World) -> None:
@@ -70,7 +70,9 @@ def test_the_answer_to_a_commit_that_was_given_up_is_not_believed(world: World) 
 
 
 def test_there_is_one_commit_on_its_way_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.engine._ANSWER", 60.0)  # none is given up, however slow this machine is
+    monkeypatch.setattr(
+        "lvq_kafka.consuming.consumer_thread._ANSWER", 60.0
+    )  # none is given up, however slow this machine is
     world.send(*((f"k{number}", "x") for number in range(100)))
     with consuming(world, commit_interval=0.0) as consumer:
         (member,) = eventually(lambda: world.members)
@@ -145,9 +147,9 @@ def test_commits_that_are_refused_are_told_of_though_messages_come_and_the_topic
         for number in range(20):
             world.send(("b", str(number)))
             read = consumer.stats.read
-            consumer._consuming._inspection._look_at = 0.0
+            consumer._thread._monitor._observe_at = 0.0
             eventually(lambda read=read: consumer.stats.read > read)
-            eventually(lambda: consumer._consuming._inspection._look_at > 0.0)
+            eventually(lambda: consumer._thread._monitor._observe_at > 0.0)
             assert "no" in consumer.stats.trouble
         world._state._failures.clear()
         eventually(lambda: consumer.stats.trouble == "")
@@ -157,7 +159,7 @@ def test_a_topic_that_was_created_anew_is_noticed_by_the_commit_that_is_refused(
     world.send(("a", "1"))
     with consuming(world, commit_interval=0.0) as consumer:
         delivery = take(consumer)
-        consumer._consuming._inspection._topic_id = "another"
+        consumer._thread._monitor._topic_id = "another"
         world.fail_next("commit", TransportError("no", code="UNKNOWN_TOPIC_OR_PART"))
         delivery.ack()
         with pytest.raises(TopicRecreated):
@@ -198,7 +200,7 @@ def test_a_text_that_is_too_long_is_halved_until_it_fits_and_every_ack_becomes_d
         for delivery in deliveries[:100]:
             delivery.ack()
         deliveries[100].ack().done()
-        eventually(lambda: consumer._holdings._ledger.limit <= 90)
+        eventually(lambda: consumer._shared._ledger.limit <= 90)
         eventually(lambda: 0 < len(world.committed(GROUP, TOPIC)[0].metadata) <= 90)
         rest = [delivery.ack() for delivery in deliveries[101:]]
         for settlement in rest:
@@ -211,7 +213,7 @@ def test_where_the_text_has_no_room_messages_are_handed_out_and_acks_wait_for_lo
     world.send(*((f"k{number}", str(number)) for number in range(300)))
     with consuming(world) as consumer:
         has_read_all(world, consumer)
-        consumer._holdings._ledger.limit = 90
+        consumer._shared._ledger.limit = 90
         held = consumer.acquire_many(300, 10)
         assert len(held) == 300
         scattered = set(Random(5).sample(range(1, 300), 150))  # what is regular takes little room
@@ -297,8 +299,8 @@ def test_a_foreign_commit_that_comes_before_an_assignment_stops_the_consumer(wor
 def test_a_commit_that_was_written_over_ours_is_put_right(
     world: World, text: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.inspection._LOOK", 0.01)
-    monkeypatch.setattr("lvq_kafka.consuming.inspection._REREAD", 0.01)
+    monkeypatch.setattr("lvq_kafka.consuming.group_monitor._LOOK", 0.01)
+    monkeypatch.setattr("lvq_kafka.consuming.group_monitor._REREAD", 0.01)
     world.send(("a", "a"))
     with consuming(world, commit_interval=60) as consumer:  # at once, since an ack was durable and no longer is
         old = world.committed(GROUP, TOPIC) if text is None else {0: Commit(0, text)}

@@ -40,7 +40,7 @@ def stopping_after(consumer: Consumer[Any], count: int, handle: Callable[[Delive
 
 def workers_of(consumer: Consumer[Any], handler: Callable[[Delivery[Any]], object], workers: int = 1) -> Workers[Any]:
     def source(stop: threading.Event) -> Iterator[Delivery[Any]]:
-        return consumer._acquiring.iterate(consumer._settling, 1, stop)
+        return consumer._acquiring.iterate(consumer._settler, 1, stop)
 
     return Workers("q", source, handler, workers=workers, retry_delay=1.0, attempts=None)
 
@@ -260,7 +260,7 @@ def test_a_signal_lets_the_handlers_finish_and_no_more_is_taken(
     def interrupt() -> None:
         started.wait(10)
         os.kill(os.getpid(), number)
-        eventually(team._crew.stop.is_set)
+        eventually(team._threads.stop.is_set)
         may_end.set()
 
     with consuming(world) as consumer:
@@ -299,8 +299,8 @@ def test_what_comes_when_the_workers_are_told_to_stop_was_not_delivered(world: W
     with consuming(world) as consumer:
         team = workers_of(consumer, lambda delivery: None)
         with in_thread(team.run):
-            eventually(lambda: consumer._holdings._takers.wanted == 1)
-            team._crew.stop.set()
+            eventually(lambda: consumer._shared._waiters.wanted == 1)
+            team._threads.stop.set()
             world.send(("a", "a"))
         assert consumer.stats.delivered == 0
         assert take(consumer).delivery_count == 1

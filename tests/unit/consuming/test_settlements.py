@@ -66,7 +66,7 @@ def test_a_settlement_asked_often_waits_once(world: World) -> None:
         assert repr(settlement) == "<Settlement of offset 0 of partition 0, not asked for>"
         assert not any(settlement.done() for _ in range(100))
         assert repr(settlement) == "<Settlement of offset 0 of partition 0, waited for>"
-        assert sum(len(book.waiters) for book in consumer._holdings._commits._books.values()) == 1
+        assert sum(len(book.waiters) for book in consumer._shared._commits._books.values()) == 1
         world.reconnect()
         settlement.result(10)
         assert repr(settlement) == "<Settlement of offset 0 of partition 0, decided>"
@@ -126,7 +126,7 @@ def test_futures_can_be_waited_for_together(world: World) -> None:
         has_read_all(world, consumer)
         deliveries = consumer.acquire_many(50, 10)
         before = consumer.stats.commits
-        with consumer._holdings._changed:  # so that none is committed before all are asked for
+        with consumer._shared._changed:  # so that none is committed before all are asked for
             futures = [delivery.ack().future() for delivery in deliveries]
         done, late = wait_for_all(futures, 10)
         assert (len(done), len(late)) == (50, 0)
@@ -191,7 +191,7 @@ def test_a_callback_may_close_the_consumer(world: World) -> None:
     with consuming(world) as consumer:
         closed: list[None] = []
         take(consumer).ack().add_done_callback(lambda _: closed.append(consumer.close()))
-        eventually(lambda: closed and not consumer._consuming._thread.is_alive())
+        eventually(lambda: closed and not consumer._thread._thread.is_alive())
         assert world.committed_offsets() == {0: 1}
 
 
@@ -257,7 +257,7 @@ def test_a_settlement_of_a_partition_that_was_lost_says_that_it_may_come_again(w
     with consuming(world, commit_interval=60) as consumer:
         settlement = take(consumer).ack()
         world.expel(world.members[0])
-        eventually(lambda: not consumer._holdings._lives.lasts(0, 1))
+        eventually(lambda: not consumer._shared._generations.is_current(0, 1))
         with pytest.raises(LockLost, match="before this was committed"):
             settlement.result(10)
         assert drain(consumer, 1) == ["a"]
@@ -309,7 +309,7 @@ def test_an_ack_of_a_message_that_was_replaced_is_durable_as_soon_as_that_is(
     with consuming(world) as consumer:
         first = take(consumer)
         world.send(("a", "a2"))
-        eventually(lambda: consumer._holdings.durable[0].base == 1)
+        eventually(lambda: consumer._shared.durable[0].base == 1)
         first.ack().result(0)
 
 
@@ -337,14 +337,14 @@ def test_a_callback_that_holds_the_consumer_up_is_told_of_with_the_remedy(
 ) -> None:
     elapsed = [0.0]
     clocks = SimpleNamespace(monotonic=lambda: sum(elapsed), clock_gettime=time.clock_gettime)
-    monkeypatch.setattr("lvq_kafka.consuming.holdings.time", clocks)
+    monkeypatch.setattr("lvq_kafka.consuming.shared_state_base.time", clocks)
     world.send(("a", "a"), ("b", "b"))
     with consuming(world, commit_interval=60) as consumer:
         first, second = take(consumer), take(consumer)
-        with consumer._holdings._changed:  # so that it is not decided before
+        with consumer._shared._changed:  # so that it is not decided before
             first.ack().add_done_callback(lambda future: elapsed.append(0.9))
         eventually(lambda: len(elapsed) == 2)
-        with consumer._holdings._changed:
+        with consumer._shared._changed:
             second.ack().add_done_callback(lambda future: elapsed.append(1.5))
         eventually(lambda: "a callback of a settlement took 1.5 s" in caplog.text)
         assert "another thread" in caplog.text

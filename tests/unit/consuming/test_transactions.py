@@ -305,7 +305,7 @@ def test_a_transaction_waits_for_the_plain_commit_before_it(world: World) -> Non
                 copy(producer, tx.acquire_many(1, 10))
 
         with in_thread(work) as outcome:
-            eventually(lambda: consumer._holdings._transaction.name == "NEXT")
+            eventually(lambda: consumer._shared._transaction.name == "NEXT")
             assert world._state.groups[GROUP].undecided(TOPIC) == set()
             member.commit_async = commit_async  # type: ignore[method-assign]
             late[0]()
@@ -317,13 +317,13 @@ def test_a_transaction_waits_for_the_plain_commit_before_it(world: World) -> Non
 def settled(world: World, consumer: Consumer[Any]) -> None:
     """Wait until the commits that follow an assignment are answered."""
     has_read_all(world, consumer)
-    eventually(lambda: not consumer._holdings._ledger.dirty and not consumer._holdings._unanswered)
+    eventually(lambda: not consumer._shared._ledger.dirty and not consumer._shared._unanswered)
 
 
 def test_a_transaction_sends_a_plain_commit_again_whose_answer_was_lost(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.engine._ANSWER", 0.05)
+    monkeypatch.setattr("lvq_kafka.consuming.consumer_thread._ANSWER", 0.05)
     world.send(("a", "a"), ("b", "b"))
     with consuming(world) as consumer, world.producer() as producer:
         settled(world, consumer)
@@ -340,7 +340,7 @@ def test_a_transaction_sends_a_plain_commit_again_whose_answer_was_lost(
 def test_a_transaction_that_cannot_learn_of_the_commit_before_it_is_aborted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.engine._ANSWER", 0.02)
+    monkeypatch.setattr("lvq_kafka.consuming.consumer_thread._ANSWER", 0.02)
     world.send(("a", "a"), ("b", "b"))
     with consuming(world) as consumer, world.producer() as producer:
         settled(world, consumer)
@@ -466,7 +466,7 @@ def test_a_partition_that_is_revoked_waits_for_the_transaction_within_the_grace(
             copy(producer, [take_in(tx), take_in(tx)])
             newcomer = consuming(world)
             two = newcomer.__enter__()
-            eventually(lambda: any(not part.open for part in one._holdings._ledger._partitions.values()))
+            eventually(lambda: any(not part.open for part in one._shared._ledger._partitions.values()))
             assert len(two.stats.partitions) == 0
         eventually(lambda: len(two.stats.partitions) == 1)
         assert sorted(outputs(world)) == ["a!", "b!"]
@@ -488,7 +488,7 @@ def test_a_revocation_between_offsets_and_commit_keeps_the_atomicity(world: Worl
 
         def meanwhile() -> None:
             world.expel(world.members[0])
-            eventually(lambda: 0 not in consumer._holdings.partitions)
+            eventually(lambda: 0 not in consumer._shared.partitions)
 
         commit_slowly(world, producer, meanwhile)
         in_transaction(consumer, producer)
@@ -807,11 +807,11 @@ def test_transactions_and_plain_acks_beside_each_other_lose_nothing_and_bring_no
 def test_a_look_that_began_before_the_commit_of_a_transaction_does_not_take_it_for_that_of_another(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.inspection._REREAD", 0.0)
+    monkeypatch.setattr("lvq_kafka.consuming.group_monitor._REREAD", 0.0)
     world.send(("a", "a"))
     with consuming(world, commit_interval=60) as consumer, world.producer() as producer:
         committed, asked, over = world.committed, Event(), Event()
-        found, overwritten = consumer._holdings.found, list[list[int]]()
+        found, overwritten = consumer._shared.found, list[list[int]]()
 
         def judged(*args: Any) -> list[int]:
             overwritten.append(found(*args))
@@ -819,7 +819,7 @@ def test_a_look_that_began_before_the_commit_of_a_transaction_does_not_take_it_f
 
         def slowly(group: str, topic: str, *, timeout: float = 10.0, **options: Any) -> dict[int, Commit]:
             found = committed(group, topic, timeout=timeout, **options)
-            if current_thread() is consumer._consuming._thread:
+            if current_thread() is consumer._thread._thread:
                 asked.set()
                 assert over.wait(10)
             return found
@@ -827,10 +827,10 @@ def test_a_look_that_began_before_the_commit_of_a_transaction_does_not_take_it_f
         with consumer.transaction(producer) as tx:
             (delivery,) = tx.acquire_many(1, 10)
             delivery.ack()
-            eventually(lambda: not consumer._holdings._unanswered)
+            eventually(lambda: not consumer._shared._unanswered)
             world.committed = slowly  # type: ignore[method-assign]
-            consumer._holdings.found = judged  # type: ignore[method-assign]
-            consumer._consuming._inspection.hasten()
+            consumer._shared.found = judged  # type: ignore[method-assign]
+            consumer._thread._monitor.hasten()
             assert asked.wait(10)
         assert committed(GROUP, TOPIC)[0].offset == 1
         over.set()

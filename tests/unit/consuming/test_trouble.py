@@ -13,7 +13,7 @@ import pytest
 from lvq_kafka.cluster import Commit, LogEnd, TopicDescription
 from lvq_kafka.codecs import TEXT
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.consuming.inspection import Inspection
+from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.lifecycle import State
@@ -82,7 +82,7 @@ def test_a_topic_that_was_created_anew_is_an_error() -> None:
 def test_a_topic_created_anew_between_two_assignments_is_noticed(world: World) -> None:
     with consuming(world) as consumer:
         eventually(lambda: consumer.stats.partitions == (0,))
-        consumer._consuming._inspection._topic_id = "another"
+        consumer._thread._monitor._topic_id = "another"
         world.expel(world.members[0])
         with pytest.raises(TopicRecreated):
             take(consumer)
@@ -115,7 +115,7 @@ def test_what_was_read_of_a_later_leader_is_remembered_with_the_commit(world: Wo
     assert world.committed("lvq.q", TOPIC)[0].leader_epoch == 1
     with consuming(world) as consumer:  # reads nothing, and forgets nothing
         eventually(lambda: consumer.stats.partitions == (0,))
-        consumer._holdings._commits.renew([0])
+        consumer._shared._commits.renew([0])
         eventually(lambda: world.committed_map().sequence > 2)
     assert world.committed("lvq.q", TOPIC)[0].leader_epoch == 1
     with consuming(world) as consumer:
@@ -172,7 +172,7 @@ def test_a_position_behind_an_open_transaction_is_no_data_loss(world: World) -> 
 def test_a_partition_that_came_in_an_outage_is_begun_when_it_is_over(
     world: World, question: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.inspection._PATIENCE", 0.0)
+    monkeypatch.setattr("lvq_kafka.consuming.group_monitor._PATIENCE", 0.0)
     world.send(("a", "a1"))
     with consuming(world) as consumer:
         with take(consumer):
@@ -262,7 +262,7 @@ def test_a_topic_created_anew_during_an_outage_is_noticed_when_it_is_over(world:
         settled_up(world, consumer)
         world.disconnect()
         eventually(lambda: consumer.stats.trouble)
-        consumer._consuming._inspection._topic_id = "another"
+        consumer._thread._monitor._topic_id = "another"
         world.reconnect()
         with pytest.raises(TopicRecreated):
             take(consumer)
@@ -273,7 +273,7 @@ def test_a_look_that_fails_is_not_repeated_at_every_turn(world: World) -> None:
     with consuming(world) as consumer:
         take(consumer)  # so that it turns often
         world.fail_next("describe_topic", TransportError("busy", code="LEADER_NOT_AVAILABLE", retriable=True), 1000)
-        consumer._consuming._inspection.hasten()
+        consumer._thread._monitor.hasten()
         eventually(lambda: "busy" in consumer.stats.trouble)
         assert consumer.acquire(0.3) is None
         assert len(world._state._failures["describe_topic"]) > 990
@@ -283,21 +283,21 @@ def test_after_a_look_that_took_its_time_and_failed_there_is_a_pause(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("lvq_kafka.consuming.inspection.time", SimpleNamespace(monotonic=lambda: now[0]))
-    inspection = Inspection(world, QueueDefinition(name="q", topic=TOPIC, key_header=None), "refuse")
+    monkeypatch.setattr("lvq_kafka.consuming.group_monitor.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monitor = GroupMonitor(world, QueueDefinition(name="q", topic=TOPIC, key_header=None), "refuse")
 
     def slow(topic: str, timeout: float) -> TopicDescription:
         now[0] += timeout
         raise TransportError("no answer", code="_TIMED_OUT", retriable=True)
 
     monkeypatch.setattr(world, "describe_topic", slow)
-    inspection.hasten()
-    assert inspection.is_due(now[0])
+    monitor.hasten()
+    assert monitor.is_due(now[0])
     with pytest.raises(TransportError):
-        inspection.look(now[0], [0])
-    inspection.hasten()
-    assert not inspection.is_due(now[0])
-    assert inspection.is_due(now[0] + 1.0)
+        monitor.observe(now[0], [0])
+    monitor.hasten()
+    assert not monitor.is_due(now[0])
+    assert monitor.is_due(now[0] + 1.0)
 
 
 def test_an_error_that_does_not_pass_stops_the_consumer_and_comes_out_of_every_call(world: World) -> None:
@@ -371,10 +371,10 @@ def test_who_waits_for_an_answer_is_looked_after_every_millisecond_but_not_in_an
         first.ack(wait=True, timeout=20)
         assert 0.001 in polls
         outage.set()
-        eventually(lambda: consumer._holdings.in_trouble)
+        eventually(lambda: consumer._shared.in_trouble)
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(second.ack, wait=True, timeout=20)
-            eventually(lambda: consumer._holdings.urgent)
+            eventually(lambda: consumer._shared.urgent)
             polls.clear()
             eventually(lambda: len(polls) > 20)
             assert set(polls) == {0.005}

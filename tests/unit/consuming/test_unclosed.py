@@ -31,7 +31,7 @@ def test_one_that_is_left_behind_leaves_the_group_and_says_so(world: World, capl
     world.send(("a", "a"), ("b", "b"))
     consumer = opened(world)
     take(consumer).ack()
-    thread = consumer._consuming._thread
+    thread = consumer._thread._thread
     with left_behind():
         del consumer
     eventually(lambda: world.member_count(GROUP) == 0)
@@ -117,7 +117,7 @@ def test_it_is_closed_during_an_outage_too(world: World) -> None:
     consumer = opened(world)
     take(consumer)
     world.disconnect()
-    thread = consumer._consuming._thread
+    thread = consumer._thread._thread
     with left_behind():
         del consumer
     eventually(lambda: not thread.is_alive(), 20)
@@ -131,10 +131,10 @@ def test_one_that_was_closed_or_has_failed_is_left_without_a_word(world: World) 
     failed = opened(world)
     world.delete_topic(TOPIC)
     world.create_topic(TOPIC, partitions=1, config={})
-    failed._consuming._inspection.hasten()
+    failed._thread._monitor.hasten()
     with pytest.raises(TopicRecreated):
         failed.acquire(10)
-    failed._consuming._thread.join(10)
+    failed._thread._thread.join(10)
     del failed
     gc.collect()
 
@@ -142,7 +142,7 @@ def test_one_that_was_closed_or_has_failed_is_left_without_a_word(world: World) 
 def test_it_can_be_left_behind_below_any_lock(world: World) -> None:
     """Python collects garbage wherever it wants to, so leaving one behind must not wait for anything."""
     consumer = opened(world)
-    lock = consumer._holdings._changed
+    lock = consumer._shared._changed
     dropped: list[Consumer[str]] = [consumer]
     del consumer
     with lock, left_behind():
@@ -156,11 +156,11 @@ def test_it_can_be_left_behind_below_any_lock(world: World) -> None:
 def test_a_second_consumer_of_one_partition_is_told_so_and_which_one_here_has_it(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.standstill._PARTITIONLESS", 0.0)
+    monkeypatch.setattr("lvq_kafka.consuming.idle_warnings._PARTITIONLESS", 0.0)
     with consuming(world) as first:
-        eventually(lambda: first._holdings.partitions == [0])
+        eventually(lambda: first._shared.partitions == [0])
         with consuming(world) as second:
-            second._consuming._inspection.hasten()
+            second._thread._monitor.hasten()
             eventually(lambda: "the topic one partition" in second.stats.trouble, 20)
             assert "In this process there is one that was opened at " in second.stats.trouble
             assert "close what nobody uses" in second.stats.trouble

@@ -24,7 +24,7 @@ PATIENCE = 0.2
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lvq_kafka.core.yielding.PATIENCE", PATIENCE)
     for pause in ("_LOOK", "_LOOK_AGAIN"):
-        monkeypatch.setattr(f"lvq_kafka.consuming.inspection.{pause}", 0.02)
+        monkeypatch.setattr(f"lvq_kafka.consuming.group_monitor.{pause}", 0.02)
 
 
 @pytest.fixture
@@ -92,9 +92,9 @@ def is_away(consumer: Consumer[Any]) -> bool:
 
 def tried_long(world: World, consumer: Consumer[Any], producer: Producer[Any]) -> None:
     """Try for several times as long as it takes to leave."""
-    holdings = consumer._holdings
-    until = holdings.clock() + 4 * PATIENCE
-    while holdings.clock() < until:
+    shared = consumer._shared
+    until = shared.clock() + 4 * PATIENCE
+    while shared.clock() < until:
         with suppress(TransportError, LockLost, OutcomeUnknown):
             work(consumer, producer, timeout=0.01)
 
@@ -156,7 +156,7 @@ def test_it_stays_while_it_is_alone_and_leaves_when_another_one_comes(halves: Wo
     with consuming(halves) as first, halves.producer() as producer:
         share(first)
         with beginning_nothing(producer), working(first, producer):
-            eventually(lambda: first._holdings.is_of_no_use)
+            eventually(lambda: first._shared.is_of_no_use)
             tried_long(halves, first, producer)
             assert len(first.stats.partitions) == 2
             assert "its coordinator is away" in first.stats.trouble
@@ -233,4 +233,4 @@ def test_it_can_be_closed_while_it_is_away(halves: World) -> None:
             share(first, second)
             tried_long(halves, first, producer)
             share(second)
-        assert not first._consuming._thread.is_alive()
+        assert not first._thread._thread.is_alive()

@@ -141,11 +141,11 @@ def has_read_all(world: World, consumer: Consumer[Any]) -> None:
 
 def has_read(consumer: Consumer[Any], positions: Mapping[int, int]) -> None:
     """Wait until the consumer has read up to there, and the group has said that it counts on it."""
-    holdings = consumer._holdings
+    shared = consumer._shared
 
     def begun() -> bool:
-        with holdings._changed:
-            return holdings._ledger.positions == positions and not holdings.suspended
+        with shared._changed:
+            return shared._ledger.positions == positions and not shared.suspended
 
     eventually(begun)
 
@@ -154,7 +154,7 @@ def settled_up(world: World, consumer: Consumer[Any]) -> None:
     """Wait until the consumer has read all, holds nothing back, has committed it, and knows that."""
 
     def known() -> dict[int, int]:
-        return {partition: stored.base for partition, stored in consumer._holdings.durable.items()}
+        return {partition: stored.base for partition, stored in consumer._shared.durable.items()}
 
     eventually(lambda: world.committed_offsets() == known() == world.end_offsets(TOPIC, stable=True))
 
@@ -163,15 +163,15 @@ class Clock:
     """The clock by which locks, delays and leases end: it stands still, so that nothing hangs on how fast a test is."""
 
     def __init__(self, consumer: Consumer[Any]) -> None:
-        self._holdings = consumer._holdings
-        with self._holdings._changed:
-            self._now = self._holdings.clock()
-            self._holdings.clock = lambda: self._now
+        self._shared = consumer._shared
+        with self._shared._changed:
+            self._now = self._shared.clock()
+            self._shared.clock = lambda: self._now
 
     def go_on(self, seconds: float) -> None:
         """So many seconds pass, less than a lease lasts; the consumer has done what was due when this returns."""
         now = self._now = self._now + seconds
-        eventually(lambda: self._holdings._turned_at == now)
+        eventually(lambda: self._shared._turned_at == now)
 
 
 @contextmanager

@@ -239,8 +239,8 @@ class MockQueue:
                 member.go_on()
         for consumer in self._consumers:
             consumer.close()
-            consumer._consuming._thread.join(20)
-            assert not consumer._consuming._thread.is_alive(), "a consumer's thread goes on for ever"
+            consumer._thread._thread.join(20)
+            assert not consumer._thread._thread.is_alive(), "a consumer's thread goes on for ever"
         for cluster in (*self._logs, self.cluster):
             cluster.close()
         self._writer.close(0)

@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from lvq_kafka.cluster import Answered, Commit
-from lvq_kafka.consuming.engine import Consuming
+from lvq_kafka.consuming.consumer_thread import ConsumerThread
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import AlreadySettled, LockLost
 from tests.cable import Cable
@@ -115,12 +115,12 @@ def test_a_text_that_is_too_long_is_shortened_and_every_ack_becomes_durable(new_
     queue.send(*(f"k{number}" for number in range(60)))
     consumer = queue.open()
     held = [take(consumer) for _ in range(60)]
-    limit = consumer._holdings._ledger.limit
+    limit = consumer._shared._ledger.limit
     queue.mock.fail_next(OFFSET_COMMIT, KafkaError.OFFSET_METADATA_TOO_LARGE)
     for delivery in held[1::2]:
         last = delivery.ack()
     verdicts = Verdicts(queue, held[-1], last)
-    eventually(lambda: consumer._holdings._ledger.limit < limit, 20)
+    eventually(lambda: consumer._shared._ledger.limit < limit, 20)
     for delivery in held[::2]:
         delivery.ack()
     verdicts.durable_once()
@@ -147,7 +147,7 @@ def test_of_a_commit_that_is_too_long_nothing_is_believed_though_a_part_of_it_is
         queue.mock.fail_next(OFFSET_COMMIT, KafkaError.OFFSET_METADATA_TOO_LARGE)
         commit_async(commits, lambda outcome: (answered(outcome), partly.append(not any(one.told for one in told)))[0])
 
-    with consumer._holdings._changed:  # so that one commit takes both
+    with consumer._shared._changed:  # so that one commit takes both
         member.commit_async = store_a_part  # type: ignore[method-assign]
         settlements = [first.ack(), other.ack()]
         for delivery, settlement in zip((first, other), settlements):
@@ -161,9 +161,9 @@ def test_of_a_commit_that_is_too_long_nothing_is_believed_though_a_part_of_it_is
 def test_a_commit_that_is_stored_and_not_answered_is_not_called_durable_until_the_next_is(
     new_queue: NewQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.engine._ANSWER", 0.3)
+    monkeypatch.setattr("lvq_kafka.consuming.consumer_thread._ANSWER", 0.3)
     for look in ("_LOOK", "_REREAD"):
-        monkeypatch.setattr(f"lvq_kafka.consuming.inspection.{look}", 0.5)
+        monkeypatch.setattr(f"lvq_kafka.consuming.group_monitor.{look}", 0.5)
     queue = new_queue()
     queue.send("a", "b")
     consumer = queue.open()
@@ -209,9 +209,9 @@ def test_a_commit_on_its_way_at_a_revocation_is_not_stored_behind_the_next_owner
     first = queue.open(protocol, SOCIAL[protocol])
     held = [take(first) for _ in range(6)]
     on_its_way: list[bool] = []
-    revoked = Consuming.revoked
+    revoked = ConsumerThread.revoked
 
-    def revoked_with_a_commit_on_its_way(engine: Consuming, partitions: Collection[int]) -> None:
+    def revoked_with_a_commit_on_its_way(engine: ConsumerThread, partitions: Collection[int]) -> None:
         if not on_its_way:
             queue.mock.fail_next(OFFSET_COMMIT, KafkaError.NOT_COORDINATOR)
             queue.mock.fail_next(FIND_COORDINATOR, *[KafkaError.COORDINATOR_NOT_AVAILABLE] * 4)
@@ -221,7 +221,7 @@ def test_a_commit_on_its_way_at_a_revocation_is_not_stored_behind_the_next_owner
             on_its_way.append(engine._flight is not None)
         revoked(engine, list(partitions))
 
-    monkeypatch.setattr(Consuming, "revoked", revoked_with_a_commit_on_its_way)
+    monkeypatch.setattr(ConsumerThread, "revoked", revoked_with_a_commit_on_its_way)
     second = queue.open(protocol, SOCIAL[protocol])
     eventually(lambda: second.stats.partitions, 60)
     assert on_its_way == [True]
@@ -232,7 +232,7 @@ def test_a_commit_on_its_way_at_a_revocation_is_not_stored_behind_the_next_owner
         with suppress(LockLost, AlreadySettled):
             delivery.ack().future()
     queue.consume_rest(first, second)
-    eventually(lambda: not first._consuming._flight, 60)
+    eventually(lambda: not first._thread._flight, 60)
     assert {partition: said.base for partition, said in queue.stored().items()} == queue.cluster.end_offsets(TOPIC)
 
 
@@ -249,7 +249,7 @@ def test_a_commit_on_its_way_when_all_is_lost_is_not_stored_behind_the_next_owne
         acked = take(first)
         cable.cut()
         verdicts = Verdicts(queue, acked, acked.ack())
-        eventually(lambda: first._consuming._flight)
+        eventually(lambda: first._thread._flight)
         second = queue.open(protocol, SOCIAL[protocol])
         for _ in range(2):
             take(second, 30).ack(wait=True, timeout=20)

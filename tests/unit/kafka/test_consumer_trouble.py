@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 
 from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.consumer import Consumer
-from lvq_kafka.consuming.holdings import LEASE
+from lvq_kafka.consuming.shared_state_base import LEASE
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.errors import (
@@ -183,8 +183,8 @@ def test_a_consumer_without_partitions_lives_though_nobody_can_say_how_many_memb
     new_queue: NewQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mock cannot describe groups, as brokers cannot for whom they do not allow it."""
-    monkeypatch.setattr("lvq_kafka.consuming.standstill._PARTITIONLESS", 0.5)
-    monkeypatch.setattr("lvq_kafka.consuming.inspection._LOOK", 0.1)
+    monkeypatch.setattr("lvq_kafka.consuming.idle_warnings._PARTITIONLESS", 0.5)
+    monkeypatch.setattr("lvq_kafka.consuming.group_monitor._LOOK", 0.1)
     queue = new_queue()
     first = queue.open(properties=SHORT_SESSION)
     eventually(lambda: first.stats.partitions, 20)
@@ -223,7 +223,7 @@ def test_a_topic_that_is_deleted_stops_the_consumer_and_says_so(new_queue: NewQu
 
 
 def test_a_topic_that_is_created_anew_is_not_read_on(new_queue: NewQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.inspection._LOOK", 0.0)
+    monkeypatch.setattr("lvq_kafka.consuming.group_monitor._LOOK", 0.0)
     queue = new_queue()
     queue.send("a")
     consumer = queue.open(properties=SHORT_SESSION)
@@ -236,7 +236,7 @@ def test_a_topic_that_is_created_anew_is_not_read_on(new_queue: NewQueue, monkey
     member.go_on()
     with pytest.raises((TopicRecreated, TopicNotFound)):
         consumer.acquire(20)
-    eventually(lambda: not consumer._consuming._thread.is_alive(), 20)
+    eventually(lambda: not consumer._thread._thread.is_alive(), 20)
     assert consumer.stats.delivered == 1
     with pytest.raises((TopicRecreated, GroupNotFound)):
         queue.open(properties=SHORT_SESSION).acquire(20)
@@ -258,14 +258,14 @@ def test_waiting_for_the_cluster_is_not_taken_for_standing_still(
 def test_a_coordinator_that_does_not_answer_is_not_taken_for_standing_still(
     new_queue: NewQueue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_kafka.consuming.inspection._REREAD", 0.0)
+    monkeypatch.setattr("lvq_kafka.consuming.group_monitor._REREAD", 0.0)
     queue = new_queue()
     queue.send("a")
     consumer = queue.open()
     take(consumer)
     queue.mock.delay_next(OFFSET_FETCH, 60)
     looks = _looks(consumer)
-    consumer._consuming._inspection.hasten()
+    consumer._thread._monitor.hasten()
     eventually(lambda: len(looks) >= 2, 30)
     assert "read the commits" in caplog.text
     assert "stood still" not in caplog.text
@@ -274,8 +274,8 @@ def test_a_coordinator_that_does_not_answer_is_not_taken_for_standing_still(
 
 def _looks(consumer: Consumer[str]) -> list[float]:
     """How many seconds the looks from now on have taken."""
-    inspection = consumer._consuming._inspection
-    look, taken = inspection.look, []
+    monitor = consumer._thread._monitor
+    look, taken = monitor.observe, []
 
     def timed(*args: Any, **options: Any) -> Any:
         began = time.monotonic()
@@ -284,5 +284,5 @@ def _looks(consumer: Consumer[str]) -> list[float]:
         finally:
             taken.append(time.monotonic() - began)
 
-    inspection.look = timed  # type: ignore[method-assign]
+    monitor.observe = timed  # type: ignore[method-assign]
     return taken

@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from lvq_kafka.cluster import Commit
-from lvq_kafka.consuming.inspection import Inspection
+from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.reading.consumed import Consumed
@@ -43,11 +43,11 @@ def descriptions(cluster: KafkaCluster) -> list[str]:
 
 
 def test_a_consumer_has_its_topic_described_once_a_look(cluster: KafkaCluster, descriptions: list[str]) -> None:
-    inspection = Inspection(cluster, QUEUE, "ignore")
+    monitor = GroupMonitor(cluster, QUEUE, "ignore")
     descriptions.clear()
     for _ in range(3):
-        inspection.doubt()  # which has it ask what the group holds, too
-        assert inspection.look(time.monotonic(), [0]).ends == {0: 0}
+        monitor.doubt()  # which has it ask what the group holds, too
+        assert monitor.observe(time.monotonic(), [0]).ends == {0: 0}
     assert descriptions == ["t"] * 3
 
 

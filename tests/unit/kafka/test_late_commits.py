@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from lvq_kafka.cluster import Answered, Commit
-from lvq_kafka.consuming.engine import Consuming
+from lvq_kafka.consuming.consumer_thread import ConsumerThread
 from lvq_kafka.errors import LockLost
 from tests.unit.kafka.mock_cluster import OFFSET_COMMIT
 from tests.unit.kafka.mock_queue import SOCIAL, NewQueue, Verdicts, take, whatever_its_mood
@@ -41,7 +41,7 @@ def test_g11_a_close_waits_for_the_commit_that_is_on_its_way_before_it_sends_the
 
     def send_and_be_closed(commits: Mapping[int, Commit], answered: Answered) -> None:
         send(commits, answered)
-        consumer._consuming._stop.set()
+        consumer._thread._stop.set()
         verdicts.extend(Verdicts(queue, one, one.ack()) for one in held[1:])
 
     member.commit_async = send_and_be_closed  # type: ignore[method-assign]
@@ -64,9 +64,9 @@ def test_g11_nothing_is_called_durable_at_a_revocation_while_an_older_commit_is_
     first = queue.open(protocol, SOCIAL[protocol])
     held = [take(first) for _ in range(12)]
     verdicts: list[Verdicts] = []
-    revoked = Consuming.revoked
+    revoked = ConsumerThread.revoked
 
-    def revoked_after_a_commit(engine: Consuming, partitions: Collection[int]) -> None:
+    def revoked_after_a_commit(engine: ConsumerThread, partitions: Collection[int]) -> None:
         if not verdicts:
             mine = [one for one in held if one.position.partition in partitions]
             queue.mock.fail_next(OFFSET_COMMIT, code)
@@ -75,7 +75,7 @@ def test_g11_nothing_is_called_durable_at_a_revocation_while_an_older_commit_is_
             verdicts.extend(Verdicts(queue, one, one.ack()) for one in mine[1:])
         revoked(engine, list(partitions))
 
-    monkeypatch.setattr(Consuming, "revoked", revoked_after_a_commit)
+    monkeypatch.setattr(ConsumerThread, "revoked", revoked_after_a_commit)
     second = queue.open(protocol, SOCIAL[protocol])
     eventually(lambda: len(second.stats.partitions) == len(first.stats.partitions) == 1, 60)
     for verdict in verdicts:

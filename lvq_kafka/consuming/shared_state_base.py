@@ -16,18 +16,18 @@ from threading import Condition, RLock, Thread, current_thread
 from typing import Literal
 
 from lvq_kafka.clocks import uptime
-from lvq_kafka.consuming.counting import Counting
+from lvq_kafka.consuming.consumer_stats import ConsumerStats
+from lvq_kafka.consuming.counted_reservations import CountedReservations
 from lvq_kafka.consuming.crowding import crowding
-from lvq_kafka.consuming.lives import Lives
-from lvq_kafka.consuming.stats import ConsumerStats
-from lvq_kafka.consuming.takers import Taker, Takers
+from lvq_kafka.consuming.generations import Generations
+from lvq_kafka.consuming.wait_queue import Waiter, WaitQueue
 from lvq_kafka.core.commits import Commits
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.yielding import Yielding
 from lvq_kafka.errors import AlreadySettled, Closed, LockLost, LVQError, ReaderFailed, StateError
 
-__all__ = ["LEASE", "Doing", "Durable", "Haul", "Holdings", "Limits", "Step", "resolve"]
+__all__ = ["LEASE", "Acquisition", "ConsumerLimits", "Doing", "Durable", "SharedStateBase", "Step", "resolve"]
 
 Durable = Future[None]
 
@@ -50,7 +50,7 @@ logger = logging.getLogger("lvq_kafka.consumer")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConsumerLimits:
     """How a consumer hands messages out. Seconds and messages; see `lvq_kafka.consuming.consumer.Consumer`."""
 
     max_in_work: int = 1000
@@ -59,20 +59,22 @@ class Limits:
     durable_counts: bool = False
 
 
-Haul = tuple[list[Item], list[Item]]
+Acquisition = tuple[list[Item], list[Item]]
 """What a look has brought: messages that were taken, and others that were delivered ``max_deliveries`` times. These
 have been left, for somebody to reject.
 """
 
 
-class Holdings:
+class SharedStateBase:
     """A ledger and its commits, for several threads: what holders do with them.
 
     Args:
         clock: seconds, by which locks end, delays are over, and silence is judged.
     """
 
-    def __init__(self, definition: QueueDefinition, limits: Limits, clock: Callable[[], float] = uptime) -> None:
+    def __init__(
+        self, definition: QueueDefinition, limits: ConsumerLimits, clock: Callable[[], float] = uptime
+    ) -> None:
         self.topic = definition.topic
         self.limits = limits
         self.clock = clock
@@ -84,14 +86,14 @@ class Holdings:
         self._awaited = 0  # those who wait for a change, other than for messages
         self._ledger = Ledger(order=definition.order, count_deliveries=limits.durable_counts)
         self._commits: Commits[Durable] = Commits(self._ledger)
-        self._lives = Lives()
-        self._takers = Takers()
-        self._counting = Counting(self._commits, self._wake_taker) if limits.durable_counts else None
+        self._generations = Generations()
+        self._waiters = WaitQueue()
+        self._reservations = CountedReservations(self._commits, self._wake_waiter) if limits.durable_counts else None
         self._counted_on = -math.inf  # when the group is known to have counted on us
         self._paused = False
         self._mismatched = 0
         self._trouble: dict[Doing, str] = {}  # why something did not work when it was last tried
-        self._standstill = ""  # why nothing is handed out though everything works
+        self._idle_reason = ""  # why nothing is handed out though everything works
         self._yielding = Yielding()
         self._yielded = ""  # why the partitions are left to others
         self._failure: BaseException | None = None
@@ -99,7 +101,7 @@ class Holdings:
 
     # ---------------------------------------------------------------- acquiring
 
-    def take(self, most: int, taker: Taker | None = None, *, ahead: bool = False) -> Haul:
+    def acquire(self, most: int, waiter: Waiter | None = None, *, ahead: bool = False) -> Acquisition:
         """Take what can be had at once, up to so many. Where that is nothing, the taker is in the line from now on.
 
         Args:
@@ -115,10 +117,10 @@ class Holdings:
             taken: list[Item] = []
             exhausted: list[Item] = []
             if not (self._paused or self._is_in_doubt()):
-                if self._counting is None:
+                if self._reservations is None:
                     taken = self._reserve(most, exhausted)
                 else:
-                    taken = self._count(most, exhausted, comes_now=taker is None)
+                    taken = self._count(most, exhausted, comes_now=waiter is None)
                 # They are on their way no more: what that took is not part of the time to settle them.
                 locked_until = self._locked_until()
                 if not ahead:
@@ -128,23 +130,23 @@ class Holdings:
                     for item in taken:
                         self._ledger.extend(item, locked_until)
             if taken or exhausted:
-                if self._takers:
-                    self._takers.serve(taker)
+                if self._waiters:
+                    self._waiters.serve(waiter)
             else:
                 self._yielding.asked(self.clock())
-                if taker is not None:
-                    self._takers.wait(taker)
+                if waiter is not None:
+                    self._waiters.wait(waiter)
             return taken, exhausted
 
     def _count(self, most: int, exhausted: list[Item], *, comes_now: bool) -> list[Item]:
         """Those that are counted; and let others be, for whoever waits."""
-        assert self._counting is not None
+        assert self._reservations is not None
         now = self.clock()
-        for item in self._counting.overtaken(now, comes_now=comes_now):
+        for item in self._reservations.overtaken(now, comes_now=comes_now):
             self._ledger.release(item)
-        taken = self._counting.take(most)
-        wanted = self._takers.wanted + (0 if taken else most)
-        self._counting.add(self._reserve(wanted - len(self._counting), exhausted), now)
+        taken = self._reservations.pop_counted(most)
+        wanted = self._waiters.wanted + (0 if taken else most)
+        self._reservations.add(self._reserve(wanted - len(self._reservations), exhausted), now)
         return taken
 
     def _reserve(self, most: int, exhausted: list[Item]) -> list[Item]:
@@ -177,25 +179,25 @@ class Holdings:
         timeout = self.limits.lock_timeout
         return None if timeout is None else self.clock() + timeout
 
-    def step_out(self, taker: Taker) -> None:
+    def step_out(self, waiter: Waiter) -> None:
         """They take no more for now."""
         with self._lock:
-            self._takers.leave(taker)
+            self._waiters.leave(waiter)
 
-    def _wake_taker(self, _: object = None) -> None:
+    def _wake_waiter(self, _: object = None) -> None:
         with self._lock:
-            self._takers.wake_next()
+            self._waiters.wake_next()
 
     # ---------------------------------------------------------------- settling
 
-    def settle(self, step: Step, item: Item) -> None:
+    def apply(self, step: Step, item: Item) -> None:
         """Take a step of `Ledger` with a message that is held; raises what the step raises."""
         with self._lock:
             step(self._ledger, item)
-            if self._awaited or self._takers:
+            if self._awaited or self._waiters:
                 self._notify()
 
-    def settle_many(self, step: Step, items: Sequence[Item]) -> None:
+    def apply_many(self, step: Step, items: Sequence[Item]) -> None:
         """Take the step with each message that it can be taken with; then raise what the first of the others raised."""
         refused: list[AlreadySettled | LockLost] = []
         with self._lock:
@@ -214,13 +216,13 @@ class Holdings:
         future = Durable()
         future.set_running_or_notify_cancel()  # so that nobody can cancel it, and it can always be resolved
         with self._lock:
-            assigned = self._lives.lasts(item.partition, item.life)
+            assigned = self._generations.is_current(item.partition, item.generation)
             if assigned:
                 self._commits.wait_done(item.partition, item.offset, future)
             ready = self._commits.take_ready()
         resolve(ready)
         if not assigned:
-            if self._lives.committed(item.offset, item.life):
+            if self._generations.committed(item.offset, item.generation):
                 future.set_result(None)
             else:
                 future.set_exception(self._in_vain())
@@ -245,7 +247,7 @@ class Holdings:
     @property
     def suspended(self) -> bool:
         """Whether messages wait for the group to accept a commit, since for all we know others may have them by now."""
-        return self._is_in_doubt() and (self._ledger.available > 0 or bool(self._counting))
+        return self._is_in_doubt() and (self._ledger.available > 0 or bool(self._reservations))
 
     def _is_in_doubt(self) -> bool:
         return self.clock() - self._counted_on > LEASE
@@ -260,7 +262,7 @@ class Holdings:
         """What this consumer has and has done."""
         with self._lock:
             return ConsumerStats.of(
-                self._ledger, self._commits, self._lives, mismatched=self._mismatched, trouble=self.obstacle
+                self._ledger, self._commits, self._generations, mismatched=self._mismatched, trouble=self.obstacle
             )
 
     @property
@@ -268,7 +270,7 @@ class Holdings:
         """See `lvq_kafka.consuming.settlement.Durability`."""
         with self._lock:
             away = self._yielded if self._yielding.away else ""
-            return away or next(iter(self._trouble.values()), "") or self._standstill or self.crowding
+            return away or next(iter(self._trouble.values()), "") or self._idle_reason or self.crowding
 
     @property
     def is_crowded(self) -> bool:
@@ -286,14 +288,14 @@ class Holdings:
         with self._lock:
             self._failure = self._failure or error
             self._notify()
-            self._takers.wake_all()
+            self._waiters.wake_all()
 
     def close(self) -> None:
         """Nothing will be handed out any more."""
         with self._lock:
             self._closed = True
             self._notify()
-            self._takers.wake_all()
+            self._waiters.wake_all()
 
     def _check(self) -> None:
         """Raise when no message will come any more."""
@@ -310,8 +312,8 @@ class Holdings:
     def _notify(self) -> None:
         if self._awaited:
             self._changed.notify_all()
-        if self._takers:  # as for few messages
-            self._takers.wake_next()
+        if self._waiters:  # as for few messages
+            self._waiters.wake_next()
 
     def _wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Wait with the lock, as the I/O thread and transactions do; False when time is up."""

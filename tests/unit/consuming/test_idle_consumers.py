@@ -35,15 +35,15 @@ NOT_NOW = TransportError("not now", code="NOT_COORDINATOR", retriable=True)
 
 def stand_still(consumer: Consumer[str], seconds: float = 60.0) -> None:
     """So many seconds pass in which this process does not run: as from SIGSTOP to SIGCONT."""
-    holdings = consumer._holdings
-    with holdings._changed:
-        clock = holdings.clock
-        holdings.clock = lambda: clock() + seconds
+    shared = consumer._shared
+    with shared._changed:
+        clock = shared.clock
+        shared.clock = lambda: clock() + seconds
 
 
 def may_hand_out(consumer: Consumer[str]) -> bool:
     """Whether messages wait, and the group has said lately that it counts on the consumer."""
-    return bool(consumer.stats.available) and not consumer._holdings.suspended
+    return bool(consumer.stats.available) and not consumer._shared.suspended
 
 
 def test_it_goes_on_when_the_group_takes_its_commit(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -64,7 +64,7 @@ def test_nothing_is_handed_out_before(world: World) -> None:
         settled_below_commits(world, consumer)
         world.fail_next("commit", NOT_NOW, times=1000)
         stand_still(consumer)
-        eventually(lambda: consumer._holdings.suspended)
+        eventually(lambda: consumer._shared.suspended)
         assert consumer.acquire(0.4) is None
         world._state._failures.clear()
         assert drain(consumer, 1) == ["a"]
@@ -72,7 +72,7 @@ def test_nothing_is_handed_out_before(world: World) -> None:
 
 def settled_below_commits(world: World, consumer: Consumer[str]) -> None:
     has_read_all(world, consumer)
-    eventually(lambda: not consumer._holdings._ledger.dirty and not consumer._holdings._unanswered)
+    eventually(lambda: not consumer._shared._ledger.dirty and not consumer._shared._unanswered)
 
 
 def test_whoever_takes_while_the_thread_stands_still_gets_nothing(world: World) -> None:
@@ -80,7 +80,7 @@ def test_whoever_takes_while_the_thread_stands_still_gets_nothing(world: World) 
     world.send(("a", "a"))
     with consuming(world) as consumer:
         eventually(lambda: may_hand_out(consumer))
-        with consumer._holdings._changed:
+        with consumer._shared._changed:
             stand_still(consumer)
             assert consumer.acquire(0) is None
         assert take(consumer).value == "a"
@@ -88,7 +88,7 @@ def test_whoever_takes_while_the_thread_stands_still_gets_nothing(world: World) 
 
 def test_one_who_waits_is_woken_when_it_is_proven(world: World) -> None:
     with consuming(world) as consumer, in_thread(lambda: take(consumer).value) as outcome:
-        eventually(lambda: consumer._holdings._takers.wanted == 1)
+        eventually(lambda: consumer._shared._waiters.wanted == 1)
         world.fail_next("commit", NOT_NOW)
         stand_still(consumer)
         world.send(("a", "a"))
@@ -116,7 +116,7 @@ def test_one_that_was_put_out_meanwhile_loses_its_locks_and_begins_anew() -> Non
         stand_still(consumer)
         eventually(lambda: held.state is State.LOST)
         assert drain(consumer, 1) == ["a1"]
-        assert not consumer._holdings.suspended
+        assert not consumer._shared.suspended
 
 
 def test_a_zombie_is_not_believed_before_it_knows_and_the_newer_value_is_not_stepped_back_behind() -> None:
@@ -156,7 +156,7 @@ def test_what_a_zombie_has_taken_ahead_does_not_come_out_of_it_either() -> None:
                 for delivery in theirs:
                     delivery.ack(wait=True, timeout=10)
             with in_thread(lambda: next(stream).value) as outcome:
-                eventually(lambda: outcome or zombie._holdings._takers.wanted)
+                eventually(lambda: outcome or zombie._shared._waiters.wanted)
                 assert outcome == []
                 world.members[0].poll.go_on()
                 world.send(("c", "c"))
@@ -200,7 +200,7 @@ def stopped(member: Any) -> Iterator[None]:
 def test_the_time_in_which_a_machine_sleeps_counts(world: World) -> None:
     """Linux has a clock of its own for that."""
     with consuming(world) as consumer:
-        clock = consumer._holdings.clock
+        clock = consumer._shared.clock
         assert isinstance(clock, partial)
         assert (clock.func, clock.args) == (time.clock_gettime, (time.CLOCK_BOOTTIME,))
 
@@ -210,7 +210,7 @@ def test_it_looks_whether_the_topic_is_the_same_afterwards(world: World) -> None
 
     with consuming(world) as consumer:
         settled_up(world, consumer)
-        consumer._consuming._inspection._topic_id = "another"
+        consumer._thread._monitor._topic_id = "another"
         stand_still(consumer)
         with pytest.raises(TopicRecreated, match="lvq repair q"):
             take(consumer)
@@ -222,7 +222,7 @@ def test_a_consumer_without_partitions_has_nothing_to_prove(world: World, caplog
         idle = one if not one.stats.partitions else two
         with caplog.at_level(logging.WARNING):
             stand_still(idle)
-            eventually(lambda: idle._holdings.clock() - idle._holdings._turned_at < 5)
+            eventually(lambda: idle._shared.clock() - idle._shared._turned_at < 5)
         assert "stood still" not in caplog.text
 
 
@@ -243,9 +243,9 @@ def test_a_transaction_on_its_way_is_waited_for_before_it_is_proven(world: World
 
         def meanwhile(timeout: float | None = None) -> None:
             stand_still(consumer)
-            eventually(lambda: consumer._holdings.suspended)
+            eventually(lambda: consumer._shared.suspended)
             assert consumer.acquire(0.1) is None
-            assert consumer._holdings.suspended
+            assert consumer._shared.suspended
             commit(timeout)
 
         producer.writer.commit_transaction = meanwhile  # type: ignore[method-assign]

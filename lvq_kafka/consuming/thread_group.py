@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Condition, Event, Thread
 
-__all__ = ["Crew"]
+__all__ = ["ThreadGroup"]
 
 # Seconds. Python sees a signal that comes just as a thread goes to sleep only when that thread wakes up again.
 _NAP = 0.2
 
 
-class Crew:
+class ThreadGroup:
     """Runs a function in several threads.
 
     Args:

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from lvq_kafka.consuming.takers import Taker, Takers
+from lvq_kafka.consuming.wait_queue import Waiter, WaitQueue
 
 
 class Line:
     """A line, and who was woken."""
 
     def __init__(self) -> None:
-        self.takers = Takers()
+        self.waiters = WaitQueue()
         self.woken: list[str] = []
 
-    def waiting(self, name: str, most: int = 1) -> Taker:
-        taker = Taker(most, lambda: self.woken.append(name))
-        self.takers.wait(taker)
-        return taker
+    def waiting(self, name: str, most: int = 1) -> Waiter:
+        waiter = Waiter(most, lambda: self.woken.append(name))
+        self.waiters.wait(waiter)
+        return waiter
 
 
 def test_a_change_wakes_the_first_and_the_next_change_the_second() -> None:
     line = Line()
     for name in "abc":
         line.waiting(name)
-    line.takers.wake_next()
-    line.takers.wake_next()
+    line.waiters.wake_next()
+    line.waiters.wake_next()
     assert line.woken == ["a", "b"]
 
 
@@ -34,10 +34,10 @@ def test_who_looked_in_vain_keeps_their_place() -> None:
     line = Line()
     first = line.waiting("a")
     line.waiting("b")
-    line.takers.wake_next()
-    line.takers.wait(first)
-    line.takers.wake_next()
-    line.takers.wake_next()
+    line.waiters.wake_next()
+    line.waiters.wait(first)
+    line.waiters.wake_next()
+    line.waiters.wake_next()
     assert line.woken == ["a", "a", "b"]
 
 
@@ -45,10 +45,10 @@ def test_who_was_served_is_in_the_line_no_longer_and_passes_it_on() -> None:
     line = Line()
     first = line.waiting("a")
     line.waiting("b")
-    line.takers.wake_next()
-    line.takers.serve(first)
-    assert (line.woken, line.takers.wanted) == (["a", "b"], 0)
-    line.takers.leave(first)
+    line.waiters.wake_next()
+    line.waiters.serve(first)
+    assert (line.woken, line.waiters.wanted) == (["a", "b"], 0)
+    line.waiters.leave(first)
     assert line.woken == ["a", "b"]
 
 
@@ -56,8 +56,8 @@ def test_who_leaves_unwoken_is_not_woken() -> None:
     line = Line()
     first = line.waiting("a")
     line.waiting("b")
-    line.takers.leave(first)
-    line.takers.wake_next()
+    line.waiters.leave(first)
+    line.waiters.wake_next()
     assert line.woken == ["b"]
 
 
@@ -65,10 +65,10 @@ def test_who_was_woken_and_leaves_without_a_look_passes_it_on() -> None:
     line = Line()
     first = line.waiting("a")
     line.waiting("b")
-    line.takers.wake_next()
-    line.takers.leave(first)
+    line.waiters.wake_next()
+    line.waiters.leave(first)
     assert line.woken == ["a", "b"]
-    line.takers.leave(first)
+    line.waiters.leave(first)
     assert line.woken == ["a", "b"]
 
 
@@ -78,9 +78,9 @@ def test_one_whose_event_loop_is_closed_is_passed_over() -> None:
     def closed() -> None:
         raise RuntimeError("Event loop is closed")
 
-    line.takers.wait(Taker(1, closed))
+    line.waiters.wait(Waiter(1, closed))
     line.waiting("b")
-    line.takers.wake_next()
+    line.waiters.wake_next()
     assert line.woken == ["b"]
 
 
@@ -88,13 +88,13 @@ def test_all_are_woken_by_news_for_all() -> None:
     line = Line()
     for name in "abc":
         line.waiting(name, most=2)
-    assert line.takers.wanted == 6
-    line.takers.wake_all()
-    assert (line.woken, line.takers.wanted) == (["a", "b", "c"], 0)
-    line.takers.wake_next()
+    assert line.waiters.wanted == 6
+    line.waiters.wake_all()
+    assert (line.woken, line.waiters.wanted) == (["a", "b", "c"], 0)
+    line.waiters.wake_next()
 
 
-class Counted(Taker):
+class Counted(Waiter):
     """Someone who counts, for all of them, how often one is asked whether they were woken."""
 
     asked = 0
@@ -114,15 +114,15 @@ def test_the_next_one_is_found_in_as_many_steps_however_many_have_been_woken_and
     """As the tasks of a loop that is busy, while a thread takes messages without waiting."""
 
     def steps(number: int) -> float:
-        takers, waiting = Takers(), [Counted(1, lambda: None) for _ in range(number)]
-        for taker in waiting:
-            takers.wait(taker)
+        waiters, waiting = WaitQueue(), [Counted(1, lambda: None) for _ in range(number)]
+        for waiter in waiting:
+            waiters.wait(waiter)
         Counted.asked = 0
         for _ in waiting:
-            takers.serve(None)
-        for taker in waiting:
-            takers.serve(taker)
-        assert not takers
+            waiters.serve(None)
+        for waiter in waiting:
+            waiters.serve(waiter)
+        assert not waiters
         return Counted.asked / number
 
     assert steps(500) == pytest.approx(steps(10), rel=0.1)
@@ -131,16 +131,16 @@ def test_the_next_one_is_found_in_as_many_steps_however_many_have_been_woken_and
 def test_how_many_are_wanted_is_known_whatever_they_do() -> None:
     line = Line()
     one, two, three = (line.waiting(name, most) for name, most in (("a", 1), ("b", 2), ("c", 4)))
-    assert line.takers.wanted == 7
-    line.takers.wake_next()
-    assert line.takers.wanted == 6
-    line.takers.wait(one)
-    line.takers.wait(one)
-    assert line.takers.wanted == 7
-    line.takers.leave(two)
-    line.takers.leave(two)
-    assert line.takers.wanted == 5
-    line.takers.serve(three)
-    assert (line.takers.wanted, line.woken) == (0, ["a", "a"])
-    line.takers.forget()
-    assert (line.takers.wanted, len(line.takers)) == (0, 0)
+    assert line.waiters.wanted == 7
+    line.waiters.wake_next()
+    assert line.waiters.wanted == 6
+    line.waiters.wait(one)
+    line.waiters.wait(one)
+    assert line.waiters.wanted == 7
+    line.waiters.leave(two)
+    line.waiters.leave(two)
+    assert line.waiters.wanted == 5
+    line.waiters.serve(three)
+    assert (line.waiters.wanted, line.woken) == (0, ["a", "a"])
+    line.waiters.forget()
+    assert (line.waiters.wanted, len(line.waiters)) == (0, 0)

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from lvq_kafka.consuming.custody import Custody
-from lvq_kafka.consuming.holdings import LEASE
-from lvq_kafka.consuming.inspection import Sight
+from lvq_kafka.consuming.group_monitor import Observation
+from lvq_kafka.consuming.shared_state import SharedState
+from lvq_kafka.consuming.shared_state_base import LEASE
 from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.quoting import listed
 
-__all__ = ["Standstill"]
+__all__ = ["IdleWarnings"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
@@ -39,12 +39,12 @@ class _Cause:
         self._seconds = seconds
         self._says = says
         self._since: float | None = None
-        self._told = False
+        self._reported = False
 
-    def look(self, now: float) -> str:
+    def check(self, now: float) -> str:
         """What is to be said now. It comes in the log when it is said for the first time in a row."""
         if not self._says(0.0):
-            self._since, self._told = None, False
+            self._since, self._reported = None, False
             return ""
         self._since = now if self._since is None else self._since
         lasted = now - self._since
@@ -52,7 +52,7 @@ class _Cause:
 
     def first_time(self) -> bool:
         """Whether it has not been told of since it began."""
-        told, self._told = self._told, True
+        told, self._reported = self._reported, True
         return not told
 
 
@@ -65,7 +65,7 @@ class _Place(NamedTuple):
     since: float
 
 
-class Standstill:
+class IdleWarnings:
     """Looks at a consumer now and then, and says what it stands still for, and that its commits have no room for all.
 
     Nothing of that is an error: a spare consumer waits for the others' partitions, work may take its time, and what has
@@ -75,15 +75,15 @@ class Standstill:
     A further cause is one more `_Cause`; the first of those that are so is in the stats.
     """
 
-    def __init__(self, name: str, custody: Custody, now: float, unclosed: Unclosed) -> None:
+    def __init__(self, name: str, shared: SharedState, now: float, unclosed: Unclosed) -> None:
         self._name = name
         self._unclosed = unclosed
-        self._custody = custody
+        self._shared = shared
         self._now = now
         self._next = now
-        self._sight: Sight | None = None
+        self._observation: Observation | None = None
         self._places: dict[int, _Place] = {}
-        self._crowded = _Cause(_CROWDED, lambda _: custody.crowding if custody.is_crowded else "")
+        self._crowded = _Cause(_CROWDED, lambda _: shared.crowding if shared.is_crowded else "")
         self._delivered = -1
         self._causes = (
             _Cause(_PARTITIONLESS, self._partitionless),
@@ -94,46 +94,47 @@ class Standstill:
             _Cause(_UNSETTLED, self._unsettled),
         )
 
-    def saw(self, now: float, sight: Sight) -> None:
+    def saw(self, now: float, observation: Observation) -> None:
         """A look at the topic and the group has found this."""
-        self._sight = sight
+        self._observation = observation
         places: dict[int, _Place] = {}
-        for partition, position in self._custody.positions.items():
-            end, stable = sight.ends.get(partition, 0), sight.stable.get(partition, 0)
+        for partition, position in self._shared.positions.items():
+            end, stable = observation.ends.get(partition, 0), observation.stable.get(partition, 0)
             if position < end:
                 before = self._places.get(partition)
                 stays = before is not None and before.position == position
                 places[partition] = _Place(position, stable, end, before.since if stays and before else now)
         self._places = places
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """See how it stands. ``now`` in seconds of a clock that never goes back."""
         if now < self._next:
             return
         self._now, self._next = now, now + _TURN
         found = ""
-        for cause, said in [(cause, cause.look(now)) for cause in self._causes]:
+        for cause, said in [(cause, cause.check(now)) for cause in self._causes]:
             if said and not found:
                 found = said
-                if not self._custody.in_trouble and cause.first_time():  # else it follows from what was logged
+                if not self._shared.in_trouble and cause.first_time():  # else it follows from what was logged
                     logger.warning("the consumer of %s stands still: %s", self._name, said)
-        self._delivered = self._custody.delivered
-        self._custody.stand_still(found)
-        crowded = self._crowded.look(now)
+        self._delivered = self._shared.delivered
+        self._shared.report_idle(found)
+        crowded = self._crowded.check(now)
         if crowded and self._crowded.first_time():
             logger.warning("the consumer of %s: %s", self._name, crowded)
 
     # ---------------------------------------------------------------- causes
 
     def _partitionless(self, lasted: float) -> str:
-        if self._custody.partitions:
+        if self._shared.partitions:
             return ""
-        sight = self._sight
-        if sight is not None and sight.members > len(sight.ends):
-            partitions = "one partition" if len(sight.ends) == 1 else f"{len(sight.ends)} partitions"
+        observation = self._observation
+        if observation is not None and observation.members > len(observation.ends):
+            partitions = "one partition" if len(observation.ends) == 1 else f"{len(observation.ends)} partitions"
             return (
-                f"it has no partition, since the group has {sight.members} members and the topic {partitions}, each of "
-                f"which has one consumer at a time. {self._here}A member that died counts until its session is over. "
+                f"it has no partition, since the group has {observation.members} members and the topic {partitions}, "
+                f"each of which has one consumer at a time. {self._here}"
+                "A member that died counts until its session is over. "
                 "Share one consumer between threads or tasks, or declare a queue on more partitions"
             )
         return (
@@ -148,7 +149,7 @@ class Standstill:
         return f"In this process there is {listed(others, _NAMED)}: close what nobody uses. " if others else ""
 
     def _unanswered(self, _: float) -> str:
-        waiting = self._custody.unanswered
+        waiting = self._shared.unanswered
         if waiting < _UNANSWERED:
             return ""
         return (
@@ -157,7 +158,7 @@ class Standstill:
         )
 
     def _uncounted(self, lasted: float) -> str:
-        if not self._custody.suspended:
+        if not self._shared.suspended:
             return ""
         return (
             f"the group has accepted no commit for {LEASE + lasted:.0f} s, so others may have its messages by now: the "
@@ -188,13 +189,13 @@ class Standstill:
         places = [(p, place) for p, place in self._places.items() if self._now - place.since >= seconds]
         if not places:
             return []
-        positions = self._custody.positions
+        positions = self._shared.positions
         return [(partition, place) for partition, place in places if positions.get(partition) == place.position]
 
     def _unsettled(self, _: float) -> str:
-        if not (self._custody.is_full and self._delivered == self._custody.delivered):
+        if not (self._shared.is_full and self._delivered == self._shared.delivered):
             return ""
         return (
-            f"all {self._custody.limits.max_in_work} messages that may be in work (max_in_work) are held, and none was "
+            f"all {self._shared.limits.max_in_work} messages that may be in work (max_in_work) are held, and none was "
             f"settled for {_UNSETTLED:g} s. Settle each: ack, release or reject it, or handle it in a with block"
         )

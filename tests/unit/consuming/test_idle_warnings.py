@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from lvq_kafka.consuming.custody import Custody
-from lvq_kafka.consuming.holdings import LEASE, Limits
-from lvq_kafka.consuming.inspection import Sight
-from lvq_kafka.consuming.standstill import Standstill
+from lvq_kafka.consuming.group_monitor import Observation
+from lvq_kafka.consuming.idle_warnings import IdleWarnings
+from lvq_kafka.consuming.shared_state import SharedState
+from lvq_kafka.consuming.shared_state_base import LEASE, ConsumerLimits
 from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer
@@ -26,41 +26,41 @@ class Watched:
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.now = 0.0
-        self.custody = Custody(
-            QueueDefinition(name="q", topic="t", key_header=None), Limits(max_in_work=2), lambda: self.now
+        self.shared = SharedState(
+            QueueDefinition(name="q", topic="t", key_header=None), ConsumerLimits(max_in_work=2), lambda: self.now
         )
-        self._standstill = Standstill("q", self.custody, self.now, Unclosed("q", "id"))
+        self._idle_warnings = IdleWarnings("q", self.shared, self.now, Unclosed("q", "id"))
         self._caplog = caplog
 
     def assign(self) -> None:
-        self.custody.assign({0: CommitMap(0)}, {0: 0}, {0: 0}, epochs={0: -1}, tag=bytes(8))
+        self.shared.assign({0: CommitMap(0)}, {0: 0}, {0: 0}, epochs={0: -1}, tag=bytes(8))
         records = [Record(0, offset, 0, b"%d" % offset, b"v") for offset in range(100)]
-        self.custody.read(Fetch(RecordBatch.of(records), {0: 100}))
+        self.shared.read(Fetch(RecordBatch.of(records), {0: 100}))
         self.commit()
 
     def commit(self) -> None:
         """The group accepts a commit."""
-        self.custody._commits.renew(self.custody.partitions)
-        flight = self.custody.next_commit()
+        self.shared._commits.renew(self.shared.partitions)
+        flight = self.shared.next_commit()
         assert flight is not None
-        self.custody.answered(flight, Answer.STORED)
+        self.shared.answered(flight, Answer.STORED)
 
     def wait(self, seconds: int, *, committing: bool = True) -> str:
         """What is logged meanwhile."""
         self._caplog.clear()
         for _ in range(seconds):
             self.now += 1
-            if committing and self.custody.partitions:
+            if committing and self.shared.partitions:
                 self.commit()
-            self._standstill.look(self.now)
+            self._idle_warnings.check(self.now)
         return self._caplog.text
 
     def see(self, end: int = 100, stable: int = 100, members: int = 1) -> None:
-        self._standstill.saw(self.now, Sight({0: end}, {0: stable}, 1000.0, members))
+        self._idle_warnings.saw(self.now, Observation({0: end}, {0: stable}, 1000.0, members))
 
     @property
     def trouble(self) -> str:
-        return self.custody.stats.trouble
+        return self.shared.stats.trouble
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_g5_a_consumer_too_many_says_that_there_are_more_members_than_partitions
 def test_one_that_loses_its_partitions_says_so_when_it_has_had_none_for_as_long(watched: Watched) -> None:
     watched.assign()
     assert watched.wait(100) == ""
-    watched.custody.forget([0])
+    watched.shared.forget([0])
     assert watched.wait(5) == ""
     assert "no partition" in watched.wait(1)
 
@@ -107,12 +107,12 @@ def test_g5_messages_that_wait_while_the_group_accepts_no_commit_are_told_of(wat
 def test_g5_a_commit_that_is_not_answered_is_told_of(watched: Watched) -> None:
     """As in a rebalance. With durable counts nothing is handed out meanwhile, lease or not."""
     watched.assign()
-    watched.custody._commits.renew([0])
-    flight = watched.custody.next_commit()
+    watched.shared._commits.renew([0])
+    flight = watched.shared.next_commit()
     assert flight is not None
     assert watched.wait(2, committing=False) == ""
     assert "has not answered a commit for 3 s" in watched.wait(1, committing=False)
-    watched.custody.answered(flight, Answer.STORED)
+    watched.shared.answered(flight, Answer.STORED)
     watched.wait(1)
     assert watched.trouble == ""
 
@@ -126,7 +126,7 @@ def test_g5_an_open_transaction_that_hides_what_follows_is_told_of_by_partition_
     assert "kafka-transactions.sh" in watched.trouble
     assert watched.wait(10) == ""
     assert "for 15 s" in watched.trouble
-    watched.custody.read(Fetch(RecordBatch(), {0: 140}))
+    watched.shared.read(Fetch(RecordBatch(), {0: 140}))
     watched.wait(1)
     assert watched.trouble == "", "at once, before the next look"
 
@@ -134,7 +134,7 @@ def test_g5_an_open_transaction_that_hides_what_follows_is_told_of_by_partition_
 def test_transactions_that_come_and_go_are_no_standstill(watched: Watched) -> None:
     watched.assign()
     for number in range(100, 120):
-        watched.custody.read(Fetch(RecordBatch(), {0: number}))
+        watched.shared.read(Fetch(RecordBatch(), {0: number}))
         watched.see(end=number + 2, stable=number)
         assert watched.wait(3) == ""
 
@@ -148,15 +148,15 @@ def test_g5_a_partition_that_is_not_read_on_is_told_of(watched: Watched) -> None
 
 def test_a_trouble_with_the_cluster_goes_before_what_follows_from_it(watched: Watched) -> None:
     watched.wait(6)
-    watched.custody.trouble("reading", BrokerUnavailable("Nobody answers.", code="_TRANSPORT", retriable=True))
+    watched.shared.trouble("reading", BrokerUnavailable("Nobody answers.", code="_TRANSPORT", retriable=True))
     assert watched.trouble == "Nobody answers."
-    watched.custody.recovered()
+    watched.shared.recovered()
     assert "no partition" in watched.trouble
 
 
 def test_who_forgets_to_settle_is_told_once(watched: Watched) -> None:
     watched.assign()
-    assert len(watched.custody.take(5)[0]) == 2
+    assert len(watched.shared.acquire(5)[0]) == 2
     assert watched.wait(30) == ""
     assert "all 2 messages that may be in work (max_in_work) are held" in watched.wait(2)
     assert "Settle each" in watched.trouble
@@ -165,12 +165,12 @@ def test_who_forgets_to_settle_is_told_once(watched: Watched) -> None:
 
 def test_work_that_goes_on_and_messages_that_do_not_come_are_no_standstill(watched: Watched) -> None:
     watched.assign()
-    held, _ = watched.custody.take(2)
+    held, _ = watched.shared.acquire(2)
     for _ in range(20):
         assert watched.wait(20) == ""
-        watched.custody.settle(Ledger.ack, held.pop())
-        held += watched.custody.take(1)[0]
-    watched.custody.settle(Ledger.ack, held.pop())
+        watched.shared.apply(Ledger.ack, held.pop())
+        held += watched.shared.acquire(1)[0]
+    watched.shared.apply(Ledger.ack, held.pop())
     assert watched.wait(100) == ""
 
 
@@ -178,11 +178,11 @@ def test_work_that_goes_on_and_messages_that_do_not_come_are_no_standstill(watch
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is said after seconds is said at once."""
     fast: Mapping[str, float] = {
-        "inspection._LOOK": 0.05,
-        "inspection._LOOK_AGAIN": 0.05,
-        "standstill._PARTITIONLESS": 0.3,
-        "standstill._BLOCKED": 0.3,
-        "standstill._TURN": 0.01,
+        "group_monitor._LOOK": 0.05,
+        "group_monitor._LOOK_AGAIN": 0.05,
+        "idle_warnings._PARTITIONLESS": 0.3,
+        "idle_warnings._BLOCKED": 0.3,
+        "idle_warnings._TURN": 0.01,
     }
     for name, seconds in fast.items():
         monkeypatch.setattr(f"lvq_kafka.consuming.{name}", seconds)

@@ -15,17 +15,17 @@ from threading import Event, Thread, current_thread
 
 from lvq_kafka.aio import in_background
 from lvq_kafka.cluster import Commit, GroupListener, GroupMember
-from lvq_kafka.consuming.custody import Custody
-from lvq_kafka.consuming.holdings import Durable
-from lvq_kafka.consuming.inspection import Inspection
-from lvq_kafka.consuming.standstill import Standstill
+from lvq_kafka.consuming.group_monitor import GroupMonitor
+from lvq_kafka.consuming.idle_warnings import IdleWarnings
+from lvq_kafka.consuming.shared_state import SharedState
+from lvq_kafka.consuming.shared_state_base import Durable
 from lvq_kafka.consuming.unclosed import Unclosed
 from lvq_kafka.core.absence import Lapse
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.quoting import bounded
 from lvq_kafka.errors import AuthenticationFailed, DataLoss, LVQError, TopicNotFound, TransportError, Unauthorized
 
-__all__ = ["Consuming", "Join"]
+__all__ = ["ConsumerThread", "Join"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
@@ -45,37 +45,37 @@ _ATTEMPTS = 3  # reads one after the other that are too slow for the deletes in 
 _LAST_CHANCE = 1.0  # seconds during which a commit that is refused for now, and that no later one mends, is sent again
 
 
-class Consuming:
+class ConsumerThread:
     """A consumer's thread. It is the member's listener, too: the group calls it from inside its own polls."""
 
     def __init__(
         self,
         name: str,
         join: Join,
-        custody: Custody,
-        inspection: Inspection,
+        shared: SharedState,
+        monitor: GroupMonitor,
         *,
         commit_interval: float,
         revoke_grace: float,
     ) -> None:
         self._name = name
         self._join = join
-        self._custody = custody
-        self._inspection = inspection
+        self._shared = shared
+        self._monitor = monitor
         self._commit_interval = commit_interval
         self._revoke_grace = revoke_grace
-        self._unclosed = Unclosed(name, inspection.topic_id)
+        self._unclosed = Unclosed(name, monitor.topic_id)
         self._left_to: Callable[[], object] | None = None
         self._flight: Flight[Durable] | None = None
         self._commit_at = self._not_before = self._answer_by = 0.0
         self._polled_at = self._busy_until = 0.0
         self._losses = 0  # of the member's connections, that are known
         self._crowded = False
-        self._standstill = Standstill(name, custody, time.monotonic(), self._unclosed)
+        self._idle_warnings = IdleWarnings(name, shared, time.monotonic(), self._unclosed)
         self._in_vain = 0
         self._starting_over = False
         self._stop = Event()
-        self._thread = custody.thread = Thread(target=self._run, name=f"lvq-consume-{name}", daemon=True)
+        self._thread = shared.thread = Thread(target=self._run, name=f"lvq-consume-{name}", daemon=True)
 
     # ---------------------------------------------------------------- life
 
@@ -126,28 +126,28 @@ class Consuming:
     def _run(self) -> None:
         try:
             while not self._is_over:
-                if self._custody.away:
+                if self._shared.away:
                     self._heed_abandonment()
                     self._stop.wait(_IDLE_POLL)
                 else:
-                    self._take_part()
+                    self._run_membership()
         except BaseException as error:  # noqa: BLE001
             self._fail(error)
         finally:
             self._unclosed.end()
-            self._custody.forget(self._custody.partitions)
-            self._custody.end_undecided()
+            self._shared.forget(self._shared.partitions)
+            self._shared.end_undecided()
 
     @property
     def _is_over(self) -> bool:
-        return self._stop.is_set() or self._custody.failed
+        return self._stop.is_set() or self._shared.failed
 
-    def _take_part(self) -> None:
+    def _run_membership(self) -> None:
         """Be a member of the group, until it is over, all has to be read again, or others can make more of it."""
         self._starting_over = False
         self._member = self._join(self)
         try:
-            while not (self._is_over or self._starting_over or self._custody.away):
+            while not (self._is_over or self._starting_over or self._shared.away):
                 self._step(self._member)
             self._await_answer(self._member)
         except BaseException as error:  # noqa: BLE001  # a dead consumer must say so, whatever killed it
@@ -163,62 +163,63 @@ class Consuming:
             logger.warning("while the consumer of %s was closed: %s", self._name, what)
         else:
             logger.error("the consumer of %s has failed: %s", self._name, what)
-            self._custody.fail(error)
+            self._shared.fail(error)
 
     # ---------------------------------------------------------------- turn by turn
 
     def _step(self, member: GroupMember) -> None:
-        custody = self._custody
+        shared = self._shared
         self._heed_abandonment()
-        if custody.turn():
-            self._inspection.hasten()
+        if shared.turn():
+            self._monitor.hasten()
         pause = _IDLE_POLL
-        self._polled_at = custody.clock()
-        if custody.urgent or custody.busy:
+        self._polled_at = shared.clock()
+        if shared.urgent or shared.busy:
             self._busy_until = self._polled_at + _STAYS_BUSY
         if self._polled_at < self._busy_until:  # in an outage an answer takes its time, and looking for it costs some
-            pause = _URGENT_POLL if custody.urgent and not custody.in_trouble else _BUSY_POLL
+            pause = _URGENT_POLL if shared.urgent and not shared.in_trouble else _BUSY_POLL
         try:
             fetch = member.poll(pause)
         except (TransportError, TopicNotFound) as error:
             if isinstance(error, TransportError) and not error.retriable:
                 raise
-            custody.trouble("reading", error)
-            self._inspection.hasten()
-            if isinstance(error, TopicNotFound) and self._inspection.is_due(time.monotonic()):
-                self._look(time.monotonic())  # a broker that lags says so of a new topic, too
+            shared.trouble("reading", error)
+            self._monitor.hasten()
+            if isinstance(error, TopicNotFound) and self._monitor.is_due(time.monotonic()):
+                self._observe(time.monotonic())  # a broker that lags says so of a new topic, too
             self._stop.wait(pause)
             return
         self._heed_losses(member)
         if fetch.positions:
             self._ask_after_absence()
-            lapse = custody.came_too_late(fetch)
+            lapse = shared.came_too_late(fetch)
             if lapse is not None:
                 self._start_over(lapse)
                 return
-            custody.read(fetch)
+            shared.read(fetch)
         now = time.monotonic()
         if self._flight is not None and now >= self._answer_by:
             self._answered(self._flight, Answer.UNKNOWN)
-        if custody.undecided:
-            self._inspection.reread()
-        if self._inspection.is_due(now):
-            self._look(now)  # before the next commit: what is on its way says nothing about what may be written over it
-        if self._flight is None and now >= (self._not_before if custody.urgent else self._commit_at):
+        if shared.undecided:
+            self._monitor.reread()
+        if self._monitor.is_due(now):
+            # before the next commit: what is on its way says nothing about what may be written over it
+            self._observe(now)
+        if self._flight is None and now >= (self._not_before if shared.urgent else self._commit_at):
             self._commit(member)
-        self._standstill.look(now)
-        crowded, self._crowded = self._crowded, self._custody.is_crowded
+        self._idle_warnings.check(now)
+        crowded, self._crowded = self._crowded, self._shared.is_crowded
         if self._crowded and not crowded:  # the broker may take longer texts than we know
-            self._inspection.hasten()
+            self._monitor.hasten()
 
     def _ask_after_absence(self) -> None:
         """Let what was read be judged by the settings of now (R18). It is kept meanwhile: it comes only once."""
-        while self._custody.outdated and not self._stop.is_set():
+        while self._shared.outdated and not self._stop.is_set():
             self._heed_abandonment()
             try:
-                self._custody.asked(self._inspection.retention())
+                self._shared.asked(self._monitor.retention())
             except TransportError as error:
-                self._custody.trouble("reading", error)
+                self._shared.trouble("reading", error)
                 self._stop.wait(_BUSY_POLL)
 
     def _start_over(self, lapse: Lapse) -> None:
@@ -239,52 +240,52 @@ class Consuming:
 
     def _await_answer(self, member: GroupMember) -> None:
         """Let nothing be on its way before the last commit: the client could send it again, behind that one."""
-        self._custody.withhold(self._custody.partitions)
+        self._shared.withhold(self._shared.partitions)
         deadline = time.monotonic() + _LAST_CHANCE
-        while self._flight is not None and time.monotonic() < deadline and not self._custody.failed:
+        while self._flight is not None and time.monotonic() < deadline and not self._shared.failed:
             with suppress(TransportError):
                 member.poll(_BUSY_POLL)
 
-    def _look(self, now: float) -> None:
+    def _observe(self, now: float) -> None:
         """See that topic and group are what we take them for, now and then, and after every trouble."""
-        before, then = self._custody.durable, self._custody.clock()
-        undecided, of_no_use = self._custody.undecided, self._custody.is_of_no_use
+        before, then = self._shared.durable, self._shared.clock()
+        undecided, of_no_use = self._shared.undecided, self._shared.is_of_no_use
         try:
-            sight = self._inspection.look(now, self._custody.partitions, undecided, count=of_no_use)
+            observation = self._monitor.observe(now, self._shared.partitions, undecided, count=of_no_use)
         except TransportError as error:
             if not error.retriable:
                 raise
-            self._custody.trouble("reading", error)
-            self._custody.excuse()
+            self._shared.trouble("reading", error)
+            self._shared.excuse()
             return
-        self._custody.recovered()
-        self._custody.ended(then, sight.stable, sight.retention)
-        self._standstill.saw(now, sight)
-        if self._custody.is_crowded and (limit := self._inspection.text_limit()) is not None:
-            self._custody.allow(limit)
-        stored = sight.stored
-        self._custody.decide({p: stored[p] for p in undecided if p in stored})
-        for partition in self._custody.found({p: stored[p] for p in before if p in stored}, before):
+        self._shared.recovered()
+        self._shared.ended(then, observation.stable, observation.retention)
+        self._idle_warnings.saw(now, observation)
+        if self._shared.is_crowded and (limit := self._monitor.text_limit()) is not None:
+            self._shared.allow(limit)
+        stored = observation.stored
+        self._shared.decide({p: stored[p] for p in undecided if p in stored})
+        for partition in self._shared.found({p: stored[p] for p in before if p in stored}, before):
             logger.warning(
                 "another commit was written over that of queue %s, partition %d; it is written again",
                 self._name,
                 partition,
             )
             self._doubt()
-        if of_no_use and sight.members != 1:  # alone it stays: nobody would get what it has
-            self._custody.yield_partitions()
+        if of_no_use and observation.members != 1:  # alone it stays: nobody would get what it has
+            self._shared.yield_partitions()
 
     # ---------------------------------------------------------------- committing
 
     def _commit(self, member: GroupMember) -> None:
         """Send a commit of all that has changed. A later poll brings its answer, the next commit mends a failure."""
         self._commit_at = time.monotonic() + self._commit_interval
-        flight = self._custody.next_commit()
+        flight = self._shared.next_commit()
         if flight is None:
             return
         self._flight, self._answer_by = flight, time.monotonic() + _ANSWER
         try:
-            member.commit_async(self._custody.commits_of(flight), lambda outcome: self._take_answer(flight, outcome))
+            member.commit_async(self._shared.commits_of(flight), lambda outcome: self._on_commit(flight, outcome))
         except TransportError as error:
             self._answered(flight, self._judge(error))
 
@@ -295,10 +296,10 @@ class Consuming:
 
     def _doubt(self) -> None:
         """A commit may arrive late. So it is looked, soon and more than once, whether one was written over a later."""
-        self._custody.doubt()
-        self._inspection.doubt()
+        self._shared.doubt()
+        self._monitor.doubt()
 
-    def _take_answer(self, flight: Flight[Durable], outcome: Mapping[int, TransportError | None]) -> None:
+    def _on_commit(self, flight: Flight[Durable], outcome: Mapping[int, TransportError | None]) -> None:
         self._heed_losses(self._member)
         answers = {p: Answer.STORED if error is None else self._judge(error) for p, error in outcome.items()}
         self._answered(flight, answers)
@@ -306,9 +307,9 @@ class Consuming:
     def _answered(self, flight: Flight[Durable], answers: Mapping[int, Answer] | Answer) -> None:
         if flight is self._flight:  # else the answer comes after it was given up
             self._flight = None
-        self._custody.answered(flight, answers)
-        if self._custody.doubted:
-            self._inspection.doubt()
+        self._shared.answered(flight, answers)
+        if self._shared.doubted:
+            self._monitor.doubt()
 
     def _commit_now(self, partitions: Collection[int]) -> bool:
         """Commit for these and wait for the answer; whether all that was done by then is known to be stored.
@@ -318,20 +319,20 @@ class Consuming:
         """
         deadline = time.monotonic() + _LAST_CHANCE
         for _ in range(_SHORTER):
-            if self._custody.committing:
+            if self._shared.committing:
                 return False
-            flight = self._custody.next_commit(partitions)
+            flight = self._shared.next_commit(partitions)
             if flight is None:
                 return True
             passes = False
             try:
-                self._member.commit(self._custody.commits_of(flight))
+                self._member.commit(self._shared.commits_of(flight))
             except TransportError as error:
                 answer = self._judge(error)
                 passes = error.retriable and error.code != "UNKNOWN_MEMBER_ID"
             else:
                 answer = Answer.STORED
-            self._custody.answered(flight, answer)
+            self._shared.answered(flight, answer)
             if passes and time.monotonic() + _AGAIN < deadline:
                 time.sleep(_AGAIN)
             elif answer is not Answer.TOO_LARGE:
@@ -346,8 +347,8 @@ class Consuming:
         """
         if isinstance(error, AuthenticationFailed | Unauthorized):
             raise error
-        self._custody.trouble("committing", error)
-        self._inspection.hasten()
+        self._shared.trouble("committing", error)
+        self._monitor.hasten()
         too_large = error.code == "OFFSET_METADATA_TOO_LARGE"
         self._commit_at = self._not_before = 0.0 if too_large else time.monotonic() + _AGAIN
         return Answer.TOO_LARGE if too_large else Answer.UNKNOWN
@@ -356,45 +357,45 @@ class Consuming:
 
     def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
         """See `GroupListener.assigned`: start at the commits, and hand nothing out below the ends of now (G12)."""
-        self._custody.check_decided(partitions, self._polled_at)
-        begin = self._inspection.begin(partitions, commits)
-        self._custody.assign(
-            begin.maps, begin.starts, begin.ends, epochs=begin.epochs, tag=begin.tag, retention=begin.retention
+        self._shared.check_decided(partitions, self._polled_at)
+        start = self._monitor.starting_point(partitions, commits)
+        self._shared.assign(
+            start.maps, start.starts, start.ends, epochs=start.epochs, tag=start.tag, retention=start.retention
         )
-        logger.info("the consumer of %s has got partitions %s", self._name, sorted(begin.starts))
-        return begin.starts
+        logger.info("the consumer of %s has got partitions %s", self._name, sorted(start.starts))
+        return start.starts
 
     def revoked(self, partitions: Sequence[int]) -> None:
         """See `GroupListener.revoked`: hand out no more, let holders finish for a moment, end the locks, commit."""
         mine = self._mine(partitions)
-        custody = self._custody
-        custody.withhold(mine)
+        shared = self._shared
+        shared.withhold(mine)
         try:
             deadline = time.monotonic() + self._revoke_grace
-            while (left := deadline - time.monotonic()) > 0 and not custody.wait_finished(mine, min(left, _BUSY_POLL)):
-                custody.turn()
-                if custody.urgent and not (custody.committing or self._commit_now(custody.partitions)):
+            while (left := deadline - time.monotonic()) > 0 and not shared.wait_finished(mine, min(left, _BUSY_POLL)):
+                shared.turn()
+                if shared.urgent and not (shared.committing or self._commit_now(shared.partitions)):
                     break
-            custody.end_locks(mine)
+            shared.end_locks(mine)
             self._commit_now(mine)
         finally:
-            if unstored := custody.unstored(mine):
+            if unstored := shared.unstored(mine):
                 logger.warning(
                     "the consumer of %s gives up partition %s: what was settled since the last commit may be delivered "
                     "again, since the group is not known to have stored it",
                     self._name,
                     ", ".join(map(str, sorted(unstored))),
                 )
-            custody.forget(mine)
+            shared.forget(mine)
             logger.info("the consumer of %s has given up partitions %s", self._name, sorted(mine))
 
     def lost(self, partitions: Sequence[int]) -> None:
         """See `GroupListener.lost`: the locks are over, and nothing can be committed."""
         mine = self._mine(partitions)
-        self._custody.forget(mine)
-        self._inspection.hasten()
+        self._shared.forget(mine)
+        self._monitor.hasten()
         logger.warning("the consumer of %s has lost partitions %s", self._name, sorted(mine))
 
     def _mine(self, partitions: Collection[int]) -> list[int]:
         """Those that were really assigned: after a failed assignment the group may name others."""
-        return [partition for partition in self._custody.partitions if partition in partitions]
+        return [partition for partition in self._shared.partitions if partition in partitions]

@@ -7,10 +7,10 @@ from itertools import count
 
 from lvq_kafka.core.handout import BySlot
 
-__all__ = ["Taker", "Takers"]
+__all__ = ["WaitQueue", "Waiter"]
 
 
-class Taker:
+class Waiter:
     """Someone who waits for messages.
 
     Args:
@@ -29,7 +29,7 @@ class Taker:
         """Their place in the line, which they keep as long as they are in it."""
 
 
-class Takers(dict[Taker, None]):
+class WaitQueue(dict[Waiter, None]):
     """Those who wait: a dict, to be asked at no cost whether it is empty. It has no lock of its own.
 
     A change wakes the first one only, and who gets something wakes the next: a message costs one wake-up or two, and
@@ -41,63 +41,63 @@ class Takers(dict[Taker, None]):
         super().__init__()
         self.wanted = 0
         """How many messages those could take who have looked in vain."""
-        self._line: BySlot[Taker] = BySlot()  # those who were not woken
+        self._line: BySlot[Waiter] = BySlot()  # those who were not woken
         self._slots = count()
 
-    def wait(self, taker: Taker) -> None:
+    def wait(self, waiter: Waiter) -> None:
         """They have looked in vain."""
-        if taker not in self:
-            self[taker] = None
-            taker.slot = next(self._slots)
-        elif not taker.woken:
+        if waiter not in self:
+            self[waiter] = None
+            waiter.slot = next(self._slots)
+        elif not waiter.woken:
             return
-        taker.woken = False
-        self.wanted += taker.most
-        self._line.add(taker)
+        waiter.woken = False
+        self.wanted += waiter.most
+        self._line.add(waiter)
 
-    def serve(self, taker: Taker | None) -> None:
+    def serve(self, waiter: Waiter | None) -> None:
         """Someone has got something, whether they had to wait or not; there may be more."""
-        if taker is not None:
-            self._take_out(taker)
-            taker.woken = False
+        if waiter is not None:
+            self._remove(waiter)
+            waiter.woken = False
         self.wake_next()
 
-    def leave(self, taker: Taker) -> None:
+    def leave(self, waiter: Waiter) -> None:
         """They wait no longer, having looked or not: in that case it is the next one's turn."""
-        self._take_out(taker)
-        if taker.woken:
-            taker.woken = False
+        self._remove(waiter)
+        if waiter.woken:
+            waiter.woken = False
             self.wake_next()
 
     def wake_next(self) -> None:
         """There may be something for one of them."""
-        while (taker := self._line.take()) is not None:
-            if self._wake(taker):
+        while (waiter := self._line.take()) is not None:
+            if self._wake(waiter):
                 return
 
     def wake_all(self) -> None:
         """There is news for all."""
-        while (taker := self._line.take()) is not None:
-            self._wake(taker)
+        while (waiter := self._line.take()) is not None:
+            self._wake(waiter)
 
     def forget(self) -> None:
         """Nobody waits any more: in a forked child, they are the parent's."""
         self.clear()
         self._line, self.wanted = BySlot(), 0
 
-    def _take_out(self, taker: Taker) -> None:
-        if taker in self:
-            del self[taker]
-            if not taker.woken:
-                self._line.remove(taker)
-                self.wanted -= taker.most
+    def _remove(self, waiter: Waiter) -> None:
+        if waiter in self:
+            del self[waiter]
+            if not waiter.woken:
+                self._line.remove(waiter)
+                self.wanted -= waiter.most
 
-    def _wake(self, taker: Taker) -> bool:
-        self.wanted -= taker.most
-        taker.woken = True
+    def _wake(self, waiter: Waiter) -> bool:
+        self.wanted -= waiter.most
+        waiter.woken = True
         try:
-            taker.wake()
+            waiter.wake()
         except RuntimeError:  # their event loop was closed before they could leave
-            del self[taker]
+            del self[waiter]
             return False
         return True

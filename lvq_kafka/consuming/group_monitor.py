@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from lvq_kafka.cluster import Cluster, Commit, TopicDescription
-from lvq_kafka.consuming.holdings import LEASE
+from lvq_kafka.consuming.shared_state_base import LEASE
 from lvq_kafka.core.commit_map import CommitMap, topic_tag
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.policy import DELETE_RETENTION
@@ -19,7 +19,7 @@ from lvq_kafka.managing.groups import OnForeignCommits, check_group, known_ends
 from lvq_kafka.retrying import patiently
 from lvq_kafka.topics import ask_delete_retention
 
-__all__ = ["Beginning", "Inspection", "Sight"]
+__all__ = ["GroupMonitor", "Observation", "StartingPoint"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
@@ -42,7 +42,7 @@ _QUESTIONS = LEASE / 2  # seconds that a look may take: meanwhile nothing is pol
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class StartingPoint:
     """How to begin with partitions that have just been assigned."""
 
     maps: Mapping[int, CommitMap]
@@ -60,7 +60,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Observation:
     """What a look at the topic and the group has found."""
 
     ends: Mapping[int, int]
@@ -75,7 +75,7 @@ class Sight:
     """What the group holds, now and then."""
 
 
-class Inspection:
+class GroupMonitor:
     """Asks the cluster about the topic and the group of a queue.
 
     Raises:
@@ -97,8 +97,8 @@ class Inspection:
         self._partitions = described.partitions
         self._load(range(described.partitions), self._decided(), described)
         self._retention = DELETE_RETENTION
-        self._looked_at = -math.inf
-        self._look_at = time.monotonic() + _LOOK
+        self._observed_at = -math.inf
+        self._observe_at = time.monotonic() + _LOOK
         self._settings_at = time.monotonic() + _SETTINGS
         self._reread_at = time.monotonic() + _REREAD
         self._ask_limit_at = 0.0
@@ -109,7 +109,7 @@ class Inspection:
         """The id of the topic that is consumed."""
         return self._topic_id
 
-    def begin(self, partitions: Collection[int], commits: Mapping[int, Commit]) -> Beginning:
+    def starting_point(self, partitions: Collection[int], commits: Mapping[int, Commit]) -> StartingPoint:
         """Judge the commits of partitions that have just been assigned. Raises as the constructor, and `DataLoss`.
 
         Hand-out begins at the last stable offset of now. What lies above it was not visible to a former holder either,
@@ -131,8 +131,8 @@ class Inspection:
         ends = {partition: end.offset for partition, end in stable.items()}
         epochs = {partition: commit.leader_epoch for partition, commit in mine.items()}
         self._retention = ask_delete_retention(cluster, topic, self._retention, timeout=_QUESTIONS)
-        self._look_at = min(self._look_at, time.monotonic() + self._pause)
-        return Beginning(maps, starts, ends, epochs, topic_tag(self._topic_id), self._retention)
+        self._observe_at = min(self._observe_at, time.monotonic() + self._pause)
+        return StartingPoint(maps, starts, ends, epochs, topic_tag(self._topic_id), self._retention)
 
     def retention(self) -> float:
         """Seconds for which the topic keeps deletes, asked now by one who was away.
@@ -163,11 +163,11 @@ class Inspection:
 
     def is_due(self, now: float) -> bool:
         """Whether it is time to `look` again."""
-        return now >= self._look_at
+        return now >= self._observe_at
 
     def hasten(self) -> None:
         """Look soon: who knows what has happened during a trouble. In a long one not more often than each second."""
-        self._look_at = min(self._look_at, self._looked_at + _LOOK_AGAIN)
+        self._observe_at = min(self._observe_at, self._observed_at + _LOOK_AGAIN)
 
     def reread(self) -> None:
         """Ask soon what the group holds, and again while that is not answered."""
@@ -178,9 +178,11 @@ class Inspection:
         """Ask at once what the group holds, and again and again: something may be written over it late."""
         now = time.monotonic()
         self._rereads = [now + after for after in _LATE]
-        self._look_at = min(self._look_at, now)
+        self._observe_at = min(self._observe_at, now)
 
-    def look(self, now: float, mine: Collection[int], others: Collection[int] = (), *, count: bool = False) -> Sight:
+    def observe(
+        self, now: float, mine: Collection[int], others: Collection[int] = (), *, count: bool = False
+    ) -> Observation:
         """See that the topic is the one that is consumed, where it ends, and, every few minutes, what the group holds.
 
         That is said of one's own partitions, and of some others. Members are counted where one has no partition, or
@@ -212,10 +214,10 @@ class Inspection:
                 self._reread_at = now + _REREAD
                 self._rereads = [due for due in self._rereads if due > now]
         finally:
-            self._looked_at = time.monotonic()
-            self._look_at = self._looked_at + _LOOK_AGAIN
-        self._look_at = min((self._looked_at + self._pause, *self._rereads[:1]))
-        return Sight(ends, stable, self._retention, members, stored)
+            self._observed_at = time.monotonic()
+            self._observe_at = self._observed_at + _LOOK_AGAIN
+        self._observe_at = min((self._observed_at + self._pause, *self._rereads[:1]))
+        return Observation(ends, stable, self._retention, members, stored)
 
     def _members(self, timeout: float) -> int:
         try:

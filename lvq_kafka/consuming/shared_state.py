@@ -13,7 +13,7 @@ from threading import Condition, RLock
 from lvq_kafka.clocks import uptime
 from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.crowding import CROWDED_REMEDY
-from lvq_kafka.consuming.holdings import LEASE, Doing, Durable, Holdings, Limits, Step, resolve
+from lvq_kafka.consuming.shared_state_base import LEASE, ConsumerLimits, Doing, Durable, SharedStateBase, Step, resolve
 from lvq_kafka.core.absence import Absence, Lapse
 from lvq_kafka.core.commit_map import ANY_LENGTH, CommitMap
 from lvq_kafka.core.commits import Answer, Flight
@@ -27,7 +27,7 @@ from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import LockLost, OutcomeUnknown, StateError, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
 
-__all__ = ["Custody"]
+__all__ = ["SharedState"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
@@ -37,7 +37,7 @@ _LEAVING = frozenset({State.LEAVING, State.LEAVING_STALE})
 _HEARD = frozenset({Answer.STORED, Answer.TOO_LARGE})
 
 
-class _Transaction(Enum):
+class _TransactionPhase(Enum):
     """How far the transaction of this consumer is."""
 
     NONE = "none"
@@ -56,18 +56,20 @@ class _Undecided:
 
     flight: Flight[Durable]
     left: Mapping[Item, Step]
-    tell: Callable[[bool | None], None]
+    notify: Callable[[bool | None], None]
 
 
-_COMMITTING = frozenset({_Transaction.COMMITTING, _Transaction.UNDECIDED})
+_COMMITTING = frozenset({_TransactionPhase.COMMITTING, _TransactionPhase.UNDECIDED})
 
 
-class Custody(Holdings):
-    """Holdings, and what the I/O thread and transactions do with them."""
+class SharedState(SharedStateBase):
+    """SharedStateBase, and what the I/O thread and transactions do with them."""
 
-    def __init__(self, definition: QueueDefinition, limits: Limits, clock: Callable[[], float] = uptime) -> None:
+    def __init__(
+        self, definition: QueueDefinition, limits: ConsumerLimits, clock: Callable[[], float] = uptime
+    ) -> None:
         super().__init__(definition, limits, clock)
-        self._transaction = _Transaction.NONE
+        self._transaction = _TransactionPhase.NONE
         self._undecided: _Undecided | None = None
         # By partition, the last plain commit, until the group is known to have decided on it.
         self._unanswered: dict[int, Flight[Durable]] = {}
@@ -84,7 +86,7 @@ class Custody(Holdings):
         """See `lvq_kafka.forking`."""
         self._lock = RLock()
         self._changed = Condition(self._lock)
-        self._takers.forget()
+        self._waiters.forget()
         self.fail(left_behind(f"The consumer of {self._definition.name}"))
         self.forget(self.partitions)
 
@@ -93,7 +95,7 @@ class Custody(Holdings):
     @property
     def partitions(self) -> list[int]:
         """The partitions that are assigned."""
-        return list(self._lives)
+        return list(self._generations)
 
     @property
     def positions(self) -> dict[int, int]:
@@ -129,7 +131,7 @@ class Custody(Holdings):
     @property
     def urgent(self) -> bool:
         """Whether the next commit should not wait for its time."""
-        return self._commits.urgent or self._transaction is _Transaction.NEXT or self.suspended
+        return self._commits.urgent or self._transaction is _TransactionPhase.NEXT or self.suspended
 
     @property
     def committing(self) -> bool:
@@ -204,9 +206,9 @@ class Custody(Holdings):
                 logger.warning("the consumer of %s goes on after: %s", self._definition.name, said)
             self._trouble[while_] = said
 
-    def stand_still(self, reason: str) -> None:
+    def report_idle(self, reason: str) -> None:
         """Why nothing is handed out though the cluster answers; empty when there is no such reason."""
-        self._standstill = reason
+        self._idle_reason = reason
 
     def recovered(self) -> None:
         """The cluster answers; messages that could tell of it may be a long time coming."""
@@ -234,9 +236,9 @@ class Custody(Holdings):
         """
         with self._lock:
             for partition, commit_map in loaded.items():
-                life = self._ledger.assign(partition, commit_map, ends[partition], start=starts[partition])
+                generation = self._ledger.assign(partition, commit_map, ends[partition], start=starts[partition])
                 self._commits.begin(partition, commit_map, tag=tag, partitions=commit_map.partitions)
-                self._lives.begin(partition, life)
+                self._generations.start(partition, generation)
                 self._epochs[partition] = epochs[partition]
             self._absence.keeps(retention)
             self._absence.begin(self.clock(), starts)
@@ -275,7 +277,7 @@ class Custody(Holdings):
             self._ledger.revoke(partitions)
             self._absence.end(partitions)
             for partition in partitions:
-                self._lives.end(partition, self._commits.last(partition))
+                self._generations.end(partition, self._commits.last(partition))
                 self._epochs.pop(partition, None)
                 self._unanswered.pop(partition, None)  # what it said is no longer this consumer's to say
             self._trouble.pop("committing", None)  # where it goes on for others, it is said again
@@ -295,7 +297,7 @@ class Custody(Holdings):
         with self._lock:
             if self.committing or (partitions is None and self._commits.in_flight):
                 return None
-            if self._transaction is _Transaction.NEXT:
+            if self._transaction is _TransactionPhase.NEXT:
                 if self._unanswered:
                     self._commits.renew(self._unanswered)
                 elif partitions is None:
@@ -339,7 +341,7 @@ class Custody(Holdings):
         """The group has taken the last commit, or found it too long: it counted on us when that was made, or later."""
         with self._lock:
             self._counted_on = self._asked_at
-            self._takers.wake_next()
+            self._waiters.wake_next()
 
     def allow(self, limit: int) -> None:
         """The broker takes commit texts of so many characters."""
@@ -350,7 +352,7 @@ class Custody(Holdings):
     def durable(self) -> dict[int, CommitMap]:
         """What the group is known to hold."""
         with self._lock:
-            return {partition: self._commits.last(partition) for partition in self._lives}
+            return {partition: self._commits.last(partition) for partition in self._generations}
 
     def found(self, stored: Mapping[int, CommitMap], before: Mapping[int, CommitMap] | None = None) -> list[int]:
         """A look at what the group holds; returns the partitions where something was written over ours.
@@ -392,9 +394,9 @@ class Custody(Holdings):
         """
         with self._lock:
             return (
-                bool(self._lives)
-                and self._transaction is _Transaction.NONE
-                and not self._takers  # they would get what there is
+                bool(self._generations)
+                and self._transaction is _TransactionPhase.NONE
+                and not self._waiters  # they would get what there is
                 and self._yielding.is_due(self.clock(), self._settled)
             )
 
@@ -416,7 +418,7 @@ class Custody(Holdings):
                 f"{f' ({why})' if why else ''}. It joins again when one begins, or when somebody acquires outside of "
                 "transactions. See whether their coordinator can be reached from here, and go on trying"
             )
-            self._standstill = ""
+            self._idle_reason = ""
         logger.warning("the consumer of %s leaves the group: %s", self._definition.name, self._yielded)
 
     @property
@@ -449,7 +451,7 @@ class Custody(Holdings):
         self.check_may_wait()
         with self._lock:
             self._check()
-            if self._transaction not in (_Transaction.NONE, _Transaction.UNDECIDED):
+            if self._transaction not in (_TransactionPhase.NONE, _TransactionPhase.UNDECIDED):
                 raise StateError("A transaction is open already on this consumer.", hint="One at a time.")
 
     def open_transaction(self, timeout: float = 0.0) -> None:
@@ -467,11 +469,11 @@ class Custody(Holdings):
                     f"Whether the transaction before on {self.topic} has committed is not known yet.",
                     hint="See whether the brokers can be reached: the group says so when it is decided.",
                 )
-            self._transaction = _Transaction.OPEN
+            self._transaction = _TransactionPhase.OPEN
             self._trouble.pop("transacting", None)
             self._ledger.bounded = True  # it cannot commit what the text has no room for
 
-    def begin_commit(self, items: Collection[Item], timeout: float) -> Flight[Durable] | None:
+    def prepare_commit(self, items: Collection[Item], timeout: float) -> Flight[Durable] | None:
         """What a transaction commits for these messages, which were left. No other commit is sent until it is over.
 
         Not before the group is known to have decided on the last plain commits, and all are answered: one on its way
@@ -483,7 +485,7 @@ class Custody(Holdings):
             TransportError: the commit before was not answered in time, or the commit text has no room for them.
         """
         with self._lock:
-            self._transaction = _Transaction.NEXT
+            self._transaction = _TransactionPhase.NEXT
             arrived = self._wait_for(lambda: self._is_quiet or self._closed or self.failed, timeout)
             self._check()
             if not arrived:
@@ -499,7 +501,7 @@ class Custody(Holdings):
                     f"{lost[0]} is no longer held: its partition was revoked, or the time to settle it was over.",
                     hint="The transaction is aborted: whoever has the partition now gets the message.",
                 )
-            self._transaction = _Transaction.COMMITTING
+            self._transaction = _TransactionPhase.COMMITTING
             asked_at = self.clock()
             flight = self._commits.take({item.partition for item in items}, items)
             if not all(self._says_done(flight, item) for item in items):
@@ -526,7 +528,7 @@ class Custody(Holdings):
             tell: told whether it has; None where this consumer ends before it is known.
         """
         with self._lock:
-            self._transaction = _Transaction.UNDECIDED
+            self._transaction = _TransactionPhase.UNDECIDED
             self._undecided = _Undecided(flight, left, tell)
 
     @property
@@ -556,14 +558,14 @@ class Custody(Holdings):
             "has" if committed else "has not",
         )
         self.end_transaction(steps, undecided.flight, Answer.STORED if committed else Answer.UNKNOWN)
-        undecided.tell(committed)
+        undecided.notify(committed)
 
     def end_undecided(self) -> None:
         """This consumer ends, and will not know what became of its transaction."""
         with self._lock:
             undecided, self._undecided = self._undecided, None
         if undecided is not None:
-            undecided.tell(None)
+            undecided.notify(None)
 
     def check_decided(self, partitions: Iterable[int], since: float) -> None:
         """See that what the group held of these since then cannot have been changed by a transaction of this consumer.
@@ -598,7 +600,7 @@ class Custody(Holdings):
     ) -> None:
         """It has committed, or aborted. Each step says what becomes of one of its messages."""
         with self._lock:
-            self._transaction = _Transaction.NONE
+            self._transaction = _TransactionPhase.NONE
             settled = self._settled
             for step, item in steps:
                 with suppress(LockLost):

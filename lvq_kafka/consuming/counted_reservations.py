@@ -10,14 +10,14 @@ from lvq_kafka.core.commits import Commits
 from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.outstanding import Item
 
-__all__ = ["Counting"]
+__all__ = ["CountedReservations"]
 
 _HELD = frozenset({State.ACQUIRED, State.STALE})
 _REMEMBERED = 256  # keys that were passed over
 _PROMPT = 0.2  # seconds in which a commit is answered that nothing holds up
 
 
-class Counting:
+class CountedReservations:
     """Messages that are on their way to a holder, whoever that will be. It has no lock of its own.
 
     One that is counted when nobody waits any more goes to the next who does. If there is none, it was not delivered
@@ -68,7 +68,7 @@ class Counting:
             self._passed_over.popitem(last=False)
         return items
 
-    def take(self, most: int) -> list[Item]:
+    def pop_counted(self, most: int) -> list[Item]:
         """Those that are counted, and not lost meanwhile."""
         taken: list[Item] = []
         left: list[tuple[Item, Future[None], float]] = []
