@@ -19,7 +19,7 @@ from lvq_kafka.consuming.settlement import Settlement
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import Counters
+from lvq_kafka.core.fold import ReaderStats
 from lvq_kafka.core.lifecycle import State as DeliveryState
 from lvq_kafka.core.policy import Finding, TopicSpec
 from lvq_kafka.core.progress import Shortfall
@@ -53,7 +53,6 @@ __all__ = [
     "CommitMap",
     "Consumer",
     "ConsumerStats",
-    "Counters",
     "Damage",
     "Declaration",
     "Deleted",
@@ -70,6 +69,7 @@ __all__ = [
     "Producer",
     "QueueDefinition",
     "QueueStats",
+    "ReaderStats",
     "Receipt",
     "Reclaim",
     "Repair",

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args
 
 from lvq_kafka.core.json_text import check_nesting, read_json
-from lvq_kafka.core.options import callables
 from lvq_kafka.core.records import Position
+from lvq_kafka.core.validation import callables
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
 __all__ = ["BYTES", "JSON", "TEXT", "Codec", "Undecodable", "V", "check_undecodable", "serializers"]

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.core.options import instance, mapping
+from lvq_kafka.core.validation import instance, mapping
 from lvq_kafka.errors import ConfigError
 
 if TYPE_CHECKING:

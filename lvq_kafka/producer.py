@@ -17,8 +17,8 @@ from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, Codec, V
 from lvq_kafka.core.headers import RESERVED, UNKEYED_HEADER, check_key_header, header_fault, reserved_header
 from lvq_kafka.core.keys import HeaderValue, Key, encode_header, encode_key
-from lvq_kafka.core.options import choice, text, waiting
 from lvq_kafka.core.quoting import quoted
+from lvq_kafka.core.validation import choice, text, waiting
 from lvq_kafka.errors import (
     BrokerUnavailable,
     Closed,

@@ -17,9 +17,9 @@ from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition, check_name
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.keys import HeaderValue, Key
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.options import choice, instance
 from lvq_kafka.core.policy import TopicSpec
 from lvq_kafka.core.quoting import brief
+from lvq_kafka.core.validation import choice, instance
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.managing.declaring import Declaration, declare
 from lvq_kafka.managing.groups import OnForeignCommits, Start

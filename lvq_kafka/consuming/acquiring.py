@@ -19,7 +19,7 @@ from lvq_kafka.consuming.shared_state_base import SharedStateBase
 from lvq_kafka.consuming.wait_queue import Waiter
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.options import at_least_one, waiting
+from lvq_kafka.core.validation import at_least_one, waiting
 from lvq_kafka.errors import AlreadySettled, Closed, DecodeError, LockLost
 
 __all__ = ["Acquiring"]

@@ -25,7 +25,7 @@ from lvq_kafka.consuming.shared_state_base import ConsumerLimits
 from lvq_kafka.consuming.transaction import Transaction
 from lvq_kafka.consuming.workers import Handler, Workers
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.options import as_float, at_least_one, choice, durations, instance, limit, seconds, text, waiting
+from lvq_kafka.core.validation import as_float, at_least_one, choice, durations, instance, limit, seconds, text, waiting
 from lvq_kafka.forking import Bound
 from lvq_kafka.managing.groups import OnForeignCommits
 from lvq_kafka.producer import Producer

@@ -65,23 +65,23 @@ class ConsumerStats:
         cls, ledger: Ledger, commits: Commits[Any], partitions: Iterable[int], *, mismatched: int, trouble: str
     ) -> Self:
         """Read them off."""
-        counters = ledger.counters
+        stats = ledger.stats
         return cls(
             partitions=tuple(sorted(partitions)),
             catching_up=tuple(sorted(ledger.catching_up)),
             available=ledger.available,
             gated=ledger.gated,
             in_work=ledger.in_work,
-            read=counters.read,
-            replaced=counters.replaced,
-            deleted=counters.deleted,
-            delivered=counters.delivered,
-            redelivered=counters.redelivered,
-            acked=counters.acked,
-            released=counters.released,
-            rejected=counters.rejected,
-            timed_out=counters.timed_out,
-            lost=counters.lost,
+            read=stats.read,
+            replaced=stats.replaced,
+            deleted=stats.deleted,
+            delivered=stats.delivered,
+            redelivered=stats.redelivered,
+            acked=stats.acked,
+            released=stats.released,
+            rejected=stats.rejected,
+            timed_out=stats.timed_out,
+            lost=stats.lost,
             mismatched=mismatched,
             commits=commits.sent,
             commit_text=commits.longest,

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from lvq_kafka.core.commits import Commits
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.pending import Item
 
 __all__ = ["CountedReservations"]
 

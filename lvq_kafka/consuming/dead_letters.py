@@ -11,7 +11,7 @@ from lvq_kafka.consuming.settlement import Decision, Durability
 from lvq_kafka.consuming.shared_state_base import Durable, SharedStateBase
 from lvq_kafka.core.definition import check_own_topic
 from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.pending import Item
 from lvq_kafka.core.quoting import printable, quoted
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.errors import (

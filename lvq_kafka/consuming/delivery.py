@@ -12,10 +12,10 @@ from lvq_kafka.consuming.dead_letters import reason_text
 from lvq_kafka.consuming.settlement import Durability, Settlement
 from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.options import waiting
-from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.pending import Item
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Headers, Position, header_value
+from lvq_kafka.core.validation import waiting
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
 from lvq_kafka.forking import Bound
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from lvq_kafka.core.options import waiting
-from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.pending import Item
+from lvq_kafka.core.validation import waiting
 from lvq_kafka.errors import LVQError, OutcomeUnknown
 from lvq_kafka.forking import Bound, left_behind, tell_of_forks
 

@@ -10,8 +10,8 @@ from lvq_kafka.consuming.dead_letters import DeadLetters
 from lvq_kafka.consuming.settlement import JointSettlement, Settlement
 from lvq_kafka.consuming.shared_state_base import SharedStateBase
 from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.options import as_float, delays, durations
-from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.pending import Item
+from lvq_kafka.core.validation import as_float, delays, durations
 
 __all__ = ["DirectSettler"]
 

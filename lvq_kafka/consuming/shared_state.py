@@ -126,7 +126,7 @@ class SharedState(SharedStateBase):
     @property
     def delivered(self) -> int:
         """How many messages have been handed out."""
-        return self._ledger.counters.delivered
+        return self._ledger.stats.delivered
 
     @property
     def urgent(self) -> bool:
@@ -190,7 +190,7 @@ class SharedState(SharedStateBase):
         definition, batch = self._definition, fetch.batch
         keys, mismatched = choose_keys(batch, self.topic, definition.key_header, definition.key_mismatch)
         with self._lock:
-            self._ledger.take(batch, keys)
+            self._ledger.add(batch, keys)
             self._ledger.advance(fetch.positions)
             self._epochs |= {p: max(epoch, self._epochs[p]) for p, epoch in fetch.epochs.items()}
             self._mismatched += mismatched
@@ -237,11 +237,11 @@ class SharedState(SharedStateBase):
         with self._lock:
             for partition, commit_map in loaded.items():
                 generation = self._ledger.assign(partition, commit_map, ends[partition], start=starts[partition])
-                self._commits.begin(partition, commit_map, tag=tag, partitions=commit_map.partitions)
+                self._commits.track(partition, commit_map, tag=tag, partitions=commit_map.partitions)
                 self._generations.start(partition, generation)
                 self._epochs[partition] = epochs[partition]
             self._absence.keeps(retention)
-            self._absence.begin(self.clock(), starts)
+            self._absence.track(self.clock(), starts)
             self._turned_at = self.clock()  # the cluster may have taken its time to say where they begin and end
             self._notify()
 
@@ -275,13 +275,13 @@ class SharedState(SharedStateBase):
         """End the assignment of these partitions, and with it the locks on their messages."""
         with self._lock:
             self._ledger.revoke(partitions)
-            self._absence.end(partitions)
+            self._absence.untrack(partitions)
             for partition in partitions:
                 self._generations.end(partition, self._commits.last(partition))
                 self._epochs.pop(partition, None)
                 self._unanswered.pop(partition, None)  # what it said is no longer this consumer's to say
             self._trouble.pop("committing", None)  # where it goes on for others, it is said again
-            vain = self._commits.end(partitions)
+            vain = self._commits.untrack(partitions)
             self._notify()
         for future in vain:
             resolve([future], self._in_vain())
@@ -305,11 +305,11 @@ class SharedState(SharedStateBase):
             if self.suspended:
                 self._commits.renew(self.partitions)  # one that is accepted speaks for all: the others may be refused
             asked_at = self.clock()
-            flight = self._commits.take(partitions)
+            flight = self._commits.prepare(partitions)
             if flight is not None:
                 self._unanswered |= dict.fromkeys(flight.maps, flight)
                 self._asked, self._asked_at = flight, asked_at
-            ready = self._commits.take_ready()
+            ready = self._commits.pop_ready()
         resolve(ready)
         return flight
 
@@ -333,7 +333,7 @@ class SharedState(SharedStateBase):
             for partition, answer in each.items():
                 if answer in _HEARD and self._unanswered.get(partition) is flight:
                     del self._unanswered[partition]
-            ready = self._commits.take_ready()
+            ready = self._commits.pop_ready()
             self._changed.notify_all()
         resolve(ready)
 
@@ -364,7 +364,7 @@ class SharedState(SharedStateBase):
         with self._lock:
             judged = stored if before is None else [p for p in stored if before.get(p) is self._commits.last(p)]
             over = [partition for partition in judged if not self._commits.found(partition, stored[partition])]
-            ready = self._commits.take_ready()
+            ready = self._commits.pop_ready()
         resolve(ready)
         return over
 
@@ -423,7 +423,7 @@ class SharedState(SharedStateBase):
 
     @property
     def _settled(self) -> int:
-        return self._ledger.counters.acked + self._ledger.counters.rejected
+        return self._ledger.stats.acked + self._ledger.stats.rejected
 
     # ---------------------------------------------------------------- transactions
 
@@ -503,7 +503,7 @@ class SharedState(SharedStateBase):
                 )
             self._transaction = _TransactionPhase.COMMITTING
             asked_at = self.clock()
-            flight = self._commits.take({item.partition for item in items}, items)
+            flight = self._commits.prepare({item.partition for item in items}, items)
             if not all(self._says_done(flight, item) for item in items):
                 if flight is not None:
                     self._commits.landed(flight, Answer.UNKNOWN)
@@ -611,6 +611,6 @@ class SharedState(SharedStateBase):
                 self._decided_at |= dict.fromkeys(flight.maps, self.clock())
                 if answer is Answer.STORED:
                     self.proven()
-            ready = self._commits.take_ready()
+            ready = self._commits.pop_ready()
             self._notify()
         resolve(ready)

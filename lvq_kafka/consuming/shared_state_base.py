@@ -219,7 +219,7 @@ class SharedStateBase:
             assigned = self._generations.is_current(item.partition, item.generation)
             if assigned:
                 self._commits.wait_done(item.partition, item.offset, future)
-            ready = self._commits.take_ready()
+            ready = self._commits.pop_ready()
         resolve(ready)
         if not assigned:
             if self._generations.committed(item.offset, item.generation):

@@ -19,8 +19,8 @@ from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.shared_state_base import Durable, SharedStateBase, Step
 from lvq_kafka.core.commits import Answer, Flight
 from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.options import instance
-from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.pending import Item
+from lvq_kafka.core.validation import instance
 from lvq_kafka.errors import (
     AlreadySettled,
     LockLost,

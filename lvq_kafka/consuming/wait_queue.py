@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from lvq_kafka.core.handout import BySlot
+from lvq_kafka.core.ready_queue import BySlot
 
 __all__ = ["WaitQueue", "Waiter"]
 
@@ -71,13 +71,13 @@ class WaitQueue(dict[Waiter, None]):
 
     def wake_next(self) -> None:
         """There may be something for one of them."""
-        while (waiter := self._line.take()) is not None:
+        while (waiter := self._line.pop()) is not None:
             if self._wake(waiter):
                 return
 
     def wake_all(self) -> None:
         """There is news for all."""
-        while (waiter := self._line.take()) is not None:
+        while (waiter := self._line.pop()) is not None:
             self._wake(waiter)
 
     def forget(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic
 
 from lvq_kafka.codecs import V
 from lvq_kafka.consuming.thread_group import ThreadGroup
-from lvq_kafka.core.options import at_least_one, callables, delays
+from lvq_kafka.core.validation import at_least_one, callables, delays
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
 
 if TYPE_CHECKING:

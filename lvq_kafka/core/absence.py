@@ -70,11 +70,11 @@ class Absence:
         self._asked = float("-inf")  # when the topic was asked for that, once somebody had been away
         self._known: dict[int, _Known] = {}
 
-    def begin(self, now: float, positions: Mapping[int, int]) -> None:
+    def track(self, now: float, positions: Mapping[int, int]) -> None:
         """These partitions are read from these positions on, from now on."""
         self._known |= {partition: _Known(now, position) for partition, position in positions.items()}
 
-    def end(self, partitions: Collection[int]) -> None:
+    def untrack(self, partitions: Collection[int]) -> None:
         """These are read no more."""
         for partition in partitions:
             self._known.pop(partition, None)

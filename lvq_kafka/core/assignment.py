@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.outstanding import Item
-from lvq_kafka.core.partition import Partition
+from lvq_kafka.core.partition_ledger import PartitionLedger
+from lvq_kafka.core.pending import Item
 from lvq_kafka.errors import StateError
 
 __all__ = ["Assignment"]
@@ -16,11 +16,11 @@ class Assignment:
     """Some partitions and their messages. Nothing here changes them."""
 
     def __init__(self) -> None:
-        self._partitions: dict[int, Partition] = {}
+        self._partitions: dict[int, PartitionLedger] = {}
         self.in_work = 0
         """How many messages are held."""
 
-    def _known(self, partitions: Collection[int]) -> list[Partition]:
+    def _known(self, partitions: Collection[int]) -> list[PartitionLedger]:
         missing = sorted(set(partitions) - self._partitions.keys())
         if missing:
             raise StateError(f"Not assigned: partition {', '.join(map(str, missing))}.")
@@ -44,7 +44,7 @@ class Assignment:
             StateError: the partition is not assigned.
         """
         (part,) = self._known((partition,))
-        return part.outstanding.base
+        return part.pending.base
 
     @property
     def positions(self) -> dict[int, int]:
@@ -70,18 +70,18 @@ class Assignment:
     @property
     def gated(self) -> int:
         """How many messages wait for room in the commit map: for lower ones of their partition to be settled."""
-        return sum(len(part.gate) for part in self._partitions.values())
+        return sum(len(part.gated) for part in self._partitions.values())
 
     @property
     def gated_in(self) -> dict[int, int]:
         """`gated`, by partition, where there are any."""
-        return {number: len(part.gate) for number, part in self._partitions.items() if part.gate}
+        return {number: len(part.gated) for number, part in self._partitions.items() if part.gated}
 
     def unsettled(self, partition: int) -> tuple[int, Item | None]:
         """How many messages of a partition were handed out before and are not done, and the lowest that is not done."""
         part = self._partitions[partition]
-        tried = sum(1 for item in part.outstanding if item.deliveries)
-        return tried, part.outstanding.first
+        tried = sum(1 for item in part.pending if item.deliveries)
+        return tried, part.pending.first
 
     @property
     def outstanding(self) -> int:

@@ -46,7 +46,7 @@ _new_record = partial(tuple.__new__, Record)  # in half the time that its constr
 _PART = 16_384  # rows that are sorted at once, which takes some 3 ms
 
 
-class _Line(list[bytes]):
+class _KeyOrder(list[bytes]):
     """Keys in queue order. A class of its own, since a list cannot be referred to weakly."""
 
     def __init__(self, order: Order) -> None:
@@ -72,7 +72,7 @@ class ColumnTable:
         self._own_headers: dict[int, bytes] = {}
         self._shared_flag: int | None = _NO_HEADERS  # the flag of every slot, while there is one
         self._sorted: list[bytes] | None = None
-        self._line: ref[_Line] | None = None  # what `keys` gave, as long as it is in use and has not changed
+        self._line: ref[_KeyOrder] | None = None  # what `keys` gave, as long as it is in use and has not changed
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_line": None}  # what is remembered weakly stays here
@@ -123,7 +123,7 @@ class ColumnTable:
         """
         line = None if self._line is None else self._line()
         if line is None or line.order != order:
-            line = _Line(order)
+            line = _KeyOrder(order)
             for keys, _ in self._in_order(order):
                 line += keys
             self._line = ref(line)

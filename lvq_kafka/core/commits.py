@@ -107,7 +107,7 @@ class Commits(Generic[W]):
 
     # ---------------------------------------------------------------- partitions
 
-    def begin(self, partition: int, loaded: CommitMap, *, tag: bytes, partitions: int) -> None:
+    def track(self, partition: int, loaded: CommitMap, *, tag: bytes, partitions: int) -> None:
         """A partition was assigned, with what the group had committed.
 
         Args:
@@ -116,7 +116,7 @@ class Commits(Generic[W]):
         """
         self._books[partition] = _Book(loaded, tag, partitions, loaded.sequence)
 
-    def end(self, partitions: Collection[int]) -> list[W]:
+    def untrack(self, partitions: Collection[int]) -> list[W]:
         """These partitions are gone. Returns who waited in vain."""
         gone = [book for partition in partitions if (book := self._books.pop(partition, None)) is not None]
         return [waiter for book in gone for _, _, waiter in book.waiters]
@@ -136,7 +136,7 @@ class Commits(Generic[W]):
                 book.doubted = False
                 self._ledger.dirty.add(partition)  # somebody may wait for what needs no commit
                 if book.sure:
-                    self._tell(book, book.stored)
+                    self._resolve(book, book.stored)
             return True
         book.sequence = max(book.sequence, stored.sequence)
         self._doubt(partition, book)
@@ -179,7 +179,7 @@ class Commits(Generic[W]):
         """How many characters the longest text has that is known to be stored."""
         return max((_size(book.durable) for book in self._books.values()), default=0)
 
-    def take(self, partitions: Collection[int] | None = None, leaving: Collection[Item] = ()) -> Flight[W] | None:
+    def prepare(self, partitions: Collection[int] | None = None, leaving: Collection[Item] = ()) -> Flight[W] | None:
         """What to commit now, for these partitions or for all; None when there is nothing new, or no room for it.
 
         What is on its way is said again, as it is now. It may still arrive, even behind this one: so nobody is told of
@@ -227,7 +227,7 @@ class Commits(Generic[W]):
         # What was sent since may be stored, too. It counts deliveries that have been taken back meanwhile.
         if claim == book.durable and book.stored >= max(book.attempts, book.wanted):
             if book.sure and not book.doubted:
-                self._tell(book, book.attempts + 1)
+                self._resolve(book, book.attempts + 1)
             return None
         if claim.covers(book.durable):
             return claim
@@ -262,7 +262,7 @@ class Commits(Generic[W]):
                 book.durable, book.stored, book.sure = commit_map, number, partition in flight.alone
                 if book.sure:
                     if not book.doubted:
-                        self._tell(book, number)
+                        self._resolve(book, number)
                 elif not any(partition in older.maps for older in self._flights):
                     self._want(partition, book)
             else:
@@ -289,7 +289,7 @@ class Commits(Generic[W]):
             self._ledger.limit = limit
             self._ledger.dirty |= self.unsaid.keys()
 
-    def _tell(self, book: _Book[W], number: int) -> None:
+    def _resolve(self, book: _Book[W], number: int) -> None:
         """What this claim says is stored, and stays so."""
         waiters, book.waiters = book.waiters, []
         for waiting in waiters:
@@ -320,7 +320,7 @@ class Commits(Generic[W]):
         book.waiters.append((_STATE, book.attempts + 1, waiter))
         self._ledger.dirty.add(partition)
 
-    def take_ready(self) -> list[W]:
+    def pop_ready(self) -> list[W]:
         """Those whose wait is over, each once. Ask after every other call."""
         ready, self._ready = self._ready, []
         return ready

@@ -40,7 +40,7 @@ class ConflatedKeys:
             changed.pop(key, None)
             changed[key] = None
 
-    def take(self) -> bytes | None:
+    def pop(self) -> bytes | None:
         """The key whose turn it is, or None when all is told."""
         changed = self._changed
         while True:

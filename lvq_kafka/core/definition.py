@@ -14,8 +14,8 @@ from lvq_kafka.core.fold import Order
 from lvq_kafka.core.headers import check_key_header
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.options import mapping
 from lvq_kafka.core.quoting import abridged, brief, listed, quoted, shell_word
+from lvq_kafka.core.validation import mapping
 from lvq_kafka.errors import ConfigError
 
 __all__ = ["REGISTRY_TOPIC", "KeylessPolicy", "QueueDefinition", "check_name", "check_own_topic", "is_name"]
@@ -174,7 +174,7 @@ class QueueDefinition:
             ConfigError: an option is unknown (names the nearest), malformed, or clashes with another (names both).
         """
         given = dict(mapping("options", options, 'For example {"key-header": "ticker"}.'))
-        key_header = _take_one(given, _KEY_HEADER_OPTIONS)
+        key_header = _pop_one(given, _KEY_HEADER_OPTIONS)
         switches = [option for option in _SWITCH_OPTIONS if option in given]
         for option in switches:
             if not _boolean(option, given.pop(option)):
@@ -199,7 +199,7 @@ class QueueDefinition:
                 hint=f"Leave out {clashing[0]}.",
             )
         chosen: dict[str, Any] = {}
-        non_destructive = _take_one(given, _NON_DESTRUCTIVE_OPTIONS)
+        non_destructive = _pop_one(given, _NON_DESTRUCTIVE_OPTIONS)
         if non_destructive is not None:
             chosen["non_destructive"] = _boolean(*non_destructive)
         for option, (field, _) in _CHOICE_OPTIONS.items():
@@ -254,7 +254,7 @@ def _removal(name: str) -> str:
     return f"lvq delete {REGISTRY_TOPIC} " + (f"--bare -- {word}" if name.startswith("-") else f"{word} --bare")
 
 
-def _take_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, object] | None:
+def _pop_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, object] | None:
     """The one option of these that is given; two that agree are one."""
     found = [(option, given.pop(option)) for option in names if option in given]
     if len(found) > 1 and found[0][1] != found[1][1]:

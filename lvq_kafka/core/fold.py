@@ -12,11 +12,11 @@ from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys, only_key_headers
 from lvq_kafka.core.records import RecordBatch
 
-__all__ = ["Counters", "LatestValues", "Order"]
+__all__ = ["LatestValues", "Order", "ReaderStats"]
 
 
 @dataclass(slots=True)
-class Counters:
+class ReaderStats:
     """What a fold has seen since it began. ``added - replaced - deleted`` is the number of keys it holds."""
 
     added: int = 0
@@ -72,7 +72,7 @@ class LatestValues(ColumnTable):
     ) -> None:
         super().__init__(partitions=partitions, key_header=key_header)
         self.positions: dict[int, int] = {}
-        self.counters = Counters()
+        self.stats = ReaderStats()
         self._topic = topic
         self._key_mismatch = key_mismatch
         self._tombstone_memory = tombstone_memory
@@ -85,7 +85,7 @@ class LatestValues(ColumnTable):
         """A copy that shares the values and nothing else."""
         twin = super().copy()
         twin.positions = dict(self.positions)
-        twin.counters = replace(self.counters)
+        twin.stats = replace(self.stats)
         twin._contested = {key: dict(rivals) for key, rivals in self._contested.items()}
         return twin
 
@@ -116,7 +116,7 @@ class LatestValues(ColumnTable):
                 headers = [IMPLIED] * len(keys)  # nothing else to look at, row by row
             else:
                 keys, mismatched = choose_keys(batch, self._topic, name, self._key_mismatch)
-                self.counters.mismatched += mismatched
+                self.stats.mismatched += mismatched
         # A null key may still be among them; `_fold_run` takes it out before anything looks.
         columns: Columns = (batch.offsets, batch.timestamps, keys, batch.values, headers)  # type: ignore[assignment]
         changed: list[bytes] = []
@@ -129,7 +129,7 @@ class LatestValues(ColumnTable):
     def grow(self, partitions: int) -> list[bytes]:
         """The topic has more partitions now, so keys have new homes. Returns the keys whose current value changed."""
         self.partitions, self._line = partitions, None
-        return [key for key in self._contested if self._settle(key)]
+        return [key for key in self._contested if self._pick_winner(key)]
 
     def _fold_run(self, partition: int, columns: Columns) -> list[bytes]:
         """Fold records of one partition, in offset order; returns the keys they touched."""
@@ -138,12 +138,12 @@ class LatestValues(ColumnTable):
         self.positions[partition] = max(position, offsets[-1] + 1)
         if offsets[0] < position:
             fresh = bisect_left(offsets, position)
-            self.counters.stale += fresh
+            self.stats.stale += fresh
             columns = pick(slice(fresh, None), columns)
             keys = columns[2]
         if not all(keys) and None in keys:
             keyed = [row for row, key in enumerate(keys) if key is not None]  # type: ignore[redundant-expr]
-            self.counters.unkeyed += len(keys) - len(keyed)
+            self.stats.unkeyed += len(keys) - len(keyed)
             columns = pick(keyed, columns)
             keys = columns[2]
         if not keys:
@@ -162,8 +162,8 @@ class LatestValues(ColumnTable):
             conflated = len(keys) - len(last)
             if deletes:
                 conflated = sum(v is not None and last[k] != row for row, (k, v) in enumerate(zip(keys, columns[3])))
-            self.counters.added += conflated
-            self.counters.replaced += conflated
+            self.stats.added += conflated
+            self.stats.replaced += conflated
         # New keys enter in the order of their first record, which is what "in-place" shows; what changed is told in
         # the order of their last.
         self._fold_distinct(partition, pick(list(last.values()), columns))
@@ -178,7 +178,7 @@ class LatestValues(ColumnTable):
         if self._contested and not self._contested.keys().isdisjoint(keys):
             return False
         if self._all_new and self.append_new(partition, columns):
-            self.counters.added += len(keys)
+            self.stats.added += len(keys)
             return True
         known = self.all_slots(keys)
         if known is None:
@@ -187,8 +187,8 @@ class LatestValues(ColumnTable):
         if self.partitions > 1 and not self.lie_in(partition, known):
             return False
         self.overwrite(known, columns)
-        self.counters.added += len(keys)
-        self.counters.replaced += len(keys)
+        self.stats.added += len(keys)
+        self.stats.replaced += len(keys)
         return True
 
     def _fold_mixed(self, partition: int, columns: Columns) -> bool:
@@ -199,29 +199,29 @@ class LatestValues(ColumnTable):
         self._all_new = not old
         if len(set(keys)) < len(keys) or (self.partitions > 1 and not self.lie_in(partition, old)):
             return False
-        self._take_over(partition, columns, met)
+        self._put_all(partition, columns, met)
         return True
 
     def _replay(self, keys: list[bytes], values: list[bytes | None]) -> dict[bytes, int]:
         """The last row of each key, where puts and deletes of one key are mixed; counts what is conflated away."""
-        counters, index = self.counters, self._index
+        stats, index = self.stats, self._index
         puts: dict[bytes, int] = {}
         deletes: dict[bytes, int] = {}
         for row, (key, value) in enumerate(zip(keys, values)):
             there = key in puts or key in index
             if value is not None:
-                counters.replaced += there
-                counters.added += 1
+                stats.replaced += there
+                stats.added += 1
                 deletes.pop(key, None)
                 puts[key] = row
             else:
-                counters.deleted += there
+                stats.deleted += there
                 self.remove([key])  # at once, so that a later put enters anew, at the tail
                 puts.pop(key, None)
                 deletes[key] = row
         # What `_fold_distinct` will count once more.
-        counters.added -= len(puts)
-        counters.replaced -= sum(key in index for key in puts)
+        stats.added -= len(puts)
+        stats.replaced -= sum(key in index for key in puts)
         return {**puts, **deletes}
 
     def _fold_distinct(self, partition: int, columns: Columns) -> None:
@@ -235,14 +235,14 @@ class LatestValues(ColumnTable):
                 met = self.slots(columns[2])
         _, _, keys, values, _ = columns
         if not all(values) and None in values:
-            self.counters.deleted += self.remove(key for key, value in zip(keys, values) if value is None)
+            self.stats.deleted += self.remove(key for key, value in zip(keys, values) if value is None)
             columns = pick([row for row, value in enumerate(values) if value is not None], columns)
             met = self.slots(columns[2])
-        self._take_over(partition, columns, met)
+        self._put_all(partition, columns, met)
 
-    def _take_over(self, partition: int, columns: Columns, met: list[int | None]) -> None:
-        self.counters.added += len(met)
-        self.counters.replaced += self.put(partition, columns, met)
+    def _put_all(self, partition: int, columns: Columns, met: list[int | None]) -> None:
+        self.stats.added += len(met)
+        self.stats.replaced += self.put(partition, columns, met)
 
     # ---------------------------------------------------------------- keys in several partitions (R14)
 
@@ -267,13 +267,13 @@ class LatestValues(ColumnTable):
                     self._timestamps[slot], self._offsets[slot], self._values[slot], self._headers(key, slot)
                 )
             if rivals and partition not in rivals:
-                self.counters.split += len(rivals) == 1
+                self.stats.split += len(rivals) == 1
             rivals[partition] = _Candidate(timestamp, offset, value, headers)
-            self._settle(key)
+            self._pick_winner(key)
             if len(rivals) == 1 and value is not None:
                 del self._contested[key]
 
-    def _settle(self, key: bytes) -> bool:
+    def _pick_winner(self, key: bytes) -> bool:
         """Make the winner of a contest the key's current value; whether that changed anything."""
         rivals = self._contested[key]
         home = home_partition(key, self.partitions) if len(rivals) > 1 else -1
@@ -285,12 +285,12 @@ class LatestValues(ColumnTable):
         elif (self._partition_of[slot], self._offsets[slot]) == (partition, best.offset):
             return False
         if best.value is None:
-            self.counters.deleted += self.remove([key])
+            self.stats.deleted += self.remove([key])
         else:
             if slot is not None:
                 self._partition_of[slot] = partition
             row: Columns = ([best.offset], [best.timestamp], [key], [best.value], [best.headers])
-            self._take_over(partition, row, [slot])
+            self._put_all(partition, row, [slot])
         return True
 
     def _forget_old_deletes(self) -> None:

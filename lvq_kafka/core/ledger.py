@@ -5,7 +5,7 @@ value waits. It hands messages out, takes the holders' decisions, and says what 
 thread or clock; times come in as seconds of whatever clock the caller keeps.
 
 Messages move by the table in `lvq_kafka.core.lifecycle`; what is not in it is refused. What happens within a partition
-is in `lvq_kafka.core.partition`; here is what the partitions of a consumer share.
+is in `lvq_kafka.core.partition_ledger`; here is what the partitions of a consumer share.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count, groupby
 
-from lvq_kafka.core.alarms import Alarms
 from lvq_kafka.core.assignment import Assignment
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
-from lvq_kafka.core.counters import LedgerCounters
 from lvq_kafka.core.fold import Order
-from lvq_kafka.core.handout import HandOut, InTurns
+from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
-from lvq_kafka.core.outstanding import Item
-from lvq_kafka.core.partition import Partition
+from lvq_kafka.core.map_capacity import MapCapacity
+from lvq_kafka.core.partition_ledger import PartitionLedger
+from lvq_kafka.core.pending import Item
+from lvq_kafka.core.ready_queue import InTurns, ReadyQueue
 from lvq_kafka.core.records import RecordBatch
-from lvq_kafka.core.room import Room
+from lvq_kafka.core.timers import Timers
 from lvq_kafka.errors import StateError
 
-__all__ = ["Item", "Ledger", "LedgerCounters"]
+__all__ = ["Item", "Ledger", "LedgerStats"]
 
 _Outcomes = Mapping[State, State]
 _ON_ACK, _ON_REJECT, _ON_RELEASE = TRANSITIONS[Event.ACK], TRANSITIONS[Event.REJECT], TRANSITIONS[Event.RELEASE]
@@ -54,7 +54,7 @@ class Ledger(Assignment):
         self,
         *,
         order: Order = "tail",
-        hand_out: HandOut[Item] | None = None,
+        hand_out: ReadyQueue[Item] | None = None,
         limit: int = LONGEST_TEXT,
         count_deliveries: bool = False,
         bounded: bool = False,
@@ -67,26 +67,26 @@ class Ledger(Assignment):
         Otherwise hand-out never waits for room, so that messages which fail always, or are held or delayed for long,
         hold up no others. What is acked beyond the room is done here, and is committed when lower ones are settled.
         """
-        self.counters = LedgerCounters()
+        self.stats = LedgerStats()
         self.dirty: set[int] = set()
         """The partitions whose claim may be another than when they were last taken out of this set."""
         self._in_place = order == "in-place"
-        self._line: HandOut[Item] = InTurns() if hand_out is None else hand_out
+        self._line: ReadyQueue[Item] = InTurns() if hand_out is None else hand_out
         self._count_deliveries = count_deliveries
-        self._room = Room(limit)
+        self._capacity = MapCapacity(limit)
         self._gated: set[int] = set()  # the partitions that have, or had, messages for which there is no room
         self._slots = count()
         self._generations = count(1)
-        self._alarms = Alarms()
+        self._timers = Timers()
 
     @property
     def limit(self) -> int:
         """How many characters a commit map may have. Where it sinks, maps may be longer until more is settled."""
-        return self._room.limit
+        return self._capacity.limit
 
     @limit.setter
     def limit(self, limit: int) -> None:
-        self._room = Room(limit)
+        self._capacity = MapCapacity(limit)
 
     def wrote(self, partition: int, characters: int | None) -> None:
         """The claim of now takes so many characters in a commit; None where that is more than it may have."""
@@ -110,7 +110,7 @@ class Ledger(Assignment):
         if partition in self._partitions:
             raise StateError(f"Partition {partition} is assigned already.")
         life = next(self._generations)
-        self._partitions[partition] = Partition(
+        self._partitions[partition] = PartitionLedger(
             partition,
             loaded,
             loaded.base if start is None else max(start, loaded.base),
@@ -118,7 +118,7 @@ class Ledger(Assignment):
             life=life,
             line=self._line,
             slots=self._slots,
-            counters=self.counters,
+            stats=self.stats,
             in_place=self._in_place,
             count_deliveries=self._count_deliveries,
         )
@@ -149,7 +149,7 @@ class Ledger(Assignment):
         self.withhold(partitions)
         lost = [item for part in self._known(partitions) for item in part.end_locks()]
         self.in_work -= len(lost)
-        self.counters.lost += len(lost)
+        self.stats.lost += len(lost)
         return lost
 
     def revoke(self, partitions: Collection[int]) -> list[Item]:
@@ -177,9 +177,9 @@ class Ledger(Assignment):
         headers: Sequence[tuple[str, bytes | None]] | None = None,
     ) -> None:
         """Take in one record, as `take` does."""
-        self.take(RecordBatch([partition], [offset], [timestamp], [key], [value], [headers]))
+        self.add(RecordBatch([partition], [offset], [timestamp], [key], [value], [headers]))
 
-    def take(self, batch: RecordBatch, keys: Sequence[bytes | None] | None = None) -> None:
+    def add(self, batch: RecordBatch, keys: Sequence[bytes | None] | None = None) -> None:
         """Take in the next records: each supersedes what there is of its key, and waits; a null value only deletes.
 
         Args:
@@ -195,9 +195,9 @@ class Ledger(Assignment):
                 raise StateError(f"Partition {partition} is not assigned.")
             self.dirty.add(partition)
             if rows is None:
-                self._partitions[partition].take(batch, keys)
+                self._partitions[partition].add(batch, keys)
             else:
-                self._partitions[partition].take(batch.rows(rows.start, rows.stop), keys[rows])
+                self._partitions[partition].add(batch.rows(rows.start, rows.stop), keys[rows])
 
     def advance(self, positions: Mapping[int, int]) -> None:
         """Take over how far partitions have been read; past markers and holes too. A position never moves back.
@@ -244,30 +244,30 @@ class Ledger(Assignment):
             item.refuse()
         item.reserved = False
         if locked_until is not None:
-            self._alarms.set(item, locked_until)
-        self.counters.delivered += 1
+            self._timers.set(item, locked_until)
+        self.stats.delivered += 1
         if item.redelivered:
-            self.counters.redelivered += 1
+            self.stats.redelivered += 1
 
     def _next(self) -> Item | None:
         """Take the next message out of the line for which the commit map has room."""
         if self._gated and (item := self._next_gated()) is not None:
             return item
-        while (item := self._line.take()) is not None:
+        while (item := self._line.pop()) is not None:
             part = self._partitions[item.partition]
-            if not self.bounded or item is part.outstanding.first:
+            if not self.bounded or item is part.pending.first:
                 return item
-            if not part.gate and part.has_room(item, self._room):
+            if not part.gated and part.has_room(item, self._capacity):
                 return item
-            part.gate.add(item)
+            part.gated.add(item)
             self._gated.add(item.partition)
         return None
 
     def _next_gated(self) -> Item | None:
         for partition in list(self._gated):
             part = self._partitions[partition]
-            item = part.next_gated(self._room)
-            if not part.gate:
+            item = part.next_gated(self._capacity)
+            if not part.gated:
                 self._gated.discard(partition)
             if item is not None:
                 return item
@@ -276,12 +276,12 @@ class Ledger(Assignment):
     def ack(self, item: Item) -> None:
         """The message is done: it is removed, and does not touch a newer value of its key (R6)."""
         self._remove(item, _ON_ACK)
-        self.counters.acked += 1
+        self.stats.acked += 1
 
     def reject(self, item: Item) -> None:
         """The message cannot be processed: it is removed as by `ack`."""
         self._remove(item, _ON_REJECT)
-        self.counters.rejected += 1
+        self.stats.rejected += 1
 
     def release(self, item: Item, due: float | None = None) -> None:
         """Give the message back: it is available again in its old place, or dropped if it was superseded (R6, R7).
@@ -290,7 +290,7 @@ class Ledger(Assignment):
             due: when it is available again; at once by default. `wake` makes it so.
         """
         self._give_back(item, _ON_RELEASE, due)
-        self.counters.released += not item.reserved
+        self.stats.released += not item.reserved
 
     def leave(self, item: Item) -> None:
         """The holder is done with it; whether it is removed is decided elsewhere: `commit`, `bury` or `give_back`.
@@ -304,12 +304,12 @@ class Ledger(Assignment):
     def commit(self, item: Item) -> None:
         """The transaction in which a message was left has committed: it is removed."""
         self._remove(item, _ON_COMMIT)
-        self.counters.acked += 1
+        self.stats.acked += 1
 
     def bury(self, item: Item) -> None:
         """The dead letter of a message that was left is stored: it is removed."""
         self._remove(item, _ON_BURY)
-        self.counters.rejected += 1
+        self.stats.rejected += 1
 
     def give_back(self, item: Item, due: float | None = None) -> None:
         """A message that was left is not removed after all: it is available again, or dropped if it was superseded."""
@@ -318,27 +318,27 @@ class Ledger(Assignment):
     def extend(self, item: Item, locked_until: float) -> None:
         """Give the holder time until then, more or less than before."""
         item.state = _ON_EXTEND.get(item.state) or item.refuse()
-        self._alarms.set(item, locked_until)
+        self._timers.set(item, locked_until)
 
     def wake(self, now: float) -> None:
         """Do what is due: make delayed messages available, and take those away whose holders' time is over."""
-        for item in self._alarms.take(now):
+        for item in self._timers.pop_due(now):
             if item.state in _ON_DUE:
                 item.state = _ON_DUE[item.state]
                 self._partitions[item.partition].offer(item)
             else:
                 self._give_back(item, _ON_TIME_OUT, None)
-                self.counters.timed_out += not item.reserved
+                self.stats.timed_out += not item.reserved
 
     @property
     def alarmed(self) -> bool:
         """Whether there is anything that `wake` may have to do, some time. No lock is needed to ask."""
-        return len(self._alarms) > 0
+        return len(self._timers) > 0
 
     @property
     def next_wake(self) -> float | None:
         """When `wake` has something to do next."""
-        return self._alarms.next
+        return self._timers.next
 
     def _remove(self, item: Item, outcomes: _Outcomes) -> None:
         after = outcomes.get(item.state) or item.refuse()
@@ -350,7 +350,7 @@ class Ledger(Assignment):
         after = outcomes.get(item.state) or item.refuse()
         twin = self._partitions[item.partition].give_back(item, after, delayed=due is not None)
         if twin is not None and due is not None:
-            self._alarms.set(twin, due)
+            self._timers.set(twin, due)
         if item.reserved:
             self.dirty.add(item.partition)
         self.in_work -= 1

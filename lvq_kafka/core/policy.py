@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lvq_kafka.core.columns import Order
-from lvq_kafka.core.options import at_least_one, delays, instance
+from lvq_kafka.core.validation import at_least_one, delays, instance
 from lvq_kafka.errors import ConfigError
 
 __all__ = [

@@ -33,7 +33,7 @@ class Yielding:
     def attempt(self, now: float, settled: int) -> None:
         """A transaction is about to begin; so many messages were settled up to now."""
         if not self._trying and now - self._tried_at > PATIENCE:
-            self._begin_again(now, settled)
+            self._restart(now, settled)
         self._trying += 1
 
     def failed(self, now: float) -> None:
@@ -45,7 +45,7 @@ class Yielding:
         """It has: the consumer is of use, and part of its group again."""
         self._trying -= 1
         self._tried_at, self.away = _NEVER, False
-        self._begin_again(now, settled)
+        self._restart(now, settled)
 
     def decided(self, settled: int) -> None:
         """A transaction is over, and has settled so many messages."""
@@ -62,7 +62,7 @@ class Yielding:
     def lasted(self, now: float, settled: int) -> float:
         """For how many seconds the consumer has been of no use; 0 where it is, or nobody tries."""
         if settled != self._settled:
-            self._begin_again(now, settled)
+            self._restart(now, settled)
         if self._trying:
             return now - self._since
         return self._tried_at - self._since if now - self._tried_at <= PATIENCE else 0.0
@@ -71,5 +71,5 @@ class Yielding:
         """Whether it has been so for long enough to leave."""
         return self.lasted(now, settled) >= PATIENCE
 
-    def _begin_again(self, now: float, settled: int) -> None:
+    def _restart(self, now: float, settled: int) -> None:
         self._since, self._settled = now, settled

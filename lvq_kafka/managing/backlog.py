@@ -126,7 +126,7 @@ class Backlog:
         self.messages: list[Item] = []
         while (item := ledger.acquire()) is not None:
             self.messages.append(item)
-        counted = ledger.counters
+        counted = ledger.stats
         self.tally = Tally(counted.read + done, counted.replaced, counted.deleted, done)
         """What was read."""
 
@@ -243,7 +243,7 @@ def _read(
                 done_before += 1
             if not keep(key):
                 batch.values[row], batch.headers[row] = b"", None
-        ledger.take(batch, keys)
+        ledger.add(batch, keys)
         ledger.advance(fetch.positions)
 
     _follow(cluster, definition.topic, positions, targets, take, deadline)

@@ -8,7 +8,7 @@ from typing import get_args
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import Key
-from lvq_kafka.core.options import choice, instance, limit
+from lvq_kafka.core.validation import choice, instance, limit
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
 from lvq_kafka.forking import Bound
 from lvq_kafka.managing import declaring, management

@@ -20,7 +20,7 @@ from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap, following, topic_
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import Key
 from lvq_kafka.core.ledger import Item
-from lvq_kafka.core.options import chosen_keys, delays, moment
+from lvq_kafka.core.validation import chosen_keys, delays, moment
 from lvq_kafka.errors import ConfigError, QueueError, TopicNotFound, TransportError, Unauthorized
 from lvq_kafka.managing.backlog import Standing, look, read_backlog
 from lvq_kafka.managing.damage import Damage

@@ -14,8 +14,8 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.core.keys import Key
 from lvq_kafka.core.ledger import Item
-from lvq_kafka.core.options import chosen_keys, waiting
 from lvq_kafka.core.records import header_value
+from lvq_kafka.core.validation import chosen_keys, waiting
 from lvq_kafka.errors import (
     BrokerUnavailable,
     ConfigError,

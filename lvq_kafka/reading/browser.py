@@ -14,9 +14,9 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.keys import HeaderValue, Key, key_text
-from lvq_kafka.core.options import choice, delays
 from lvq_kafka.core.records import Record
-from lvq_kafka.core.store import Store
+from lvq_kafka.core.validation import choice, delays
+from lvq_kafka.core.value_store import ValueStore
 from lvq_kafka.entries import Deleted, EndOfDump, Event
 from lvq_kafka.errors import (
     CatchUpTimeout,
@@ -208,7 +208,7 @@ class Browser(Reader[V], Generic[V]):
                     if gone:
                         watch.changed(gone)
 
-    def _dump_keys(self, table: Store) -> Sequence[bytes]:
+    def _dump_keys(self, table: ValueStore) -> Sequence[bytes]:
         return table.keys(self._order)
 
     def _tell(self, key: bytes, record: Record | None) -> Record | Deleted | None:

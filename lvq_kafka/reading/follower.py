@@ -13,7 +13,7 @@ from weakref import finalize
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.progress import Shortfall
-from lvq_kafka.core.store import Store
+from lvq_kafka.core.value_store import ValueStore
 from lvq_kafka.forking import tell_of_forks
 from lvq_kafka.places import opened_at
 from lvq_kafka.reading.listeners import Subscription
@@ -198,12 +198,12 @@ class Follower:
     # ---------------------------------------------------------------- the table and its listeners
 
     @property
-    def table(self) -> Store:
+    def table(self) -> ValueStore:
         """What is shown. To look at more than one thing of it, hold the lock."""
         return self._standing.table
 
     @property
-    def shown(self) -> Store | None:
+    def shown(self) -> ValueStore | None:
         """The table, for listeners, who are told nothing while it is that of before the reading thread started over."""
         standing = self._standing
         table = standing.table
@@ -225,12 +225,12 @@ class Follower:
         return self._standing.listeners.lock
 
     @contextmanager
-    def locked(self) -> Iterator[Store]:
+    def locked(self) -> Iterator[ValueStore]:
         """The table, which no batch is applied to meanwhile."""
         with self.changed:
             yield self.table
 
-    def subscribe(self, dump: Callable[[Store], Sequence[bytes]] | None = None) -> Subscription:
+    def subscribe(self, dump: Callable[[ValueStore], Sequence[bytes]] | None = None) -> Subscription:
         """Be told of every key that changes from now on, after the keys that ``dump`` chooses of the table of now."""
         with self.locked() as table:
             return self._standing.listeners.subscribe(dump(table) if dump is not None else ())

@@ -161,7 +161,7 @@ class Reading:
         )
         table.advance(starts)
         absence = Absence(retention)
-        absence.begin(self._standing.clock(), starts)
+        absence.track(self._standing.clock(), starts)
         self._reader = self._cluster.reader(self._topic, starts)
         self._standing.begin(Replay(described, table, since, starts, ends, stable, absence))
 

@@ -11,12 +11,12 @@ from lvq_kafka.aio import in_background, in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V, check_undecodable
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.fold import Counters
+from lvq_kafka.core.fold import ReaderStats
 from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.options import durations, waiting
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import RecordBatch
-from lvq_kafka.core.store import Store
+from lvq_kafka.core.validation import durations, waiting
+from lvq_kafka.core.value_store import ValueStore
 from lvq_kafka.entries import to_entry
 from lvq_kafka.errors import DecodeError, ReaderFailed
 from lvq_kafka.forking import Bound
@@ -127,7 +127,7 @@ class Reader(Bound, Generic[V]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._topic}: {self.state}>"
 
-    def _locked(self) -> AbstractContextManager[Store]:
+    def _locked(self) -> AbstractContextManager[ValueStore]:
         self._follower.check()
         return self._follower.locked()
 
@@ -174,9 +174,9 @@ class Reader(Bound, Generic[V]):
         return self._follower.silence
 
     @property
-    def counters(self) -> Counters:
+    def stats(self) -> ReaderStats:
         """What the reader has seen so far."""
-        return self._follower.table.counters
+        return self._follower.table.stats
 
     @property
     def split_keys(self) -> list[str]:

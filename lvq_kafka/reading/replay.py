@@ -8,7 +8,7 @@ from typing import Literal
 from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.core.absence import Absence
 from lvq_kafka.core.progress import Progress, Shortfall
-from lvq_kafka.core.store import Store
+from lvq_kafka.core.value_store import ValueStore
 
 __all__ = ["Replay"]
 
@@ -28,7 +28,7 @@ class Replay:
     def __init__(
         self,
         described: TopicDescription,
-        table: Store,
+        table: ValueStore,
         since: Mapping[int, int],
         starts: Mapping[int, int],
         ends: Mapping[int, int],

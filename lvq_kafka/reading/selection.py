@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.keys import HeaderValue, Key, encode_header, key_text
-from lvq_kafka.core.options import as_float, chosen_keys, delays, mapping
 from lvq_kafka.core.records import Record, header_value
+from lvq_kafka.core.validation import as_float, chosen_keys, delays, mapping
 from lvq_kafka.entries import Deleted
 from lvq_kafka.errors import ConfigError
 

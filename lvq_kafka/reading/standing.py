@@ -16,7 +16,7 @@ from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Fetch
-from lvq_kafka.core.store import Store
+from lvq_kafka.core.value_store import ValueStore
 from lvq_kafka.errors import Closed, LVQError, ReaderFailed, StateError
 from lvq_kafka.forking import left_behind
 from lvq_kafka.reading.listeners import Listeners
@@ -65,7 +65,7 @@ class Standing:
         self.stop = Event()
         self.abandoned = ""  # where it was opened, when nobody can use it any more
         self.failure: Exception | None = None
-        self.table: Store = LatestValues()
+        self.table: ValueStore = LatestValues()
         self.topic_id = ""  # of the topic that the table was read from
         self.since: Mapping[int, int] = {}
         nothing = TopicDescription(topic, "", 0, 0)
@@ -116,7 +116,7 @@ class Standing:
         with self.listeners.changing(everybody=True):
             keys = self.replay.table.grow(partitions)
             self.replay.table.advance(added)
-            self.replay.absence.begin(self.clock(), added)
+            self.replay.absence.track(self.clock(), added)
             if not self.starting_over:
                 self.listeners.tell(keys)
 

@@ -12,8 +12,8 @@ from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.codecs import Codec, Undecodable, V
 from lvq_kafka.core.definition import QueueDefinition
-from lvq_kafka.core.options import callables, instance
 from lvq_kafka.core.records import Position
+from lvq_kafka.core.validation import callables, instance
 from lvq_kafka.entries import Event
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
 from lvq_kafka.reading.readers import Reader

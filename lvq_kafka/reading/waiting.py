@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from lvq_kafka.core.options import waiting
 from lvq_kafka.core.progress import describe
+from lvq_kafka.core.validation import waiting
 from lvq_kafka.errors import CatchUpTimeout
 from lvq_kafka.reading.observing import Observing
 from lvq_kafka.reading.standing import Standing

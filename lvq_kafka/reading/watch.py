@@ -12,9 +12,9 @@ from typing import Generic, Self
 from lvq_kafka.aio import Share, in_thread
 from lvq_kafka.codecs import Codec, V
 from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.options import waiting
 from lvq_kafka.core.records import Record
-from lvq_kafka.core.store import Store
+from lvq_kafka.core.validation import waiting
+from lvq_kafka.core.value_store import ValueStore
 from lvq_kafka.entries import Deleted, EndOfDump, Event, to_entry
 from lvq_kafka.errors import Closed
 from lvq_kafka.forking import Bound
@@ -47,7 +47,7 @@ class Watch(Bound, Generic[V]):
         follower: Follower,
         codec: Codec[V],
         *,
-        dump: Callable[[Store], Sequence[bytes]] | None = None,
+        dump: Callable[[ValueStore], Sequence[bytes]] | None = None,
         tell: Tell | None = None,
         raw_on_error: bool = False,
     ) -> None:
@@ -163,7 +163,7 @@ class Watch(Bound, Generic[V]):
                     self._in_dump = False
                     self._given.clear()
                     return self._end_of_dump
-            key = pending.take()
+            key = pending.pop()
             if key is None:
                 return None
             told = tell(key, table.record(key))

@@ -10,9 +10,9 @@ from typing import cast
 
 from lvq_kafka.cluster import Commit, GroupMember, Receipt
 from lvq_kafka.core.keys import key_text
-from lvq_kafka.core.options import waiting
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Headers, Position
+from lvq_kafka.core.validation import waiting
 from lvq_kafka.errors import Closed, DeliveryFailed, DeliveryUnknown, MessageTooLarge, StateError, TransportError
 from lvq_kafka.receipts import AwaitableReceipt, undecided
 from lvq_kafka.testing.memory_member import MemoryMember

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, get_args
 
-from lvq_kafka.core.options import choice
+from lvq_kafka.core.validation import choice
 from lvq_kafka.errors import ConfigError
 from lvq_spark.forms import Form, ProtobufMessage, Read, read_values
 from lvq_spark.registry import SubjectSchemas

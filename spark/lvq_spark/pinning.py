@@ -13,8 +13,8 @@ from typing import Any, get_args
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
-from lvq_kafka.core.options import choice, delays, instance, mapping
 from lvq_kafka.core.progress import Shortfall, describe
+from lvq_kafka.core.validation import choice, delays, instance, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.managing.groups import OnForeignCommits, check_group, known_ends
 from lvq_kafka.queue import LastValueQueue

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lvq_kafka.core import quoting
-from lvq_kafka.core.options import choice, delays
+from lvq_kafka.core.validation import choice, delays
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import pin

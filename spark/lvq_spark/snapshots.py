@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from lvq_kafka.core.keys import Key
-from lvq_kafka.core.options import choice, chosen_keys, instance
+from lvq_kafka.core.validation import choice, chosen_keys, instance
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue

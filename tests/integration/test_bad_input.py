@@ -475,5 +475,5 @@ def test_r16_a_record_whose_header_disagrees_with_its_key_fails_those_who_asked_
         assert "b'B'" in str(error)
         assert "Fix the writer" in error.hint
     with LastValueQueue("strict", key_header="ticker", bootstrap_servers=plain).view() as view:
-        assert (dict(view), view.counters.mismatched) == ({"A": b"1"}, 1)
+        assert (dict(view), view.stats.mismatched) == ({"A": b"1"}, 1)
     strict.close()

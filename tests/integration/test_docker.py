@@ -226,7 +226,7 @@ def test_g14_what_was_acknowledged_outlives_the_leader_and_a_view_goes_on(cluste
                 enough.set()
             view.wait_for(producer.put("last", "of all").result(60), 60)
             assert view["last"] == "of all"
-            assert view.counters.stale == 0
+            assert view.stats.stale == 0
     stored = read(servers, "replicated")
     assert stored == [str(number).encode() for number in range(len(receipts))] + [b"of all"]
     assert [position.offset for position in positions] == list(range(len(receipts)))

@@ -43,7 +43,7 @@ def test_r16_a_header_name_that_is_not_utf_8_stops_nobody(
     put(queue, "after=3")
     with queue.view() as view:
         assert dict(view) == {"before": "1", "evil": "2", "after": "3"}
-        assert (view.entry("evil").headers, view.counters.mismatched) == (UNREADABLE, 2)
+        assert (view.entry("evil").headers, view.stats.mismatched) == (UNREADABLE, 2)
     with queue.browser(follow=False) as browser:
         assert [event.key for event in browser if isinstance(event, Entry)] == ["before", "evil", "after"]
     strict = LastValueQueue(topic_name, key_header="ticker", key_mismatch="fail", cluster=kafka_cluster)
@@ -87,7 +87,7 @@ def test_whatever_a_record_is_made_of_everything_reads_it(
     expected = [(key_text(key), str(number)) for number, key in enumerate(odd)]
     with queue.view() as view:
         assert [(entry.key, entry.value) for entry in view.entries()] == expected
-        assert view.counters.mismatched == 2 * len(["another", "the one that cannot be read"])
+        assert view.stats.mismatched == 2 * len(["another", "the one that cannot be read"])
     with queue.browser(follow=False) as browser:
         assert [(event.key, event.value) for event in browser if isinstance(event, Entry)] == expected
     assert lvq(broker, "status", topic_name)[0]["waiting"] == len(odd)

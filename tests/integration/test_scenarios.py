@@ -86,7 +86,7 @@ def test_s094_a_view_that_was_cut_off_goes_on_where_it_was(q: Queue, lvq_broker:
         eventually(lambda: dict(view) == {"a": "a2"}, 60)
         patiently(lambda: view.barrier(PATIENCE), PATIENCE)
         assert dict(view) == dict(q.view()) == {"a": "a2"}
-        assert view.counters.stale == 0
+        assert view.stats.stale == 0
 
 
 def last_record(segment: Path) -> int:

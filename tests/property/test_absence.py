@@ -94,7 +94,7 @@ class Reader:
         self.table: dict[bytes, bytes] = {}
         self.position = 0
         self.absence = self._kind(RETENTION)
-        self.absence.begin(now, {0: 0})
+        self.absence.track(now, {0: 0})
 
     def read(self, now: float, log: Log, most: int) -> None:
         fetch = log.read(self.position, most)

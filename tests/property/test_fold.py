@@ -82,7 +82,7 @@ def feed(data: st.DataObject, table: LatestValues, partition_logs: Sequence[Sequ
         table.apply(RecordBatch.of(batch))
         if batch and again:
             table.apply(RecordBatch.of(batch))
-        assert table.counters.added - table.counters.replaced - table.counters.deleted == len(table)
+        assert table.stats.added - table.stats.replaced - table.stats.deleted == len(table)
 
 
 @given(data=st.data(), partition_logs=logs())

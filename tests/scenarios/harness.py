@@ -286,7 +286,7 @@ class Taking:
             line: Any = ledger._line
             tables = [line._line, line._returned, line._returned_order]
             for partition in ledger._partitions.values():
-                tables += [list(partition.outstanding), partition.waiting, partition.held]
+                tables += [list(partition.pending), partition.waiting, partition.held]
             return sum(map(len, tables))
 
     def close(self) -> None:

@@ -128,7 +128,7 @@ def test_s158_a_key_in_two_partitions_has_one_value_and_is_reported(
         q.venue.write(q.queue.topic, foreign, key, "foreign")
     view.barrier(PATIENCE)
     assert dict(view) == {key: "ours"}
-    assert (view.split_keys, view.counters.split) == ([key], 1)
+    assert (view.split_keys, view.stats.split) == ([key], 1)
     assert q.content() == ["ours"]
     assert dict(q.view()) == {key: "ours"}
 

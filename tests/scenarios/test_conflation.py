@@ -21,7 +21,7 @@ def test_s003_values_that_nobody_asked_for_yet_are_replaced_and_counted(q: Queue
     c, view = q.consume(), q.view()
     q.send("a=m1", "a=m2")
     view.barrier(PATIENCE)
-    assert (view.counters.added, view.counters.replaced, len(view)) == (2, 1, 1)
+    assert (view.stats.added, view.stats.replaced, len(view)) == (2, 1, 1)
     assert c.waiting == 1
     assert c.take().value == "m2"
 
@@ -102,5 +102,5 @@ def test_s016_replaced_values_are_counted(q: Queue) -> None:
     view = q.view()
     q.send("A=1", "B=2", "A=3", "A=4", "B=5")
     view.barrier(PATIENCE)
-    counters = view.counters
-    assert (counters.replaced, counters.replaced + counters.deleted, len(view)) == (3, 3, 2)
+    stats = view.stats
+    assert (stats.replaced, stats.replaced + stats.deleted, len(view)) == (3, 3, 2)

@@ -69,4 +69,4 @@ def test_s094_a_view_that_was_cut_off_goes_on_where_it_was(q: Queue) -> None:
     cluster.reconnect()
     view.barrier(PATIENCE)
     assert dict(view) == dict(q.view()) == {"a": "a2"}
-    assert view.counters.stale == 0
+    assert view.stats.stale == 0

@@ -18,11 +18,11 @@ from lvq_kafka.consuming.shared_state import SharedState
 from lvq_kafka.consuming.shared_state_base import ConsumerLimits, SharedStateBase
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.commits import Answer, Commits, Flight
-from lvq_kafka.core.handout import TRIED_OFTEN, InTurns
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.outstanding import Outstanding
-from lvq_kafka.core.partition import Partition
+from lvq_kafka.core.partition_ledger import PartitionLedger
+from lvq_kafka.core.pending import PendingList
+from lvq_kafka.core.ready_queue import TRIED_OFTEN, InTurns
 from lvq_kafka.errors import AlreadySettled, LockLost
 from lvq_kafka.managing import reclaiming
 from tests.simulator.browser import Browser
@@ -230,12 +230,12 @@ def test_i1_a_commit_of_the_acks_of_an_open_transaction_is_caught(monkeypatch: P
 
 
 def test_i1_a_base_that_goes_by_the_order_of_a_dict_is_caught(monkeypatch: Patch) -> None:
-    def replaced(self: Outstanding, item: Item, twin: Item) -> None:
+    def replaced(self: PendingList, item: Item, twin: Item) -> None:
         """What a holder gives back moves to the end, as a key does that is put into a dict anew."""
         self.remove(item, acked=False)
         self.append(twin)
 
-    monkeypatch.setattr(Outstanding, "replace", replaced)
+    monkeypatch.setattr(PendingList, "replace", replaced)
     assert caught("I1")
 
 
@@ -301,7 +301,9 @@ def test_i1_a_log_that_is_read_beyond_an_open_transaction_is_caught(monkeypatch:
 # --- what an assignment begins with -----------------------------------------------------------------------------------
 
 
-def _assigning(patch: Patch, change: Callable[[CommitMap], CommitMap], after: Callable[[Partition, int], None]) -> None:
+def _assigning(
+    patch: Patch, change: Callable[[CommitMap], CommitMap], after: Callable[[PartitionLedger, int], None]
+) -> None:
     assign = Ledger.assign
 
     def mutant(self: Ledger, partition: int, loaded: CommitMap, target: int, *, start: int | None = None) -> int:
@@ -316,9 +318,9 @@ def _as_it_is(anything: Any, *_: Any) -> Any:
     return anything
 
 
-def _open_at(part: Partition, target: int) -> None:
+def _open_at(part: PartitionLedger, target: int) -> None:
     part.target = target
-    part.open = part.outstanding.position >= target
+    part.open = part.pending.position >= target
 
 
 def test_i4_a_hand_out_without_catch_up_is_caught(monkeypatch: Patch) -> None:
@@ -345,12 +347,12 @@ def test_i3_done_runs_that_are_forgotten_while_they_are_read_again_are_caught(mo
 
 
 def test_i3_done_runs_whose_records_were_compacted_away_and_are_forgotten_are_caught(monkeypatch: Patch) -> None:
-    pass_over = Outstanding.pass_over
+    pass_over = PendingList.pass_over
 
-    def mutant(self: Outstanding, offset: int) -> int:
+    def mutant(self: PendingList, offset: int) -> int:
         return pass_over(self, offset) if self.loaded.done(offset) else self.next_done
 
-    monkeypatch.setattr(Outstanding, "pass_over", mutant)
+    monkeypatch.setattr(PendingList, "pass_over", mutant)
     assert caught("I3")
 
 
@@ -358,47 +360,47 @@ def test_i3_done_runs_whose_records_were_compacted_away_and_are_forgotten_are_ca
 
 
 def test_i4_a_release_that_ignores_that_a_newer_value_came_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Partition, "_supersede_held", lambda self, item: None)
+    monkeypatch.setattr(PartitionLedger, "_supersede_held", lambda self, item: None)
     assert caught("I4")
 
 
 def test_i6_a_delay_that_a_newer_value_does_not_end_is_caught(monkeypatch: Patch) -> None:
-    discard, offer = Partition._discard, Partition.offer
+    discard, offer = PartitionLedger._discard, PartitionLedger.offer
 
-    def forgotten(self: Partition, item: Item) -> None:
+    def forgotten(self: PartitionLedger, item: Item) -> None:
         delayed = item.state is State.DELAYED
         discard(self, item)
         if delayed:
             item.state = State.DELAYED
 
-    def mutant(self: Partition, item: Item) -> None:
+    def mutant(self: PartitionLedger, item: Item) -> None:
         self.waiting.setdefault(item.lane, item)
         offer(self, item)
 
-    monkeypatch.setattr(Partition, "_discard", forgotten)
-    monkeypatch.setattr(Partition, "offer", mutant)
+    monkeypatch.setattr(PartitionLedger, "_discard", forgotten)
+    monkeypatch.setattr(PartitionLedger, "offer", mutant)
     assert caught("I6")
 
 
 def test_i2_two_messages_of_a_key_in_work_at_once_are_caught(monkeypatch: Patch) -> None:
-    def offer(self: Partition, item: Item) -> None:
+    def offer(self: PartitionLedger, item: Item) -> None:
         if self.open and item.state is State.AVAILABLE:
             self._line.add(item)
 
-    take = Partition.take
+    take = PartitionLedger.add
 
-    def mutant(self: Partition, *columns: Any) -> None:
+    def mutant(self: PartitionLedger, *columns: Any) -> None:
         held, self.held = self.held, {}
         take(self, *columns)
         self.held = held
 
-    monkeypatch.setattr(Partition, "offer", offer)
-    monkeypatch.setattr(Partition, "take", mutant)
+    monkeypatch.setattr(PartitionLedger, "offer", offer)
+    monkeypatch.setattr(PartitionLedger, "add", mutant)
     assert caught("I2")
 
 
 def test_i2_a_lock_that_outlives_its_assignment_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Partition, "end_locks", lambda self: list(self.held.values()))
+    monkeypatch.setattr(PartitionLedger, "end_locks", lambda self: list(self.held.values()))
     assert caught("I2")
 
 
@@ -433,7 +435,7 @@ def test_i16_an_ack_that_is_accepted_while_the_last_commit_is_on_its_way_is_caug
 
 
 def test_i3_a_waiter_that_is_told_when_the_commit_is_sent_is_caught(monkeypatch: Patch) -> None:
-    take = Commits.take
+    take = Commits.prepare
 
     def mutant(self: Any, partitions: Any = None, leaving: Any = ()) -> Any:
         flight = take(self, partitions, leaving)
@@ -442,7 +444,7 @@ def test_i3_a_waiter_that_is_told_when_the_commit_is_sent_is_caught(monkeypatch:
             self._flight = flight
         return flight
 
-    monkeypatch.setattr(Commits, "take", mutant)
+    monkeypatch.setattr(Commits, "prepare", mutant)
     assert caught("I3")
 
 
@@ -484,7 +486,7 @@ def test_i10_a_consumer_that_cannot_hear_the_group_but_by_a_text_that_fits_is_ca
 
 
 def test_i3_a_commit_for_partitions_of_a_former_assignment_is_caught(monkeypatch: Patch) -> None:
-    take = Commits.take
+    take = Commits.prepare
     former: WeakKeyDictionary[Any, dict[int, Flight[Any]]] = WeakKeyDictionary()
 
     def mutant(self: Any, partitions: Any = None, leaving: Any = ()) -> Any:
@@ -502,12 +504,12 @@ def test_i3_a_commit_for_partitions_of_a_former_assignment_is_caught(monkeypatch
         )
         return self._flights[-1]
 
-    monkeypatch.setattr(Commits, "take", mutant)
+    monkeypatch.setattr(Commits, "prepare", mutant)
     assert caught("I3")
 
 
 def test_i3_an_ack_that_is_called_durable_while_an_older_commit_may_come_again_is_caught(monkeypatch: Patch) -> None:
-    take = Commits.take
+    take = Commits.prepare
 
     def mutant(self: Any, partitions: Any = None, leaving: Any = ()) -> Any:
         flight = take(self, partitions, leaving)
@@ -516,7 +518,7 @@ def test_i3_an_ack_that_is_called_durable_while_an_older_commit_may_come_again_i
         self._flights[-1] = replace(flight, alone=frozenset(flight.maps))
         return self._flights[-1]
 
-    monkeypatch.setattr(Commits, "take", mutant)
+    monkeypatch.setattr(Commits, "prepare", mutant)
     assert caught("I3", kind=MovesWhileRefused)
 
 
@@ -531,7 +533,7 @@ def test_i10_a_commit_in_doubt_that_is_not_said_again_is_caught(monkeypatch: Pat
 
 
 def test_i10_somebody_who_waits_and_is_never_told_is_caught(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Commits, "_tell", lambda self, book, number: None)
+    monkeypatch.setattr(Commits, "_resolve", lambda self, book, number: None)
     assert caught("I10")
 
 

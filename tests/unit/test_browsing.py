@@ -362,7 +362,7 @@ class TestConsumed:
         self.consume(queue, 9)
         with queue.browser(follow=False) as browser:
             assert shown(browser) == ["9=x", "|"]
-            assert browser.counters.added == 1
+            assert browser.stats.added == 1
 
     def test_r17_where_it_is_not_known_what_was_consumed_it_says_so(
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]

@@ -39,7 +39,7 @@ def test_what_they_say_of_themselves_is_the_same(
         assert (reader.state, reader.failure, reader.silence < 5) == ("caught-up", None, True)
         assert (reader.lag, reader.lag_by_partition, reader.progress) == (0, {0: 0}, (3, 3))
         assert (reader.blocked_by, reader.split_keys, reader.skipped) == ([], [], 0)
-        assert (reader.counters.added, reader.counters.mismatched) == (3, 0)
+        assert (reader.stats.added, reader.stats.mismatched) == (3, 0)
     assert repr(reader) == f"<{kind.capitalize()} of prices: closed>"
 
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_read_is_raised_skipped_or_given_raw(
             getattr(queue, kind)(undecodable=policy)
         return
     with getattr(queue, kind)(undecodable=policy) as reader:
-        assert reader.counters.added == 2 - (policy == "skip")
+        assert reader.stats.added == 2 - (policy == "skip")
         assert reader.skipped == (policy == "skip")
         assert reader.state == "caught-up"
 

@@ -30,7 +30,7 @@ def test_the_record_key_counts_and_a_view_holds_the_record_and_counts_it(
     with same.view() as view:
         assert list(view) == ["before", "evil", "after"]
         assert view.entry("evil").headers == UNREADABLE
-        assert view.counters.mismatched == 1
+        assert view.stats.mismatched == 1
         memory_cluster.write("prices", b"evil", None, UNREADABLE)
         view.barrier()
         assert list(view) == ["before", "after"]
@@ -46,7 +46,7 @@ def test_it_fails_those_who_asked_for_it_and_the_error_names_it(memory_cluster: 
 def test_a_queue_whose_record_key_is_the_key_has_no_key_to_doubt(memory_cluster: MemoryCluster, queue: Queue) -> None:
     bare = LastValueQueue("prices", key_header=None, key_mismatch="fail", cluster=memory_cluster)
     with bare.view() as view:
-        assert (view.entry("evil").headers, view.counters.mismatched) == (UNREADABLE, 0)
+        assert (view.entry("evil").headers, view.stats.mismatched) == (UNREADABLE, 0)
 
 
 def test_a_browser_gives_it_and_no_filter_of_headers_takes_it(memory_cluster: MemoryCluster, queue: Queue) -> None:

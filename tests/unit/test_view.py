@@ -374,7 +374,7 @@ def test_r14_partitions_that_are_added_are_read(memory_cluster: MemoryCluster, q
         assert len({position.partition for position in positions}) > 1
         view.barrier()
         assert dict(view) == {str(number): "new" for number in range(20)}
-        assert len(view.split_keys) == view.counters.split > 0
+        assert len(view.split_keys) == view.stats.split > 0
 
 
 def test_r16_a_mismatch_fails_the_view_where_the_policy_says_so(memory_cluster: MemoryCluster) -> None:

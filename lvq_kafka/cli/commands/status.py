@@ -132,7 +132,7 @@ def _count(queue: LastValueQueue[Any], found: QueueStatus, timeout: float) -> No
             partition = entry.position.partition
             values[partition] = values.get(partition, 0) + 1
         found.state, found.blocked, found.split_keys = view.state, view.blocked_by, view.split_keys
-        found.mismatched, found.unkeyed = view.counters.mismatched, view.counters.unkeyed
+        found.mismatched, found.unkeyed = view.stats.mismatched, view.stats.unkeyed
     finally:
         view.close()
     if found.state not in ("caught-up", "blocked"):

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from lvq_kafka.core.options import text
+from lvq_kafka.core.validation import text
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_spark.schema import SNAPSHOT_COLUMNS
 from lvq_spark.session import require_spark

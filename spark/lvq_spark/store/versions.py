@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lvq_kafka.core.options import at_least_one, instance
+from lvq_kafka.core.validation import at_least_one, instance
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_spark.errors import REBUILT, task_errors
 from lvq_spark.store.manifest import DataFile, Version, decode, encode

@@ -77,5 +77,5 @@ def test_g15_a_writer_with_another_partitioner_is_noticed(queue_of: QueueOf, ser
     assert len(astray) > len(KEYS) // 2
     with queue.view() as view:
         assert set(view.split_keys) == astray
-        assert view.counters.split == len(astray)
+        assert view.stats.split == len(astray)
         assert {key: view[key] for key in KEYS} == {key: "ours" if key in astray else "theirs" for key in KEYS}

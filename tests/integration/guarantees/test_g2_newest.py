@@ -138,7 +138,7 @@ def test_g2_r14_a_key_that_moves_as_partitions_are_added_has_one_current_value(q
         assert {view.entry(key).position.partition for key in keys} == {0, 1, 2, 3}
         moved = {key for key in keys if view.entry(key).position.partition != 0}
         assert set(view.split_keys) == moved
-        assert view.counters.split == len(moved)
+        assert view.stats.split == len(moved)
         with queue.view() as fresh:
             assert dict(fresh) == dict.fromkeys(keys, "2")
             assert set(fresh.split_keys) == moved
@@ -166,7 +166,7 @@ def test_g2_r14_readers_agree_on_one_value_when_writers_use_different_partitione
         view.barrier()
         assert dict(view) == expected
         assert set(view.split_keys) == split
-        assert view.counters.split == len(split)
+        assert view.stats.split == len(split)
     with queue.view() as fresh:
         assert dict(fresh) == expected
         assert set(fresh.split_keys) == split

@@ -133,8 +133,8 @@ class TestLostCluster:
                 seen = {event.key: int(event.value) for event in events if isinstance(event, Entry)}
                 assert seen == last, reader
                 assert Deleted not in map(type, events), "the outage was not taken for a deletion"
-            assert view.counters.stale == 0, "nothing was read twice"
-            assert view.counters.added == ticker.count
+            assert view.stats.stale == 0, "nothing was read twice"
+            assert view.stats.added == ticker.count
         records = fold(read_raw(private_broker.bootstrap_servers, queue.topic))
         assert {key: int(record.value or "") for key, record in records.items()} == last
 

@@ -64,14 +64,14 @@ class Queue:
 
 def facts(ledger: Ledger) -> object:
     """All that can be seen of a ledger, order included."""
-    counts = (ledger._slots, ledger._alarms._ticks)  # which Python copies no more, from 3.14 on
+    counts = (ledger._slots, ledger._timers._ticks)  # which Python copies no more, from 3.14 on
     twin = copy.deepcopy(ledger, {id(own): count(1 << 32) for own in counts})
     held = sorted((item.partition, item.offset, item.state, item.deliveries) for item in twin.held())
     claims = [twin.claim(partition) for partition in twin.positions]
     seen = (claims, twin.positions, twin.catching_up, twin.available, twin.gated, twin.in_work, twin.outstanding, held)
-    counters = copy.copy(twin.counters)
+    stats = copy.copy(twin.stats)
     upcoming = []
     twin.wake(1e9)
     while (item := twin.acquire()) is not None:
         upcoming.append((item.partition, item.offset, item.value, item.deliveries, item.redelivered))
-    return (*seen, counters, upcoming)
+    return (*seen, stats, upcoming)

@@ -29,7 +29,7 @@ class Pipe:
         self.queue = Queue(*records, loaded=loaded, limit=limit, count_deliveries=counted)
         self.ledger = self.queue.ledger
         self.commits: Commits[str] = Commits(self.ledger)
-        self.commits.begin(0, CommitMap(0) if loaded is None else loaded, tag=TAG, partitions=1)
+        self.commits.track(0, CommitMap(0) if loaded is None else loaded, tag=TAG, partitions=1)
         self.items: list[Item] = []
         while (item := self.ledger.acquire()) is not None:
             self.items.append(item)
@@ -42,7 +42,7 @@ class Pipe:
                     self.commits.wait_done(0, item.offset, str(item.offset))
 
     def fly(self) -> Flight[str]:
-        flight = self.commits.take()
+        flight = self.commits.prepare()
         assert flight is not None
         return flight
 
@@ -53,7 +53,7 @@ class Pipe:
 
     @property
     def told(self) -> list[str]:
-        return self.commits.take_ready()
+        return self.commits.pop_ready()
 
 
 # --- what is sent ---------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def test_the_first_commit_writes_what_was_loaded_in_this_topics_name() -> None:
     loaded = CommitMap(0, delivered=1, sequence=41)
     pipe = Pipe(1, loaded=loaded)
     assert pipe.commit() == CommitMap(0, topic_tag=TAG, partitions=1, sequence=42, delivered=1)
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
     assert pipe.commits.sent == 1
 
 
@@ -71,8 +71,8 @@ def test_nothing_is_written_anew_where_the_group_holds_all_of_it() -> None:
     loaded = CommitMap(0, (2, 1), topic_tag=TAG, partitions=1, sequence=7, delivered=3)
     queue = Queue(("a", "a"), ("b", "b"), ("c", "c"), loaded=loaded)
     commits: Commits[str] = Commits(queue.ledger)
-    commits.begin(0, loaded, tag=TAG, partitions=1)
-    assert commits.take() is None
+    commits.track(0, loaded, tag=TAG, partitions=1)
+    assert commits.prepare() is None
 
 
 def test_acks_gather_while_a_commit_is_on_its_way() -> None:
@@ -94,8 +94,8 @@ def test_acks_gather_while_a_commit_is_on_its_way() -> None:
 def test_a_commit_is_for_the_partitions_that_were_asked_for_and_have_changed() -> None:
     pipe = Pipe(1)
     pipe.ledger.assign(1, CommitMap(0), 0)
-    pipe.commits.begin(1, CommitMap(0), tag=TAG, partitions=1)
-    first = pipe.commits.take([1, 9])
+    pipe.commits.track(1, CommitMap(0), tag=TAG, partitions=1)
+    first = pipe.commits.prepare([1, 9])
     assert first is not None
     assert first.maps.keys() == {1}
     pipe.commits.landed(first, STORED)
@@ -132,7 +132,7 @@ def test_an_answer_that_comes_twice_is_taken_once() -> None:
     for answer in (STORED, STORED, UNKNOWN, TOO_LARGE):
         pipe.commits.landed(flight, answer)
     assert pipe.told == ["1"]
-    assert pipe.commits.take() is None, "what is known to be stored is sent again"
+    assert pipe.commits.prepare() is None, "what is known to be stored is sent again"
 
 
 def test_a_good_answer_that_comes_after_its_time_was_over_is_good() -> None:
@@ -142,14 +142,14 @@ def test_a_good_answer_that_comes_after_its_time_was_over_is_good() -> None:
     pipe.commits.landed(flight, UNKNOWN)
     pipe.commits.landed(flight, STORED)
     assert pipe.told == ["1"]
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
 
 
 def test_a_commit_that_is_on_its_way_is_said_again_and_nobody_is_told_while_it_may_arrive() -> None:
     pipe = Pipe(3)
     pipe.ack(1)
     first = pipe.fly()
-    second = pipe.commits.take([0])
+    second = pipe.commits.prepare([0])
     assert second is not None, "what was on its way is forgotten"
     assert second.maps[0].runs == first.maps[0].runs
     pipe.commits.landed(second, STORED)
@@ -177,8 +177,8 @@ def test_an_older_commit_of_the_assignment_before_may_arrive_too() -> None:
     pipe = Pipe(2)
     pipe.ack(1, wait=False)
     older = pipe.fly()
-    pipe.commits.end([0])
-    pipe.commits.begin(0, CommitMap(0), tag=TAG, partitions=1)
+    pipe.commits.untrack([0])
+    pipe.commits.track(0, CommitMap(0), tag=TAG, partitions=1)
     pipe.ack(0)
     pipe.commits.landed(pipe.fly(), STORED)
     assert pipe.told == []
@@ -191,21 +191,21 @@ def test_what_is_on_its_way_for_others_goes_on_when_there_is_nothing_new_for_tho
     pipe = Pipe(1)
     pipe.commit()
     pipe.ledger.assign(1, CommitMap(0), 0)
-    pipe.commits.begin(1, CommitMap(0), tag=TAG, partitions=1)
+    pipe.commits.track(1, CommitMap(0), tag=TAG, partitions=1)
     flight = pipe.fly()
     assert flight.maps.keys() == {1}
-    assert pipe.commits.take([0]) is None
+    assert pipe.commits.prepare([0]) is None
     assert pipe.commits.in_flight
     pipe.commits.landed(flight, STORED)
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
 
 
 def test_a_commit_for_some_partitions_does_not_forget_what_was_on_its_way_for_others() -> None:
     pipe = Pipe(1)
     pipe.ledger.assign(1, CommitMap(0), 0)
-    pipe.commits.begin(1, CommitMap(0), tag=TAG, partitions=1)
+    pipe.commits.track(1, CommitMap(0), tag=TAG, partitions=1)
     assert pipe.fly().maps.keys() == {0, 1}
-    second = pipe.commits.take([0])
+    second = pipe.commits.prepare([0])
     assert second is not None
     pipe.commits.landed(second, STORED)
     assert pipe.fly().maps.keys() == {1}, "what was said twice has to be said again when both are answered"
@@ -225,7 +225,7 @@ def test_after_a_late_answer_to_an_older_commit_the_newest_is_written_once_more(
     assert pipe.commits.last(0) == newer.maps[0], "what is known to be stored goes back"
     assert pipe.commit().runs == (1, 2)
     assert pipe.told == ["1", "2"]
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
 
 
 def test_an_answer_to_a_commit_that_was_given_up_tells_nobody_while_the_next_is_on_its_way() -> None:
@@ -233,7 +233,7 @@ def test_an_answer_to_a_commit_that_was_given_up_tells_nobody_while_the_next_is_
     pipe = Pipe(2)
     pipe.ack(1)
     older = pipe.fly()
-    newer = pipe.commits.take([0])
+    newer = pipe.commits.prepare([0])
     assert newer is not None
     pipe.commits.landed(older, STORED)
     assert pipe.told == []
@@ -264,7 +264,7 @@ def test_a_text_that_is_refused_halves_the_limit_of_texts_and_of_what_is_handed_
 def test_only_the_longest_text_of_a_commit_is_taken_to_be_refused() -> None:
     pipe = scattered(200)
     pipe.ledger.assign(1, CommitMap(0), 0)
-    pipe.commits.begin(1, CommitMap(0), tag=TAG, partitions=1)
+    pipe.commits.track(1, CommitMap(0), tag=TAG, partitions=1)
     flight = pipe.fly()
     long, short = (len(flight.maps[partition].encode()) for partition in (0, 1))
     assert long // 2 > short
@@ -327,7 +327,7 @@ def sunk() -> Pipe:
 def test_what_was_promised_is_never_taken_back_where_the_limit_has_sunk() -> None:
     pipe = sunk()
     durable = pipe.commits.last(0)
-    assert pipe.commits.take() is None, "a shortened map would say less than the stored one"
+    assert pipe.commits.prepare() is None, "a shortened map would say less than the stored one"
     pipe.ack(*(offset for offset in range(600) if not durable.done(offset)))
     assert pipe.told == []
     shorter = pipe.commit()
@@ -343,12 +343,12 @@ def test_a_commit_that_is_asked_for_says_what_is_stored_where_the_limit_lets_it_
     stored = pipe.commit()
     pipe.ledger.limit = len(stored.encode())
     pipe.ack(*(offset for offset in spread(1000) if offset < 400), wait=False)
-    assert pipe.commits.take() is None, "nobody has asked"
+    assert pipe.commits.prepare() is None, "nobody has asked"
     pipe.commits.renew([0])
     again = pipe.commit()
     assert (again.base, again.runs, again.sequence) == (stored.base, stored.runs, stored.sequence + 1)
     assert len(again.encode()) <= pipe.ledger.limit
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
 
 
 def test_a_commit_that_is_asked_for_is_sent_once_though_all_it_can_say_has_become_too_large() -> None:
@@ -357,12 +357,12 @@ def test_a_commit_that_is_asked_for_is_sent_once_though_all_it_can_say_has_becom
     durable, limit = pipe.commits.last(0), pipe.ledger.limit
     assert len(durable.encode()) > limit
     for _ in range(2):
-        assert pipe.commits.take() is None, "nobody has asked"
+        assert pipe.commits.prepare() is None, "nobody has asked"
         pipe.commits.renew([0])
         again = pipe.commit(TOO_LARGE)
         assert (again.base, again.runs) == (durable.base, durable.runs), "nothing is taken back"
         assert pipe.ledger.limit == limit
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
 
 
 def test_nobody_waits_for_counts_that_there_is_no_room_for() -> None:
@@ -370,7 +370,7 @@ def test_nobody_waits_for_counts_that_there_is_no_room_for() -> None:
     pipe.commits.wait_stored(0, "counted")
     pipe.commits.wait_done(0, 0, "done")
     assert pipe.told == []
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
     assert pipe.told == ["counted"], "whoever has the message at the base would never get to work on it"
     assert pipe.commits.urgent
 
@@ -407,7 +407,7 @@ def test_who_waits_for_a_message_in_work_is_told_when_it_is_done_and_stored() ->
     pipe.commits.wait_done(0, 1, "patient")
     pipe.commit()
     assert pipe.told == []
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
     pipe.ack(1, wait=False)
     assert pipe.told == []
     pipe.commit()
@@ -441,7 +441,7 @@ def test_who_waits_for_a_state_that_is_stored_already_is_told_without_a_commit()
     pipe.commit()
     pipe.commits.wait_stored(0, "counted")
     assert pipe.told == []
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
     assert pipe.told == ["counted"]
 
 
@@ -474,13 +474,13 @@ def test_a_count_that_is_taken_back_while_its_commit_is_on_its_way_is_taken_back
     loaded = CommitMap(0, topic_tag=TAG, partitions=1, delivered=1)
     queue = Queue(("a", "a"), loaded=loaded, count_deliveries=True)
     commits: Commits[str] = Commits(queue.ledger)
-    commits.begin(0, loaded, tag=TAG, partitions=1)
+    commits.track(0, loaded, tag=TAG, partitions=1)
     assert queue.ledger.reserve() is not None
-    counting = commits.take()
+    counting = commits.prepare()
     assert counting is not None
     assert counting.maps[0].counts == {0: 1}
     queue.ledger.withhold([0])
-    last = commits.take([0])
+    last = commits.prepare([0])
     assert last is not None
     assert last.maps[0].counts == {}
 
@@ -495,15 +495,15 @@ def test_whoever_waits_when_a_partition_goes_has_waited_in_vain() -> None:
     pipe.ledger.withhold([0])
     pipe.ack(2)
     pipe.commits.wait_stored(0, "counted")
-    final = pipe.commits.take([0])
+    final = pipe.commits.prepare([0])
     assert final is not None
     assert final.maps[0].base == 3
     pipe.commits.landed(final, UNKNOWN)
     pipe.ledger.revoke([0])
-    assert pipe.commits.end([0]) == ["0", "1", "2", "counted"]
+    assert pipe.commits.untrack([0]) == ["0", "1", "2", "counted"]
     pipe.commits.landed(flight, STORED)
     assert pipe.told == []
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
 
 
 def test_the_answer_to_the_last_commit_of_a_partition_tells_those_who_wait() -> None:
@@ -512,7 +512,7 @@ def test_the_answer_to_the_last_commit_of_a_partition_tells_those_who_wait() -> 
     pipe.commits.landed(pipe.fly(), STORED)
     pipe.ledger.revoke([0])
     assert pipe.told == ["0", "1"]
-    assert pipe.commits.end([0]) == []
+    assert pipe.commits.untrack([0]) == []
 
 
 def test_an_answer_from_before_a_partition_went_says_nothing_about_its_next_life() -> None:
@@ -520,10 +520,10 @@ def test_an_answer_from_before_a_partition_went_says_nothing_about_its_next_life
     pipe.ack(0)
     flight = pipe.fly()
     pipe.ledger.revoke([0])
-    pipe.commits.end([0])
+    pipe.commits.untrack([0])
     loaded = CommitMap(0, sequence=5)
     pipe.ledger.assign(0, loaded, 0)
-    pipe.commits.begin(0, loaded, tag=TAG, partitions=1)
+    pipe.commits.track(0, loaded, tag=TAG, partitions=1)
     pipe.commits.wait_done(0, 0, "new life")
     pipe.commits.landed(flight, STORED)
     assert pipe.told == []
@@ -539,7 +539,7 @@ def settled() -> Pipe:
     for offset in (1, 2, 3):
         pipe.ack(offset, wait=False)
         pipe.commit()
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
     return pipe
 
 
@@ -547,7 +547,7 @@ def test_what_was_written_and_is_found_is_fine() -> None:
     pipe = settled()
     assert pipe.commits.found(0, pipe.commits.last(0))
     assert pipe.commits.found(7, CommitMap(0)), "not ours to judge"
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
 
 
 @pytest.mark.parametrize(
@@ -571,7 +571,7 @@ def test_what_something_else_has_written_over_ours_is_mended(stored: CommitMap) 
     assert mended.sequence > max(durable.sequence, stored.sequence)
     assert pipe.commits.found(0, mended)
     assert not pipe.commits.urgent
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
 
 
 def test_after_the_last_number_comes_the_first_and_all_is_durable_as_ever() -> None:
@@ -615,7 +615,7 @@ def test_g11_where_a_commit_may_arrive_late_nothing_is_durable_before_a_look_has
     pipe.ack(1)
     second = pipe.commit()
     assert pipe.told == []
-    assert pipe.commits.take() is None, "it is for a look to say so, and for no further commit"
+    assert pipe.commits.prepare() is None, "it is for a look to say so, and for no further commit"
     assert pipe.commits.found(0, second)
     assert pipe.told == ["0", "1"]
     pipe.ack(2)
@@ -660,10 +660,10 @@ def test_a_count_that_waits_is_told_by_the_look_too() -> None:
     pipe.commit()
     pipe.commits.doubt()
     pipe.commits.wait_stored(0, "counted")
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
     assert pipe.told == []
     assert pipe.commits.found(0, pipe.commits.last(0))
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
     assert pipe.told == ["counted"]
 
 
@@ -678,7 +678,7 @@ def test_a_renewal_is_sent_until_it_is_stored() -> None:
     pipe.commits.renew([0])
     pipe.commit(UNKNOWN)
     pipe.commit()
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
 
 
 # --- transactions ---------------------------------------------------------------------------------------------------
@@ -690,22 +690,22 @@ def test_a_transaction_says_what_leaves_and_is_told_of_when_it_has_committed() -
     for item in left:
         pipe.ledger.leave(item)
         pipe.commits.wait_done(0, item.offset, str(item.offset))
-    flight = pipe.commits.take([0], left)
+    flight = pipe.commits.prepare([0], left)
     assert flight is not None
     assert flight.maps[0].runs == (1, 2)
     pipe.commits.landed(flight, STORED)
     for item in left:
         pipe.ledger.commit(item)
     assert pipe.told == ["1", "2"]
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
 
 
 def test_a_transaction_says_what_left_with_it_though_nothing_else_has_changed_since_the_last_commit() -> None:
     pipe = Pipe(3)
     pipe.commit()
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
     pipe.ledger.leave(pipe.items[1])
-    flight = pipe.commits.take([0], [pipe.items[1]])
+    flight = pipe.commits.prepare([0], [pipe.items[1]])
     assert flight is not None
     assert flight.maps[0].runs == (1, 1)
 
@@ -718,14 +718,14 @@ def test_what_left_while_another_was_on_its_way_is_said_once_more() -> None:
     pipe.commits.landed(first, STORED)
     pipe.commits.landed(second, STORED)
     assert pipe.commit().runs == second.maps[0].runs
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
 
 
 def test_what_left_with_a_transaction_that_failed_is_not_said_by_the_next_commit() -> None:
     pipe = Pipe(3)
     item = pipe.items[1]
     pipe.ledger.leave(item)
-    flight = pipe.commits.take([0], [item])
+    flight = pipe.commits.prepare([0], [item])
     assert flight is not None
     pipe.commits.landed(flight, UNKNOWN)
     pipe.ledger.give_back(item)
@@ -736,13 +736,13 @@ def test_a_plain_commit_takes_nothing_back_of_a_transaction_that_the_ledger_has_
     pipe = Pipe(3)
     item = pipe.items[1]
     pipe.ledger.leave(item)
-    flight = pipe.commits.take([0], [item])
+    flight = pipe.commits.prepare([0], [item])
     assert flight is not None
     pipe.commits.landed(flight, STORED)
     pipe.commits.renew([0])
     assert pipe.commit().runs == (1, 1), "what is stored is said again"
     pipe.ledger.commit(item)
-    assert pipe.commits.take() is None
+    assert pipe.commits.prepare() is None
 
 
 def test_a_transaction_has_nothing_to_say_of_what_was_superseded_meanwhile() -> None:
@@ -750,7 +750,7 @@ def test_a_transaction_has_nothing_to_say_of_what_was_superseded_meanwhile() -> 
     pipe.ledger.leave(pipe.items[0])
     pipe.queue.send(("0", "newer"))
     pipe.commit()
-    assert pipe.commits.take([0], pipe.items) is None
+    assert pipe.commits.prepare([0], pipe.items) is None
     assert pipe.commits.last(0).done(0)
 
 
@@ -777,7 +777,7 @@ class Broker:
             self.send_anyway()
 
     def send_anyway(self) -> None:
-        flight = self.commits.take()
+        flight = self.commits.prepare()
         if flight is not None:
             self.sent.append(flight)
 

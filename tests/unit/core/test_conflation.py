@@ -14,7 +14,7 @@ from lvq_kafka.core.conflation import ConflatedKeys
 
 def take_all(keys: ConflatedKeys) -> list[bytes]:
     taken = []
-    while (key := keys.take()) is not None:
+    while (key := keys.pop()) is not None:
         taken.append(key)
     return taken
 
@@ -29,7 +29,7 @@ def test_a_key_that_changes_often_waits_once_at_the_tail() -> None:
 def test_a_key_whose_turn_has_not_come_moves_to_the_tail_when_it_changes_again() -> None:
     keys = ConflatedKeys()
     keys.changed([b"1", b"2", b"3"])
-    assert keys.take() == b"1"
+    assert keys.pop() == b"1"
     keys.changed([b"2", b"1"])
     assert take_all(keys) == [b"3", b"2", b"1"]
 
@@ -43,14 +43,14 @@ def test_a_key_of_the_dump_keeps_its_turn_when_it_changes() -> None:
 
 def test_a_key_given_in_the_dump_comes_again_when_it_changes_after() -> None:
     keys = ConflatedKeys([b"1", b"2"])
-    assert keys.take() == b"1"
+    assert keys.pop() == b"1"
     keys.changed([b"1"])
     assert take_all(keys) == [b"2", b"1"]
     assert not keys.in_dump
 
 
 def test_nothing_waits_in_the_end() -> None:
-    assert ConflatedKeys().take() is None
+    assert ConflatedKeys().pop() is None
 
 
 class Counted(Sequence[bytes]):
@@ -88,7 +88,7 @@ def test_g3_a_dump_is_not_copied_and_each_of_its_keys_is_looked_at_once_at_its_t
     for listener in listeners:
         before = dump.looks
         for turn in range(1000):
-            assert listener.take() == b"%d" % turn
+            assert listener.pop() == b"%d" % turn
             assert dump.looks - before == turn + 1
         assert not listener.in_dump
 
@@ -101,9 +101,9 @@ def test_g3_taking_a_key_takes_the_same_number_of_steps_however_many_wait(dumped
         keys.changed(every)
         CountedKey.looks = 0
         for again in every:  # the worst a listener can meet: all waiting keys change while they wait
-            assert keys.take() is not None
+            assert keys.pop() is not None
             keys.changed([again])
-        while keys.take() is not None:
+        while keys.pop() is not None:
             pass
         return CountedKey.looks / number
 
@@ -125,7 +125,7 @@ def test_g3_listeners_are_told_as_if_their_keys_stood_in_two_lines(
     for changed in steps:
         if changed is None:
             line = turns or updates
-            assert keys.take() == (line.pop(0) if line else None)
+            assert keys.pop() == (line.pop(0) if line else None)
         else:
             keys.changed(changed)
             for key in changed:

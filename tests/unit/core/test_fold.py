@@ -7,7 +7,7 @@ from weakref import ref
 
 import pytest
 
-from lvq_kafka.core.fold import Counters, LatestValues, Order
+from lvq_kafka.core.fold import LatestValues, Order, ReaderStats
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Headers, Record, RecordBatch
 from lvq_kafka.errors import KeyMismatch
@@ -80,7 +80,7 @@ def test_records_read_twice_change_nothing() -> None:
     table = fold(put(0, b"a", b"1"), put(1, b"a", b"2"))
     fold(put(0, b"a", b"1"), put(1, b"a", b"2"), put(2, b"c"), table=table)
     assert table.value(b"a") == b"2"
-    assert table.counters == Counters(added=3, replaced=1, stale=2)
+    assert table.stats == ReaderStats(added=3, replaced=1, stale=2)
 
 
 def test_a_deleted_key_does_not_come_back_by_a_replay() -> None:
@@ -91,7 +91,7 @@ def test_a_deleted_key_does_not_come_back_by_a_replay() -> None:
 
 def test_null_keys_are_counted_and_left_out() -> None:
     table = fold(put(0, None), put(1, b"a"))
-    assert (table.keys(), table.counters.unkeyed) == ([b"a"], 1)
+    assert (table.keys(), table.stats.unkeyed) == ([b"a"], 1)
 
 
 def test_headers_come_back_as_they_were_whatever_kind_of_text_names_them() -> None:
@@ -107,7 +107,7 @@ def test_headers_come_back_as_they_were_whatever_kind_of_text_names_them() -> No
 
 def test_counters_tell_what_happened_within_one_batch() -> None:
     table = fold(put(0, b"a"), put(1, b"a", None), put(2, b"a"), put(3, b"b"), put(4, b"b"), put(5, b"c", None))
-    assert table.counters == Counters(added=4, replaced=1, deleted=1)
+    assert table.stats == ReaderStats(added=4, replaced=1, deleted=1)
     assert len(table) == 2
 
 
@@ -134,7 +134,7 @@ def test_headers_are_kept_exactly(headers: Headers) -> None:
 
 def test_r16_a_header_that_disagrees_is_counted_and_the_record_key_counts() -> None:
     table = fold(put(0, b"a", headers=(("k", b"b"),)), table=LatestValues(key_header="k"))
-    assert (table.keys(), table.counters.mismatched) == ([b"a"], 1)
+    assert (table.keys(), table.stats.mismatched) == ([b"a"], 1)
 
 
 def test_r16_the_header_counts_where_the_policy_says_so() -> None:
@@ -165,7 +165,7 @@ def test_r14_the_home_partition_wins_whatever_is_read_first(home_first: bool) ->
     for record in records if home_first else records[::-1]:
         fold(record, table=table)
     assert table.value(key) == b"home"
-    assert (table.split_keys, table.counters.split, len(table)) == ([key], 1, 1)
+    assert (table.split_keys, table.stats.split, len(table)) == ([key], 1, 1)
 
 
 def test_r14_a_delete_at_home_hides_an_older_value_elsewhere_even_if_that_is_read_later() -> None:

@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.ledger import Item, Ledger, LedgerCounters
+from lvq_kafka.core.ledger import Item, Ledger, LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.errors import AlreadySettled, LockLost, StateError
@@ -300,19 +300,19 @@ def test_refused_steps_on_partitions_change_nothing() -> None:
 def test_records_of_several_partitions_are_taken_in_as_they_lie_in_a_batch() -> None:
     ledger = ledger_of(0, 0, 0)
     partitions = [0, 1, 0, 0, 2]
-    ledger.take(
+    ledger.add(
         RecordBatch(partitions, [0, 0, 1, 2, 0], [7] * 5, [b"a"] * 5, [b"0", b"1", b"2", b"3", b"4"], [None] * 5)
     )
     assert ledger.positions == {0: 3, 1: 1, 2: 1}
     taken = [(item.partition, item.value, item.timestamp) for _ in range(3) if (item := ledger.acquire())]
     assert taken == [(1, b"1", 7), (0, b"3", 7), (2, b"4", 7)]
-    ledger.take(RecordBatch())
+    ledger.add(RecordBatch())
 
 
 def test_keys_that_count_may_be_others_than_those_of_the_records() -> None:
     ledger = ledger_of(0)
     batch = RecordBatch([0, 0], [0, 1], [0, 0], [b"x", b"y"], [b"1", b"2"], [None, None])
-    ledger.take(batch, [b"a", b"a"])
+    ledger.add(batch, [b"a", b"a"])
     item = ledger.acquire()
     assert item is not None
     assert (item.key, item.value, ledger.outstanding) == (b"a", b"2", 1)
@@ -321,7 +321,7 @@ def test_keys_that_count_may_be_others_than_those_of_the_records() -> None:
 def test_what_precedes_a_record_that_is_refused_is_taken_in() -> None:
     queue = Queue(("a", "1"))
     with pytest.raises(StateError, match="read before"):
-        queue.ledger.take(RecordBatch([0, 0], [1, 0], [0, 0], [b"b", b"c"], [b"2", b"3"], [None, None]))
+        queue.ledger.add(RecordBatch([0, 0], [1, 0], [0, 0], [b"b", b"c"], [b"2", b"3"], [None, None]))
     assert queue.ledger.positions == {0: 2}
     assert queue.drain() == ["1", "2"]
 
@@ -337,7 +337,7 @@ def test_the_counters_say_what_was_seen() -> None:
     queue.ledger.wake(8.0)
     queue.take()
     queue.ledger.revoke([0])
-    assert queue.ledger.counters == LedgerCounters(
+    assert queue.ledger.stats == LedgerStats(
         read=7, replaced=1, deleted=1, delivered=5, redelivered=2, acked=1, rejected=1, released=1, timed_out=1, lost=1
     )
 
@@ -353,7 +353,7 @@ def test_nothing_is_left_of_what_is_done() -> None:
     assert (ledger.available, ledger.in_work, ledger.outstanding, ledger.gated) == (0, 0, 0, 0)
     assert ledger.claim(0) == CommitMap(queue.next)
     (part,) = ledger._partitions.values()
-    assert not [*part.waiting, *part.held, *part.outstanding, *part._attempted]
+    assert not [*part.waiting, *part.held, *part.pending, *part._attempted]
     assert not vars(ledger._line)["_line"]
     assert not vars(ledger._line)["_returned"]
 

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from lvq_kafka.core.alarms import Alarms
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
+from lvq_kafka.core.timers import Timers
 from lvq_kafka.errors import AlreadySettled, LockLost
 from tests.unit.core.queues import Queue
 
@@ -47,7 +47,7 @@ def test_a_newer_record_replaces_a_delayed_message_and_waits_for_no_delay(
     assert queue.drain() == left
     queue.ledger.wake(20.0)
     assert queue.drain() == []
-    assert queue.ledger.counters.replaced + queue.ledger.counters.deleted == 1
+    assert queue.ledger.stats.replaced + queue.ledger.stats.deleted == 1
 
 
 def test_with_in_place_order_the_value_that_replaces_a_delayed_one_has_its_place() -> None:
@@ -106,7 +106,7 @@ def test_a_holder_can_have_more_time_or_less() -> None:
         queue.ledger.extend(shorter, 30.0)
     queue.ledger.wake(20.0)
     assert longer.state is State.LOST
-    assert queue.ledger.counters.timed_out == 2
+    assert queue.ledger.stats.timed_out == 2
 
 
 def test_a_holder_without_a_time_can_be_given_one() -> None:
@@ -138,7 +138,7 @@ def test_nothing_is_due_for_what_was_settled_in_time() -> None:
 
 def test_alarms_are_kept_for_no_more_than_twice_of_what_is_in_work() -> None:
     queue = Queue()
-    kept = [queue.ledger._alarms]
+    kept = [queue.ledger._timers]
     longest = 0
     queue.send(("slow", "x"))
     slow = queue.take(locked_until=1e9)
@@ -156,17 +156,17 @@ def test_alarms_are_kept_for_no_more_than_twice_of_what_is_in_work() -> None:
 
 
 def test_alarms_go_off_in_the_order_of_their_times() -> None:
-    alarms, times = Alarms(), list(range(2000))
+    timers, times = Timers(), list(range(2000))
     random.Random(4).shuffle(times)
     items = [Item(0, offset, 0, None, b"", None, 0) for offset in times]
     for item in items:
         item.state = State.DELAYED
-        alarms.set(item, item.offset - 0.5)
-        alarms.set(item, float(item.offset))
-    assert [item.offset for item in alarms.take(999.0)] == list(range(1000))
-    assert alarms.next == 1000.0
-    assert [item.offset for item in alarms.take(1e6)] == list(range(1000, 2000))
-    assert len(alarms) == 0
+        timers.set(item, item.offset - 0.5)
+        timers.set(item, float(item.offset))
+    assert [item.offset for item in timers.pop_due(999.0)] == list(range(1000))
+    assert timers.next == 1000.0
+    assert [item.offset for item in timers.pop_due(1e6)] == list(range(1000, 2000))
+    assert len(timers) == 0
 
 
 # --- messages that leave --------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_a_message_that_leaves_is_done_when_its_transaction_commits() -> None:
     for item in items:
         queue.ledger.commit(item)
     assert queue.ledger.claim(0) == CommitMap(3)
-    assert queue.ledger.counters.acked == 3
+    assert queue.ledger.stats.acked == 3
 
 
 def test_a_message_that_leaves_comes_back_when_its_transaction_aborts() -> None:
@@ -219,9 +219,9 @@ def test_a_dead_letter_counts_as_a_reject_when_it_is_stored() -> None:
     queue = Queue(("a", "a"))
     item = queue.take()
     queue.ledger.leave(item)
-    assert queue.ledger.counters.rejected == 0
+    assert queue.ledger.stats.rejected == 0
     queue.ledger.bury(item)
-    assert (queue.ledger.counters.rejected, queue.base) == (1, 1)
+    assert (queue.ledger.stats.rejected, queue.base) == (1, 1)
 
 
 def test_what_leaves_and_was_only_set_aside_was_not_delivered_whatever_becomes_of_it() -> None:
@@ -278,7 +278,7 @@ def test_acks_in_any_order_find_their_place_in_the_claim() -> None:
 def test_what_was_done_is_not_handed_out_again_and_still_supersedes_what_lies_before() -> None:
     loaded = CommitMap(0, (2, 2), delivered=4)
     queue = Queue(("a", "a1"), ("b", "b1"), ("a", "a2"), ("c", "c1"), ("d", "d1"), loaded=loaded)
-    assert queue.ledger.counters.read == 3
+    assert queue.ledger.stats.read == 3
     assert (queue.base, queue.runs) == (1, (1, 2)), "the superseded a1 is done, too"
     assert queue.drain() == ["b1", "d1"]
 
@@ -434,8 +434,8 @@ def test_what_was_set_aside_and_never_handed_over_was_not_delivered(end: str, ti
     NEVER_GOT[end](ledger, item)
     assert ledger.dirty == {0}
     assert ledger.claim(0).counts == ({0: times} if times else {})
-    counters = ledger.counters
-    assert (counters.delivered, counters.released, counters.timed_out) == (times, times, 0)
+    stats = ledger.stats
+    assert (stats.delivered, stats.released, stats.timed_out) == (times, times, 0)
     assert ledger.in_work == 0
     if end != "withheld":
         again = queue.take()
@@ -445,9 +445,9 @@ def test_what_was_set_aside_and_never_handed_over_was_not_delivered(end: str, ti
 def test_what_was_set_aside_is_delivered_when_it_is_handed_over() -> None:
     queue = Queue(("a", "a"), count_deliveries=True)
     item = set_aside(queue)
-    assert (queue.ledger.counters.delivered, queue.ledger.next_wake) == (0, None)
+    assert (queue.ledger.stats.delivered, queue.ledger.next_wake) == (0, None)
     queue.ledger.hand_over(item, 5.0)
-    assert (queue.ledger.counters.delivered, queue.ledger.next_wake) == (1, 5.0)
+    assert (queue.ledger.stats.delivered, queue.ledger.next_wake) == (1, 5.0)
     queue.ledger.withhold([0])
     assert item.state is State.ACQUIRED, "its holder can still settle it"
     queue.ledger.release(item)

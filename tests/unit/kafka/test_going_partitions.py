@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Message
 
 from lvq_kafka.cluster import Commit
-from lvq_kafka.core.arrears import Arrears
+from lvq_kafka.core.catch_up_buffer import CatchUpBuffer
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.ledger import Ledger
 from lvq_kafka.core.records import Record, RecordBatch
@@ -64,20 +64,20 @@ def test_batches_of_several_kinds_are_taken_in_in_their_order(kinds: Sequence[ty
     ledger = Ledger()
     ledger.assign(0, CommitMap(0), 100)
     for number, kind in enumerate(kinds):
-        ledger.take(kind(*range(10 * number, 10 * number + 10)))
+        ledger.add(kind(*range(10 * number, 10 * number + 10)))
     ledger.advance({0: 100})
     assert [item.offset for item in iter(ledger.acquire, None)] == list(range(10 * len(kinds)))
 
 
 def test_what_is_noted_is_of_one_kind() -> None:
-    arrears = Arrears()
+    buffer = CatchUpBuffer()
     first, more, other = late(0, 1), late(2, 3), at_once(2, 3)
-    assert arrears.suit(first, first.keys, ())
-    arrears.add(first, first.keys)  # type: ignore[arg-type]
-    assert arrears.suit(more, more.keys, ())
-    assert not arrears.suit(other, other.keys, ())
-    assert [keys for _, keys in arrears.settle()] == [[b"k0", b"k1"]]
-    assert arrears.suit(other, other.keys, ())
+    assert buffer.suit(first, first.keys, ())
+    buffer.add(first, first.keys)  # type: ignore[arg-type]
+    assert buffer.suit(more, more.keys, ())
+    assert not buffer.suit(other, other.keys, ())
+    assert [keys for _, keys in buffer.drain()] == [[b"k0", b"k1"]]
+    assert buffer.suit(other, other.keys, ())
 
 
 def test_a_partition_that_goes_in_the_call_that_brings_its_records_leaves_the_rest_as_they_are(

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, Self
 
 from lvq_kafka.core.columns import Order
-from lvq_kafka.core.fold import Counters
+from lvq_kafka.core.fold import ReaderStats
 from lvq_kafka.core.records import Record, RecordBatch
 
-__all__ = ["Store"]
+__all__ = ["ValueStore"]
 
 
-class Store(Protocol):
+class ValueStore(Protocol):
     """The newest record of each key of a topic, and the position in each partition up to which that holds.
 
     `LatestValues` is the one there is, in memory. Another, which keeps values on disk, say, has to hold no more than
@@ -24,7 +24,7 @@ class Store(Protocol):
     """The topic's partition count."""
     positions: dict[int, int]
     """The next offset of each partition: all below has been applied."""
-    counters: Counters
+    stats: ReaderStats
 
     def __len__(self) -> int: ...
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvq_kafka.core.handout import BySlot, InTurns
+from lvq_kafka.core.ready_queue import BySlot, InTurns
 
 
 @dataclass(eq=False)
@@ -28,7 +28,7 @@ def test_the_lowest_slot_is_next(steps: list[tuple[str, int]]) -> None:
     for number, (step, which) in enumerate(steps):
         there = sorted(waiting)
         if step == "take":
-            item = line.take()
+            item = line.pop()
             assert item is (waiting.pop(there[0]) if there else None)
             taken += [item] if item is not None else []
             continue
@@ -47,7 +47,7 @@ def test_the_lowest_slot_is_next(steps: list[tuple[str, int]]) -> None:
             continue
         waiting[item.slot] = item
         line.add(item)
-    while (item := line.take()) is not None:
+    while (item := line.pop()) is not None:
         assert item is waiting.pop(min(waiting))
     assert not waiting
     assert not line._returned_order
@@ -59,7 +59,7 @@ def test_what_comes_and_goes_leaves_nothing_behind() -> None:
     for number in range(1, 10_000):
         item = Slot(number)
         line.add(item)
-        first = line.take()
+        first = line.pop()
         assert first is not None
         line.add(first)
         line.remove(item)
@@ -74,7 +74,7 @@ def test_what_was_removed_and_comes_again_waits_for_those_in_front_of_it() -> No
         line.add(slot)
     line.remove(slots[1])
     line.add(slots[1])
-    assert [line.take() for _ in range(4)] == [*slots, None]
+    assert [line.pop() for _ in range(4)] == [*slots, None]
 
 
 def test_one_that_fails_always_takes_every_second_turn_at_most() -> None:
@@ -82,7 +82,7 @@ def test_one_that_fails_always_takes_every_second_turn_at_most() -> None:
     for number in range(10):
         line.add(Slot(number))
     taken = []
-    while (item := line.take()) is not None and len(taken) < 40:
+    while (item := line.pop()) is not None and len(taken) < 40:
         taken.append(item.slot)
         item.deliveries += 1
         if item.slot == 3:
@@ -97,7 +97,7 @@ def test_those_that_fail_always_take_turns() -> None:
         line.add(Slot(number))
     tried = [0] * 6
     for _ in range(60):
-        item = line.take()
+        item = line.pop()
         assert item is not None
         item.deliveries += 1
         tried[item.slot] += 1
@@ -111,7 +111,7 @@ def test_whatever_fails_everything_else_is_taken(failing: set[int], turns: list[
     slots, away, done, tried = 0, list[Slot](), set[int](), dict[int, int]()
 
     def take() -> None:
-        item = line.take()
+        item = line.pop()
         if item is not None:
             item.deliveries += 1
             tried[item.slot] = item.deliveries

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["LedgerCounters"]
+__all__ = ["LedgerStats"]
 
 
 @dataclass(slots=True)
-class LedgerCounters:
+class LedgerStats:
     """What a ledger has seen since it began; messages, over all partitions it was ever assigned."""
 
     read: int = 0

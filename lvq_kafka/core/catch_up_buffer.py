@@ -7,14 +7,14 @@ from typing import Any
 
 from lvq_kafka.core.records import RecordBatch
 
-__all__ = ["Arrears"]
+__all__ = ["CatchUpBuffer"]
 
 _SAMPLE = 16  # keys of a batch
 _AT_A_TIME = 250  # records
 _FEW = 8192  # keys of a partition; before there are as many, it is too early to tell whether they come again
 
 
-class Arrears:
+class CatchUpBuffer:
     """What a partition that catches up has still to take in.
 
     Nothing of it is handed out before it has been read to its end. So of the many records that are replaced before
@@ -62,7 +62,7 @@ class Arrears:
         self.position = batch.ends[1] + 1
         return before + len(keys) - len(self._newest)
 
-    def settle(self) -> Iterator[tuple[RecordBatch, list[bytes]]]:
+    def drain(self) -> Iterator[tuple[RecordBatch, list[bytes]]]:
         """The records in offset order, and the keys they were noted by, some at a time. They are here no more.
 
         They are let go of as they are taken in: else Python's cyclic collector would walk through both.

@@ -7,11 +7,11 @@ from unittest.mock import patch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lvq_kafka.core import arrears
+from lvq_kafka.core import catch_up_buffer
 from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.ledger import Ledger
-from lvq_kafka.core.partition import Partition
+from lvq_kafka.core.partition_ledger import PartitionLedger
 from lvq_kafka.core.records import Record, RecordBatch
 
 KEYS = st.sampled_from([b"a", b"a", b"b", b"b", b"c", b"d", None])
@@ -65,9 +65,9 @@ def test_what_falls_behind_makes_no_difference_in_the_end(
         size = sizes.pop()
         part, log = RecordBatch.of(log[:size]), log[size:]
         positions = {0: part.offsets[-1] + 1 if log else end}
-        with patch.object(arrears, "_FEW", few):
+        with patch.object(catch_up_buffer, "_FEW", few):
             _read(lazy, part, positions)
-        with patch.object(Partition, "_may_fall_behind", lambda *_: False):
+        with patch.object(PartitionLedger, "_may_fall_behind", lambda *_: False):
             _read(eager, part, positions)
         for both in ("available", "outstanding", "positions", "catching_up", "gated"):
             assert getattr(lazy, both) == getattr(eager, both)
@@ -75,13 +75,13 @@ def test_what_falls_behind_makes_no_difference_in_the_end(
         assert lazy.claim(0).covers(loaded), "and takes nothing back"
     if not lazy.catching_up:
         assert lazy.claim(0) == eager.claim(0)
-        assert lazy.counters == eager.counters
+        assert lazy.stats == eager.stats
     assert _handed_out(lazy) == _handed_out(eager)
-    assert lazy.counters == eager.counters
+    assert lazy.stats == eager.stats
 
 
 def _read(ledger: Ledger, batch: RecordBatch, positions: dict[int, int]) -> None:
-    ledger.take(batch)
+    ledger.add(batch)
     ledger.advance(positions)
 
 

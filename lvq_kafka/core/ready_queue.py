@@ -1,8 +1,9 @@
 """Which message a consumer gets next: the order of those that may be handed out.
 
 The ledger decides *whether* a message may be handed out (it is the newest of its key, its partition has been read to
-the end, its key is not in work). A `HandOut` decides only *which* of them is next, so another order, such as priority
-among keys, is another class with these three methods. Message groups whose messages go to one taker need the ledger to
+the end, its key is not in work). A `ReadyQueue` decides only *which* of them is next, so another order, such as
+priority among keys, is another class with these three methods. Message groups whose messages go to one taker need the
+ledger to
 say two things more, who takes and what was settled: `Ledger.reserve` and `Ledger._remove` are the places.
 """
 
@@ -12,7 +13,7 @@ from collections import OrderedDict
 from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["TRIED_OFTEN", "BySlot", "HandOut", "InTurns", "Returning", "Slotted"]
+__all__ = ["TRIED_OFTEN", "BySlot", "InTurns", "ReadyQueue", "Returning", "Slotted"]
 
 TRIED_OFTEN = 2
 """Deliveries. What comes back after fewer comes in its old place; after so many it lets others go in between."""
@@ -35,7 +36,7 @@ T = TypeVar("T", bound=Slotted)
 R = TypeVar("R", bound=Returning)
 
 
-class HandOut(Protocol[T]):
+class ReadyQueue(Protocol[T]):
     """The messages that may be handed out, in the order in which they will be."""
 
     def add(self, item: T) -> None:
@@ -44,7 +45,7 @@ class HandOut(Protocol[T]):
     def remove(self, item: T) -> None:
         """This may no longer be handed out. Nothing happens when it could not anyway."""
 
-    def take(self) -> T | None:
+    def pop(self) -> T | None:
         """Remove and return the next one, or None when there is none."""
 
 
@@ -62,7 +63,7 @@ class BySlot(Generic[T]):
         self._returned_order: list[int] = []
 
     def add(self, item: T) -> None:
-        """See `HandOut.add`."""
+        """See `ReadyQueue.add`."""
         slot = item.slot
         if slot > self._last:
             self._last = slot
@@ -75,12 +76,12 @@ class BySlot(Generic[T]):
             self._returned[slot] = item
 
     def remove(self, item: T) -> None:
-        """See `HandOut.remove`. The heap forgets a slot when it comes to the top."""
+        """See `ReadyQueue.remove`. The heap forgets a slot when it comes to the top."""
         if self._line.pop(item.slot, None) is None:
             self._returned.pop(item.slot, None)
 
-    def take(self) -> T | None:
-        """See `HandOut.take`."""
+    def pop(self) -> T | None:
+        """See `ReadyQueue.pop`."""
         slot = self._lowest()
         if slot is None:
             return None
@@ -110,24 +111,24 @@ class InTurns(BySlot[R]):
         self._often_was_last = False
 
     def add(self, item: R) -> None:
-        """See `HandOut.add`."""
+        """See `ReadyQueue.add`."""
         if item.deliveries >= TRIED_OFTEN:
             self._often[item.slot] = item
         else:
             super().add(item)
 
     def remove(self, item: R) -> None:
-        """See `HandOut.remove`."""
+        """See `ReadyQueue.remove`."""
         super().remove(item)
         self._often.pop(item.slot, None)
 
-    def take(self) -> R | None:
-        """See `HandOut.take`."""
+    def pop(self) -> R | None:
+        """See `ReadyQueue.pop`."""
         if not self._often:
-            return super().take()
+            return super().pop()
         slot, lowest = next(iter(self._often)), self._lowest()
         if lowest is None or (slot < lowest and not self._often_was_last):
             self._often_was_last = True
             return self._often.pop(slot)
         self._often_was_last = False
-        return super().take()
+        return super().pop()

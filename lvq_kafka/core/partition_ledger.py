@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 
-from lvq_kafka.core.arrears import Arrears
+from lvq_kafka.core.catch_up_buffer import CatchUpBuffer
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.counters import LedgerCounters
-from lvq_kafka.core.handout import TRIED_OFTEN, HandOut
+from lvq_kafka.core.ledger_stats import LedgerStats
 from lvq_kafka.core.lifecycle import TRANSITIONS, Event, State
-from lvq_kafka.core.outstanding import Item, Outstanding
+from lvq_kafka.core.map_capacity import GatedQueue, MapCapacity
+from lvq_kafka.core.pending import Item, PendingList
+from lvq_kafka.core.ready_queue import TRIED_OFTEN, ReadyQueue
 from lvq_kafka.core.records import RecordBatch
-from lvq_kafka.core.room import Gate, Room
 from lvq_kafka.errors import StateError
 
-__all__ = ["Partition"]
+__all__ = ["PartitionLedger"]
 
 _ON_ACQUIRE, _ON_SUPERSEDE, _ON_REVOKE = (
     TRANSITIONS[Event.ACQUIRE],
@@ -28,10 +28,10 @@ _ON_ACQUIRE, _ON_SUPERSEDE, _ON_REVOKE = (
 _AVAILABLE = State.AVAILABLE
 _NEWEST_IN_WORK = frozenset({State.ACQUIRED, State.LEAVING})
 _NOBODY_GETS = frozenset({State.LEAVING, State.LOST})
-_MOST_COUNTED = (1 << 14) - 1  # as many deliveries as `Room` reckons with
+_MOST_COUNTED = (1 << 14) - 1  # as many deliveries as `MapCapacity` reckons with
 
 
-class Partition:
+class PartitionLedger:
     """A partition that is assigned.
 
     Args:
@@ -44,11 +44,10 @@ class Partition:
 
     __slots__ = (
         "_acked_since",
-        "_arrears",
         "_attempted",
         "_base_had_its_turn",
+        "_buffer",
         "_count_deliveries",
-        "_counters",
         "_counts",
         "_delivered",
         "_generation",
@@ -58,12 +57,13 @@ class Partition:
         "_number",
         "_reach",
         "_slots",
+        "_stats",
         "_withheld",
         "_written",
-        "gate",
+        "gated",
         "held",
         "open",
-        "outstanding",
+        "pending",
         "target",
         "waiting",
     )  # fmt: skip
@@ -76,9 +76,9 @@ class Partition:
         target: int,
         *,
         life: int,
-        line: HandOut[Item],
+        line: ReadyQueue[Item],
         slots: Iterator[int],
-        counters: LedgerCounters,
+        stats: LedgerStats,
         in_place: bool,
         count_deliveries: bool,
     ) -> None:
@@ -86,12 +86,12 @@ class Partition:
         self._generation = life
         self._line = line
         self._slots = slots
-        self._counters = counters
+        self._stats = stats
         self._in_place = in_place
         self._count_deliveries = count_deliveries
-        self.outstanding = Outstanding(loaded, start)
+        self.pending = PendingList(loaded, start)
         """All that a commit must not pass. Not the stale ones: they are dead, whatever their holders do."""
-        self._arrears = Arrears()
+        self._buffer = CatchUpBuffer()
         self.target = target
         self.open = start >= target
         """Whether its messages may be handed out: it has been read up to the target, and is not withheld."""
@@ -100,7 +100,7 @@ class Partition:
         """By lane, the message that is available, now or after a delay."""
         self.held: dict[bytes | int, Item] = {}
         """By lane, the message in work."""
-        self.gate = Gate()
+        self.gated = GatedQueue()
         self._counts = loaded.counts
         # One past the highest offset that was ever handed out.
         self._delivered = max(loaded.delivered or 0, max(loaded.counts, default=-1) + 1)
@@ -116,51 +116,51 @@ class Partition:
     @property
     def position(self) -> int:
         """The next offset to read."""
-        return self._arrears.position if self._arrears else self.outstanding.position
+        return self._buffer.position if self._buffer else self.pending.position
 
     @property
     def available(self) -> int:
         """How many messages wait."""
-        return len(self.waiting) + self._arrears.keys_beside(self.waiting)
+        return len(self.waiting) + self._buffer.keys_beside(self.waiting)
 
     @property
     def alive(self) -> int:
         """How many messages are not done: those that wait, and the held ones that are still newest."""
-        return self.outstanding.count + self._arrears.keys_beside(self.waiting)
+        return self.pending.count + self._buffer.keys_beside(self.waiting)
 
-    def take(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+    def add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
         """Take in the next records, which count under these keys.
 
         Raises:
             StateError: an offset has been read already. The records before it count.
         """
         if self._may_fall_behind(batch, keys):
-            replaced = self._arrears.add(batch, keys)  # type: ignore[arg-type]  # no key is null
-            self._counters.read += replaced
-            self._counters.replaced += replaced
+            replaced = self._buffer.add(batch, keys)  # type: ignore[arg-type]  # no key is null
+            self._stats.read += replaced
+            self._stats.replaced += replaced
         else:
-            self._settle_arrears()
-            self._take_in(batch, keys)
+            self._drain_buffer()
+            self._add_records(batch, keys)
 
     def _may_fall_behind(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> bool:
         """Whether it is right, and worth while, to look at these records later."""
         if self.open or self._withheld or self._in_place:  # in place, the first value of a key says where it stands
             return False
         first, _ = batch.ends
-        return first >= self.position >= self.outstanding.loaded.end and self._arrears.suit(batch, keys, self.waiting)
+        return first >= self.position >= self.pending.loaded.end and self._buffer.suit(batch, keys, self.waiting)
 
-    def _settle_arrears(self) -> None:
-        if self._arrears:
-            position = self._arrears.position
-            for batch, keys in self._arrears.settle():
-                self._take_in(batch, keys)
-            self.outstanding.position = position
+    def _drain_buffer(self) -> None:
+        if self._buffer:
+            position = self._buffer.position
+            for batch, keys in self._buffer.drain():
+                self._add_records(batch, keys)
+            self.pending.position = position
 
-    def _take_in(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
-        outstanding, waiting, held, line, slots = self.outstanding, self.waiting, self.held, self._line, self._slots
-        number, is_open, in_place, gate = self._number, self.open, self._in_place, self.gate
-        delivered, position, next_done = self._delivered, outstanding.position, outstanding.next_done
-        loaded, loaded_end = outstanding.loaded, outstanding.loaded.end
+    def _add_records(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
+        pending, waiting, held, line, slots = self.pending, self.waiting, self.held, self._line, self._slots
+        number, is_open, in_place, gated = self._number, self.open, self._in_place, self.gated
+        delivered, position, next_done = self._delivered, pending.position, pending.next_done
+        loaded, loaded_end = pending.loaded, pending.loaded.end
         read = replaced = deleted = 0
         try:
             for offset, key, value, timestamp, header in zip(
@@ -172,7 +172,7 @@ class Partition:
                     )
                 position = offset + 1
                 if offset >= next_done:
-                    next_done = outstanding.pass_over(offset)
+                    next_done = pending.pass_over(offset)
                 lane = offset if key is None else key
                 ready = is_open
                 if lane in held:
@@ -189,18 +189,18 @@ class Partition:
                 read += 1
                 if old is None:
                     item = Item(number, offset, timestamp, key, value, header, next(slots))
-                    outstanding.append(item)
+                    pending.append(item)
                     waiting[lane] = item
                 elif old.deliveries:
                     item = Item(number, offset, timestamp, key, value, header, old.slot if in_place else next(slots))
                     self._discard(old)
-                    outstanding.append(item)
+                    pending.append(item)
                     waiting[lane] = item
                     replaced += 1
                 else:
                     # Nobody has a handle of it, so it can be the newer message: half the work of another one.
                     item = old
-                    outstanding.renew(item, offset)
+                    pending.renew(item, offset)
                     item.timestamp, item.value, item.headers, item.redelivered = timestamp, value, header, False
                     replaced += 1
                     if in_place:
@@ -212,12 +212,12 @@ class Partition:
                 if offset < delivered:
                     self._recall(item)
                 if ready:
-                    (gate or line).add(item)
+                    (gated or line).add(item)
         finally:
-            outstanding.position = position
-            self._counters.read += read
-            self._counters.replaced += replaced
-            self._counters.deleted += deleted
+            pending.position = position
+            self._stats.read += read
+            self._stats.replaced += replaced
+            self._stats.deleted += deleted
 
     def _recall(self, item: Item) -> None:
         """What the group had committed about earlier deliveries of a message."""
@@ -230,7 +230,7 @@ class Partition:
         """A waiting message is superseded."""
         item.state = _ON_SUPERSEDE[item.state]
         del self.waiting[item.lane]
-        self.outstanding.remove(item, acked=False)
+        self.pending.remove(item, acked=False)
         self._attempted.pop(item.offset, None)
         self._withdraw(item)
 
@@ -238,7 +238,7 @@ class Partition:
         if item.state in _NEWEST_IN_WORK:
             # As if acked: whoever acks it shall find it done in the commit map, however long a lower one is held; and
             # a transaction's commit, in which it counts as acked, may be on its way.
-            self.outstanding.remove(item, acked=True)
+            self.pending.remove(item, acked=True)
             self._acked_since += 1
             self._attempted.pop(item.offset, None)
         item.state = _ON_SUPERSEDE[item.state]
@@ -246,14 +246,14 @@ class Partition:
     def advance(self, position: int) -> bool:
         """It has been read up to there; whether that is further than before."""
         moved = position > self.position
-        if moved and self._arrears:
-            self._arrears.position = position
+        if moved and self._buffer:
+            self._buffer.position = position
         elif moved:
-            self.outstanding.position = position
-            if position > self.outstanding.next_done:
-                self.outstanding.pass_over(position - 1)
+            self.pending.position = position
+            if position > self.pending.next_done:
+                self.pending.pass_over(position - 1)
         if not self.open and not self._withheld and self.position >= self.target:
-            self._settle_arrears()
+            self._drain_buffer()
             self.open = True
             for item in sorted(self.waiting.values(), key=attrgetter("slot")):
                 self.offer(item)
@@ -264,43 +264,43 @@ class Partition:
     def offer(self, item: Item) -> None:
         """The lane of a waiting message is free: let it be handed out, unless it or the partition is not ready."""
         if self.open and item.state is _AVAILABLE:
-            (self.gate or self._line).add(item)
+            (self.gated or self._line).add(item)
 
     def _withdraw(self, item: Item) -> None:
         self._line.remove(item)
-        self.gate.remove(item)
+        self.gated.remove(item)
 
-    def next_gated(self, room: Room) -> Item | None:
+    def next_gated(self, capacity: MapCapacity) -> Item | None:
         """Take out of the gate the message at the base, which needs no room, or the next one if there is some.
 
         A message at the base that is tried again and again lets others go in between.
         """
-        first, gate = self.outstanding.first, self.gate
-        if not gate:
+        first, gated = self.pending.first, self.gated
+        if not gated:
             return None
-        has_room = self.has_room(next(iter(gate.values())), room)
-        if first is not None and gate.get(first.slot) is first:
+        has_room = self.has_room(next(iter(gated.values())), capacity)
+        if first is not None and gated.get(first.slot) is first:
             stands_back = first.deliveries >= TRIED_OFTEN and self._base_had_its_turn
             if not (has_room and stands_back):
                 self._base_had_its_turn = True
-                return gate.pop(first.slot)
+                return gated.pop(first.slot)
         self._base_had_its_turn = False
-        return gate.popitem(last=False)[1] if has_room else None
+        return gated.popitem(last=False)[1] if has_room else None
 
-    def has_room(self, item: Item, room: Room) -> bool:
+    def has_room(self, item: Item, capacity: MapCapacity) -> bool:
         """Whether the commit map has room for the acks of all that is in work, and of this one."""
-        outstanding, counts = self.outstanding, self._count_deliveries
-        pairs = outstanding.splits + len(self.held) + 1
-        if pairs <= room.always and not counts:
+        pending, counts = self.pending, self._count_deliveries
+        pairs = pending.splits + len(self.held) + 1
+        if pairs <= capacity.always and not counts:
             return True
         # Every run but the last ends at or before the highest message that was ever handed out.
-        span = max(self._reach, item.offset + 1) - outstanding.base
+        span = max(self._reach, item.offset + 1) - pending.base
         most = min(max(self._most_deliveries, item.deliveries + 1), _MOST_COUNTED)
-        if room.fits(pairs, span, len(self._attempted) + 1 if counts else 0, most):
+        if capacity.fits(pairs, span, len(self._attempted) + 1 if counts else 0, most):
             return True
         # That is the worst case. What was written says more.
         acks = self._acked_since + len(self.held) + 1
-        return self._written is not None and room.takes(self._written, acks, span, counted=counts)
+        return self._written is not None and capacity.fits_after(self._written, acks, span, counted=counts)
 
     def wrote(self, characters: int | None) -> None:
         """The claim of now takes so many characters in a commit; None where they are more than it may have."""
@@ -332,7 +332,7 @@ class Partition:
     def remove(self, item: Item, after: State) -> None:
         """A message in work is done with, and is in this state now."""
         if item.state in _NEWEST_IN_WORK:
-            self.outstanding.remove(item, acked=True)
+            self.pending.remove(item, acked=True)
             self._acked_since += 1
             if self._count_deliveries:
                 del self._attempted[item.offset]
@@ -344,7 +344,7 @@ class Partition:
         twin = None
         if item.state in _NEWEST_IN_WORK:
             twin = item.again()
-            self.outstanding.replace(item, twin)
+            self.pending.replace(item, twin)
             if not twin.deliveries:
                 self._attempted.pop(item.offset, None)
             elif self._count_deliveries:
@@ -386,7 +386,7 @@ class Partition:
         lost = self.end_locks()
         for item in self.waiting.values():
             item.state = _ON_REVOKE[item.state]
-        self.outstanding.clear()
+        self.pending.clear()
         return lost
 
     # ---------------------------------------------------------------- committing
@@ -394,10 +394,10 @@ class Partition:
     def claim(self, leaving: Collection[Item]) -> CommitMap:
         """What the group may commit now; ``leaving``, some of the messages, count as acked."""
         mine = {item for item in leaving if item.partition == self._number and item.state is State.LEAVING}
-        base, runs = self.outstanding.claim(mine)
+        base, runs = self.pending.claim(mine)
         counts: dict[int, int] = {}
         if self._count_deliveries:
-            unread = max(base, self.outstanding.position)
+            unread = max(base, self.pending.position)
             counts = {offset: count for offset, count in self._counts.items() if offset >= unread}
             for offset, item in self._attempted.items():
                 # What is set aside is counted before somebody gets it. What leaves, or is lost, nobody gets.

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lvq_kafka.core.commit_map import CommitMap
-from lvq_kafka.core.outstanding import Item, Outstanding
+from lvq_kafka.core.pending import Item, PendingList
 
 
 class Model:
@@ -14,53 +14,53 @@ class Model:
 
     def __init__(self, loaded: CommitMap, start: int) -> None:
         self.loaded = loaded
-        self.outstanding = Outstanding(loaded, start)
+        self.pending = PendingList(loaded, start)
         self.start = start
-        self.pending: dict[int, Item] = {}
+        self.expected: dict[int, Item] = {}
         self.acked: set[int] = set()
 
     @property
     def position(self) -> int:
-        return self.outstanding.position
+        return self.pending.position
 
     def read(self, gap: int) -> None:
         """A record behind a gap of so many offsets."""
         offset = self.position + gap
         self.pass_over(offset)
         if not self.loaded.done(offset):
-            self.pending[offset] = item = Item(0, offset, 0, None, b"", None, 0)
-            self.outstanding.append(item)
-        self.outstanding.position = offset + 1
+            self.expected[offset] = item = Item(0, offset, 0, None, b"", None, 0)
+            self.pending.append(item)
+        self.pending.position = offset + 1
 
     def skip(self, count: int) -> None:
         """Markers and holes."""
-        self.outstanding.position += count
+        self.pending.position += count
         self.pass_over(self.position - 1)
 
     def pass_over(self, offset: int) -> None:
-        if offset >= self.outstanding.next_done:
-            assert self.outstanding.pass_over(offset) > offset
+        if offset >= self.pending.next_done:
+            assert self.pending.pass_over(offset) > offset
 
     def pick(self, which: int) -> Item | None:
-        return self.pending[sorted(self.pending)[which % len(self.pending)]] if self.pending else None
+        return self.expected[sorted(self.expected)[which % len(self.expected)]] if self.expected else None
 
     def remove(self, item: Item, *, acked: bool) -> None:
-        del self.pending[item.offset]
+        del self.expected[item.offset]
         if acked:
             self.acked.add(item.offset)
-        self.outstanding.remove(item, acked=acked)
+        self.pending.remove(item, acked=acked)
 
     def replace(self, item: Item) -> None:
-        self.pending[item.offset] = twin = item.again()
-        self.outstanding.replace(item, twin)
+        self.expected[item.offset] = twin = item.again()
+        self.pending.replace(item, twin)
 
     def renew(self, item: Item, gap: int) -> None:
         """A newer value of the same key behind a gap, where the log holds nothing of the group's."""
         offset = max(self.position, self.loaded.end) + gap
-        del self.pending[item.offset]
-        self.outstanding.renew(item, offset)
-        self.pending[offset] = item
-        self.outstanding.position = offset + 1
+        del self.expected[item.offset]
+        self.pending.renew(item, offset)
+        self.expected[offset] = item
+        self.pending.position = offset + 1
 
     def must_be_done(self, leaving: set[Item]) -> set[int]:
         """Acks, and those of the group before: whoever wrote them was promised that they stay."""
@@ -69,29 +69,29 @@ class Model:
 
     def must_be_pending(self, leaving: set[Item]) -> set[int]:
         """What is neither acked nor dead; of what is not read yet, all that the group had not done."""
-        pending = {offset for offset, item in self.pending.items() if item not in leaving}
-        pending |= {offset for offset in range(self.position, self.loaded.end) if not self.loaded.done(offset)}
+        expected = {offset for offset, item in self.expected.items() if item not in leaving}
+        expected |= {offset for offset in range(self.position, self.loaded.end) if not self.loaded.done(offset)}
         beyond = max(self.position, self.loaded.end)
-        return pending | set(range(beyond, beyond + 20))
+        return expected | set(range(beyond, beyond + 20))
 
     def check(self, leaving: set[Item]) -> None:
-        base, runs = self.outstanding.claim(leaving)
+        base, runs = self.pending.claim(leaving)
         claim = CommitMap(base, runs)
-        pending, done = self.must_be_pending(leaving), self.must_be_done(leaving)
-        assert base == min(pending), "the base is the lowest that is not done"
-        assert not [offset for offset in pending if claim.done(offset)], "I1: claims what is not done"
+        expected, done = self.must_be_pending(leaving), self.must_be_done(leaving)
+        assert base == min(expected), "the base is the lowest that is not done"
+        assert not [offset for offset in expected if claim.done(offset)], "I1: claims what is not done"
         assert all(map(claim.done, done)), "an ack is forgotten"
         # What matters, in order: a run ends only where the next that matters is of the other kind.
-        kinds = [offset in done for offset in sorted(done | pending) if base <= offset < claim.end]
+        kinds = [offset in done for offset in sorted(done | expected) if base <= offset < claim.end]
         assert len(runs) == sum(a != b for a, b in zip(kinds, [*kinds[1:], None])), "a gap splits a run"
         assert claim.end == base or claim.done(claim.end - 1)
         assert CommitMap.decode(base, claim.encode(1 << 30)) == claim, "I11"
         if not leaving:
             if self.position >= self.loaded.end:
-                assert self.outstanding.splits == len(runs) // 2
-            assert list(self.outstanding) == [self.pending[offset] for offset in sorted(self.pending)]
-            assert self.outstanding.count == len(self.pending)
-            assert self.outstanding.base == min(self.pending, default=self.position)
+                assert self.pending.splits == len(runs) // 2
+            assert list(self.pending) == [self.expected[offset] for offset in sorted(self.expected)]
+            assert self.pending.count == len(self.expected)
+            assert self.pending.base == min(self.expected, default=self.position)
 
 
 WHICH = st.integers(0, 30)
@@ -135,8 +135,8 @@ def test_a_claim_is_true_complete_and_as_short_as_can_be(
     for step in steps:
         play(model, [step])
         model.check(set())
-    ordered = sorted(model.pending)
-    model.check({model.pending[offset] for place, offset in enumerate(ordered) if place in leaving})
+    ordered = sorted(model.expected)
+    model.check({model.expected[offset] for place, offset in enumerate(ordered) if place in leaving})
 
 
 @given(st.lists(STEPS, min_size=25, max_size=40), st.lists(st.tuples(st.just("read"), GAPS), max_size=20))
@@ -146,11 +146,11 @@ def test_a_claim_holds_when_the_log_is_read_again_with_more_gaps(
 ) -> None:
     model = Model(CommitMap(0), 0)
     play(model, steps)
-    loaded = CommitMap(*model.outstanding.claim())
+    loaded = CommitMap(*model.pending.claim())
     reread = Model(loaded, loaded.base)
     play(reread, again)
     reread.check(set())
-    claim = CommitMap(*reread.outstanding.claim())
+    claim = CommitMap(*reread.pending.claim())
     assert claim.covers(loaded), "less is claimed than before"
     assert len(claim.runs) <= len(loaded.runs) + 2 * (reread.position > loaded.end)
 
@@ -169,19 +169,19 @@ def test_a_map_stays_short_however_much_is_acked_above_a_message() -> None:
     model = Model(CommitMap(0), 0)
     for _ in range(1000):
         model.read(1)
-    while len(model.pending) > 1:
+    while len(model.expected) > 1:
         item = model.pick(1)
         assert item is not None
         model.remove(item, acked=True)
-    assert model.outstanding.claim() == (1, (1, 1998))
-    assert model.outstanding.splits == 1
+    assert model.pending.claim() == (1, (1, 1998))
+    assert model.pending.splits == 1
 
 
 def test_nothing_refers_to_what_was_cleared() -> None:
     model = Model(CommitMap(0), 0)
     for _ in range(3):
         model.read(0)
-    items = list(model.outstanding)
-    model.outstanding.clear()
-    assert not list(model.outstanding)
+    items = list(model.pending)
+    model.pending.clear()
+    assert not list(model.pending)
     assert all(item.before is None and item.after is None for item in items)

@@ -17,7 +17,7 @@ from lvq_kafka.core.lifecycle import State
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.errors import AlreadySettled, LockLost
 
-__all__ = ["Item", "Outstanding"]
+__all__ = ["Item", "PendingList"]
 
 _AVAILABLE = State.AVAILABLE
 
@@ -110,7 +110,7 @@ class Item:
         return f"<Item {self.partition}/{self.offset} {quoted(self.key)}, {self.state}>"
 
 
-class Outstanding:
+class PendingList:
     """The messages of one partition that are not done, by offset.
 
     Args:

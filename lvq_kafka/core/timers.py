@@ -6,15 +6,15 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.pending import Item
 
-__all__ = ["Alarms"]
+__all__ = ["Timers"]
 
 _WITH_A_TIME = frozenset({State.DELAYED, State.ACQUIRED, State.STALE})
 _SWEEP_AT_LEAST = 256
 
 
-class Alarms:
+class Timers:
     """The messages for which something is due at a certain time, by that time.
 
     Most holders are done long before their time is over. To take their alarms out would cost more than to set them; so
@@ -47,7 +47,7 @@ class Alarms:
             heappop(heap)
         return heap[0][0] if heap else None
 
-    def take(self, now: float) -> list[Item]:
+    def pop_due(self, now: float) -> list[Item]:
         """Those for which it is time, the one that was due first in front."""
         items: list[Item] = []
         while (time := self.next) is not None and time <= now:

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from lvq_kafka.core.commit_map import pairs_that_fit, size_bound, span_that_fits
-from lvq_kafka.core.handout import TRIED_OFTEN
-from lvq_kafka.core.outstanding import Item
+from lvq_kafka.core.pending import Item
+from lvq_kafka.core.ready_queue import TRIED_OFTEN
 
-__all__ = ["Gate", "Room"]
+__all__ = ["GatedQueue", "MapCapacity"]
 
 # What a map may grow by without one more ack, in characters: its last run becomes longer when more is read, and the
 # message at the base, for which there is always room, may be counted.
 _SLACK = 32
 
 
-class Room:
+class MapCapacity:
     """What a commit map of at most so many characters has room for."""
 
     def __init__(self, limit: int) -> None:
@@ -42,7 +42,7 @@ class Room:
             return size_bound(pairs, span, counted, most) <= self._usable
         return span <= self._whole or pairs <= self._pairs[span.bit_length()]
 
-    def takes(self, written: int, acks: int, span: int, *, counted: bool) -> bool:
+    def fits_after(self, written: int, acks: int, span: int, *, counted: bool) -> bool:
         """Whether a text of so many characters still fits when so many messages more are acked.
 
         An ack makes two runs more at most, neither longer than the span; a count is an offset and a number. That is of
@@ -53,7 +53,7 @@ class Room:
         return written + -(-4 * acks * each // 3) <= self._usable
 
 
-class Gate(OrderedDict[int, Item]):
+class GatedQueue(OrderedDict[int, Item]):
     """By slot, the messages of a partition whose turn came while there was no room for them, in the order they go on.
 
     Where it is not empty, all that could be handed out of the partition waits here.

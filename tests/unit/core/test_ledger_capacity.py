@@ -16,7 +16,7 @@ from lvq_kafka.core.commits import Answer, Commits
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.ledger import Item, Ledger
 from lvq_kafka.core.lifecycle import State
-from lvq_kafka.core.room import Room
+from lvq_kafka.core.map_capacity import MapCapacity
 from tests.unit.core.queues import Queue
 
 FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 << 63) - 1}
@@ -24,7 +24,7 @@ FRAME = {"topic_tag": b"\xff" * 8, "partitions": (1 << 31) - 1, "sequence": (1 <
 
 def longest_after(ledger: Ledger, acked: set[Item]) -> int:
     """Characters of the map of partition 0, were these acked, with the longest frame there is."""
-    base, runs = ledger._partitions[0].outstanding.claim(acked)
+    base, runs = ledger._partitions[0].pending.claim(acked)
     claim = ledger.claim(0)
     gone = {item.offset for item in acked}
     counts = {offset: count for offset, count in claim.counts.items() if offset not in gone}
@@ -46,10 +46,10 @@ def assert_nothing_is_stranded(ledger: Ledger) -> None:
         for item in part.waiting.values():
             if item.state is State.DELAYED or item.lane in part.held:
                 continue
-            assert part.gate.get(item.slot) is item
-            assert item is not part.outstanding.first, "the one at the base can always be handed out"
-            assert item is not next(iter(part.gate.values())) or not part.has_room(item, ledger._room)
-        assert all(item in part.waiting.values() for item in part.gate.values())
+            assert part.gated.get(item.slot) is item
+            assert item is not part.pending.first, "the one at the base can always be handed out"
+            assert item is not next(iter(part.gated.values())) or not part.has_room(item, ledger._capacity)
+        assert all(item in part.waiting.values() for item in part.gated.values())
 
 
 WHICH = st.integers(0, 1000)
@@ -133,7 +133,7 @@ def test_messages_go_on_beside_delayed_ones_until_the_map_is_full(counted: bool)
     runs = len(ledger.claim(0).runs)
     assert (9000 < runs < 10_000) if counted else (23_000 < runs < 24_200)  # a bit each; for counts a bit, and a half
     ledger.wake(9.0)
-    acked = ledger.counters.acked
+    acked = ledger.stats.acked
     assert len(queue.drain()) == 30_000 - acked
 
 
@@ -141,15 +141,15 @@ def test_what_was_written_says_more_than_the_worst_case() -> None:
     queue = Queue(*((str(number), "v") for number in range(26_000)), bounded=True)
     ledger = queue.ledger
     commits: Commits[object] = Commits(ledger)
-    commits.begin(0, CommitMap(0), tag=bytes(8), partitions=1)
+    commits.track(0, CommitMap(0), tag=bytes(8), partitions=1)
     while (item := ledger.acquire()) is not None:
         if item.offset % 2:
             ledger.ack(item)
         else:
             ledger.release(item, 9.0)
-        if item.offset % 400 == 0 and (flight := commits.take()) is not None:
+        if item.offset % 400 == 0 and (flight := commits.prepare()) is not None:
             commits.landed(flight, Answer.STORED)
-    assert ledger.counters.acked == 13_000, "what is regular is told in short"
+    assert ledger.stats.acked == 13_000, "what is regular is told in short"
     assert commits.longest < 200
 
 
@@ -319,5 +319,7 @@ def test_what_fits_does_fit(runs: list[int], offsets: list[float], count: int) -
     counts = {base + int(span * at): count for at in offsets}
     commit_map = CommitMap(base, tuple(runs), delivered=(1 << 63) - 1, counts=counts, **FRAME)
     size = len(commit_map.encode(1 << 30))
-    assert not Room(size + 20).fits(len(runs) // 2, span, len(counts), count), "there is no room for what may come"
-    assert Room(2 * size + 100).fits(len(runs) // 2, span, len(counts), count) or size < 600
+    assert not MapCapacity(size + 20).fits(len(runs) // 2, span, len(counts), count), (
+        "there is no room for what may come"
+    )
+    assert MapCapacity(2 * size + 100).fits(len(runs) // 2, span, len(counts), count) or size < 600

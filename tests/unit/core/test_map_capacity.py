@@ -7,8 +7,8 @@ from bisect import bisect_left
 import pytest
 
 from lvq_kafka.core.commit_map import CommitMap, size_bound
-from lvq_kafka.core.outstanding import Item
-from lvq_kafka.core.room import Gate, Room
+from lvq_kafka.core.map_capacity import GatedQueue, MapCapacity
+from lvq_kafka.core.pending import Item
 
 
 def item(slot: int) -> Item:
@@ -19,44 +19,44 @@ def item(slot: int) -> Item:
 @pytest.mark.parametrize("bits", [3, 6, 12, 20, 40])
 def test_no_pair_fewer_fits_than_the_text_has_room_for(limit: int, bits: int) -> None:
     """The message at the base needs none, so it is less than that only where a text of one pair is too long."""
-    room, span = Room(limit), (1 << bits) - 1
+    capacity, span = MapCapacity(limit), (1 << bits) - 1
     fitting = [pairs for pairs in range(limit) if size_bound(pairs, span) <= limit - 32]
-    assert all(room.fits(pairs, span) for pairs in fitting if pairs < span // 2)
-    assert not room.fits(len(fitting) + 1, span) or len(fitting) >= min(limit, span // 2)
+    assert all(capacity.fits(pairs, span) for pairs in fitting if pairs < span // 2)
+    assert not capacity.fits(len(fitting) + 1, span) or len(fitting) >= min(limit, span // 2)
 
 
 @pytest.mark.parametrize("limit", [64, 256, 4095])
 def test_what_always_fits_fits_over_any_span(limit: int) -> None:
-    room = Room(limit)
-    assert all(room.fits(room.always, (1 << bits) - 1) for bits in range(64))
-    assert not room.fits(room.always + 1, (1 << 63) - 1)
+    capacity = MapCapacity(limit)
+    assert all(capacity.fits(capacity.always, (1 << bits) - 1) for bits in range(64))
+    assert not capacity.fits(capacity.always + 1, (1 << 63) - 1)
 
 
 def test_counts_take_room_from_runs() -> None:
-    room = Room(256)
-    most = max(pairs for pairs in range(256) if room.fits(pairs, 10_000))
-    assert not room.fits(most, 10_000, 1)
-    assert room.fits(most // 2, 10_000, 1)
-    assert not room.fits(0, 10_000, 256)
+    capacity = MapCapacity(256)
+    most = max(pairs for pairs in range(256) if capacity.fits(pairs, 10_000))
+    assert not capacity.fits(most, 10_000, 1)
+    assert capacity.fits(most // 2, 10_000, 1)
+    assert not capacity.fits(0, 10_000, 256)
 
 
 def test_a_gate_lets_those_that_come_back_go_first() -> None:
-    gate, items = Gate(), [item(slot) for slot in range(4)]
+    gated, items = GatedQueue(), [item(slot) for slot in range(4)]
     for one in (items[2], items[3], items[0]):
-        gate.add(one)
-    assert list(gate) == [0, 2, 3]
-    gate.remove(items[2])
-    gate.remove(items[1])  # it does not wait
-    assert list(gate.values()) == [items[0], items[3]]
+        gated.add(one)
+    assert list(gated) == [0, 2, 3]
+    gated.remove(items[2])
+    gated.remove(items[1])  # it does not wait
+    assert list(gated.values()) == [items[0], items[3]]
 
 
 def test_a_gate_holds_what_is_in_a_slot_now() -> None:
-    gate, first, twin = Gate(), item(1), item(1)
-    gate.add(first)
-    gate.add(item(2))
-    gate.add(twin)
-    assert list(gate) == [1, 2]
-    assert gate[1] is twin
+    gated, first, twin = GatedQueue(), item(1), item(1)
+    gated.add(first)
+    gated.add(item(2))
+    gated.add(twin)
+    assert list(gated) == [1, 2]
+    assert gated[1] is twin
 
 
 @pytest.mark.parametrize("counted", [1, 7, 60, 300])
@@ -64,6 +64,8 @@ def test_a_gate_holds_what_is_in_a_slot_now() -> None:
 def test_the_largest_counts_at_the_worst_distances_fit_where_there_is_room_for_them(counted: int, step: int) -> None:
     counts = {number * step: (1 << 14) - 1 for number in range(1, counted + 1)}
     span = counted * step + 1
-    limit = bisect_left(range(1 << 14), True, key=lambda limit: Room(limit).fits(0, span, counted, (1 << 14) - 1))
+    limit = bisect_left(
+        range(1 << 14), True, key=lambda limit: MapCapacity(limit).fits(0, span, counted, (1 << 14) - 1)
+    )
     text = CommitMap(0, (), b"\xff" * 8, (1 << 31) - 1, (1 << 63) - 1, delivered=span, counts=counts).encode(1 << 30)
     assert len(text) <= limit - 32
