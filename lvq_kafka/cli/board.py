@@ -101,7 +101,7 @@ class Board:
         """Take what comes until then; whether anything did."""
         came, changed = False, 0
         while (left := until - time.monotonic()) > 0:
-            event = browser.take(left)
+            event = browser.poll(left)
             if event is None:
                 break
             came = True

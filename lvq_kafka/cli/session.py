@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lvq_kafka.entries import Event
     from lvq_kafka.kafka import ClientConfig
     from lvq_kafka.reading.browser import Browser
-    from lvq_kafka.reading.readers import Reader
+    from lvq_kafka.reading.queue_reader import QueueReader
     from lvq_kafka.reading.view import View
 
 __all__ = ["QueueChoice", "Session", "events_of"]
@@ -130,10 +130,10 @@ class Session:
 def events_of(browser: Browser[Any], before_waiting: Callable[[], object]) -> Iterator[Event[Any]]:
     """All that a browser gives; ``before_waiting`` is the time to let others see what there is so far."""
     while True:
-        event = browser.take(0)
+        event = browser.poll(0)
         if event is None:
             before_waiting()
-            event = browser.take()
+            event = browser.poll()
         if event is None:
             return
         yield event
@@ -150,7 +150,7 @@ def _daemon_servers() -> str | None:
     return None if status is None else status.bootstrap_servers
 
 
-def _catching_up(name: str, reader: Reader[Any]) -> RenderableType:
+def _catching_up(name: str, reader: QueueReader[Any]) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 

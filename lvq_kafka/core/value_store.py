@@ -16,8 +16,8 @@ class ValueStore(Protocol):
     """The newest record of each key of a topic, and the position in each partition up to which that holds.
 
     `LatestValues` is the one there is, in memory. Another, which keeps values on disk, say, has to hold no more than
-    this, and is chosen where the reading thread begins (`lvq_kafka.reading.loop`). A store is used by one thread at a
-    time, and its copies by others.
+    this, and is chosen where the reading thread begins (`lvq_kafka.reading.reader_thread`). A store is used by one
+    thread at a time, and its copies by others.
     """
 
     partitions: int

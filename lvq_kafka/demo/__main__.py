@@ -156,7 +156,7 @@ def _delete(stage: Stage, queue: LastValueQueue[str], view: View[str], late: Lat
         with queue.producer() as producer:
             gone = producer.delete("FB").result(10.0)
         view.wait_for(gone)
-        stage.check("FB" not in view and watch.take(5.0) == Deleted("FB"), f"FB is gone from the view, as of {gone}")
+        stage.check("FB" not in view and watch.poll(5.0) == Deleted("FB"), f"FB is gone from the view, as of {gone}")
         stage.check(late.has_seen(dict(view), timeout=10.0), "and from the browser")
         watch.close()
 

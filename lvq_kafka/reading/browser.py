@@ -31,8 +31,8 @@ from lvq_kafka.errors import (
     Unauthorized,
 )
 from lvq_kafka.managing.groups import OnForeignCommits
-from lvq_kafka.reading.consumed import Consumed
-from lvq_kafka.reading.readers import Reader
+from lvq_kafka.reading.consumed_filter import ConsumedFilter
+from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.selection import Selection
 from lvq_kafka.reading.watch import Watch
 
@@ -41,7 +41,7 @@ __all__ = ["Browser"]
 _SOME = 4096  # keys that are looked at with the lock held, which takes some 2 ms
 
 
-class Browser(Reader[V], Generic[V]):
+class Browser(QueueReader[V], Generic[V]):
     """Reads a queue without taking anything (G6).
 
     Iterating gives the current values, newest per key, in queue order; then `EndOfDump`, once, also for an empty queue;
@@ -109,15 +109,15 @@ class Browser(Reader[V], Generic[V]):
             metadata_interval=metadata_interval,
             since=self._start_positions,
         )
-        self._consumed: Consumed | None = None
+        self._consumed: ConsumedFilter | None = None
         if group is not None:
-            self._consumed = Consumed(cluster, definition, group, on_foreign_commits, self._follower, self._learn)
+            self._consumed = ConsumedFilter(cluster, definition, group, on_foreign_commits, self._follower, self._learn)
         self._follow = follow
         self._first: Mapping[int, int] = {}  # before which nothing is selected
         self._since: Mapping[int, int] = {}  # where reading begins
         self._given: dict[bytes, Record] = {}  # what was given and was not consumed as far as is known
-        self._told_of = 0  # of this many pieces of news of what was consumed
-        self._telling = Lock()
+        self._news_reported = 0  # of this many pieces of news of what was consumed
+        self._reporting = Lock()
         self._over = False
         self._stop = Flag()
         self._watch: Watch[V] | None = None
@@ -134,7 +134,7 @@ class Browser(Reader[V], Generic[V]):
         """
         if self._consumed is not None and self._watch is None:
             try:
-                self._consumed.look()
+                self._consumed.refresh()
             except (QueueNotDeclared, TopicRecreated, CommitMapRefused, Unauthorized) as error:
                 error.add_note("A browser with hide_consumed=False does not ask for what was consumed.")
                 raise
@@ -145,7 +145,7 @@ class Browser(Reader[V], Generic[V]):
             return
         self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
         if self._consumed is not None:
-            self._consumed.look()  # what was consumed, or taken back, while the dump was read
+            self._consumed.refresh()  # what was consumed, or taken back, while the dump was read
             self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
         with self._follower.locked() as table:
             self._selection.opened(table.positions)
@@ -153,13 +153,13 @@ class Browser(Reader[V], Generic[V]):
             self._follower,
             self._codec,
             dump=self._dump_keys,
-            tell=self._tell,
+            to_event=self._to_event,
             raw_on_error=self._undecodable == "raw",
         )
-        self._watch.begin()
+        self._watch.subscribe()
         if self._consumed is not None:
             looking = (ref(self), self._stop, self._refresh)
-            Thread(target=_keep_looking, args=looking, name=f"lvq-browse-{self._topic}", daemon=True).start()
+            Thread(target=_keep_refreshing, args=looking, name=f"lvq-browse-{self._topic}", daemon=True).start()
 
     def close(self) -> None:
         """Stop reading; an iteration ends."""
@@ -190,17 +190,17 @@ class Browser(Reader[V], Generic[V]):
             if self._watch is not None:
                 self._watch.changed(self._dump_keys(self._follower.table))
 
-    def _look(self, consumed: Consumed) -> None:
+    def _refresh_consumed(self, consumed: ConsumedFilter) -> None:
         """Learn what is consumed by now, and tell of what of it was given.
 
         That is looked for in all that was given, some at a time, so that nobody waits for the lock for long.
         """
-        consumed.look()
+        consumed.refresh()
         watch = self._watch
-        with self._telling:  # who comes second goes on when all is told
-            if watch is None or self._told_of == consumed.news:
+        with self._reporting:  # who comes second goes on when all is told
+            if watch is None or self._news_reported == consumed.news:
                 return
-            self._told_of, given = consumed.news, iter(list(self._given))
+            self._news_reported, given = consumed.news, iter(list(self._given))
             while some := list(islice(given, _SOME)):
                 with self._follower.lock:
                     records = [(key, self._given.get(key)) for key in some]
@@ -211,11 +211,11 @@ class Browser(Reader[V], Generic[V]):
     def _dump_keys(self, table: ValueStore) -> Sequence[bytes]:
         return table.keys(self._order)
 
-    def _tell(self, key: bytes, record: Record | None) -> Record | Deleted | None:
+    def _to_event(self, key: bytes, record: Record | None) -> Record | Deleted | None:
         if record is not None and self._consumed is not None and self._consumed.done(record):
             self._selection.forget(key)
             return Deleted(key_text(key), consumed=True) if self._given.pop(key, None) is not None else None
-        told = self._selection.tells(key, record)
+        told = self._selection.to_event(key, record)
         if self._consumed is None or told is None:
             return told
         if isinstance(told, Deleted):
@@ -240,7 +240,7 @@ class Browser(Reader[V], Generic[V]):
             return
         self._follower.check()
         try:
-            self._look(self._consumed)
+            self._refresh_consumed(self._consumed)
             self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
         except Exception as error:  # without this knowledge it would show what was consumed
             if not (self._stop.is_set() or _passes(error)):
@@ -257,14 +257,14 @@ class Browser(Reader[V], Generic[V]):
         """Seconds since the epoch of the last look at what was consumed; 0.0 where that is not hidden."""
         return 0.0 if self._consumed is None else self._consumed.as_of
 
-    def take(self, timeout: float | None = None) -> Event[V] | None:
+    def poll(self, timeout: float | None = None) -> Event[V] | None:
         """The next event, or None when none came within ``timeout`` seconds or the browser is at its end.
 
         Raises:
             DecodeError: the value cannot be read; the next call goes on behind it.
             ReaderFailed: nothing more will come.
         """
-        event = None if self._over else self._opened.take(timeout)
+        event = None if self._over else self._opened.poll(timeout)
         self._over = self._over or (not self._follow and isinstance(event, EndOfDump))
         return event
 
@@ -274,7 +274,7 @@ class Browser(Reader[V], Generic[V]):
         Raises:
             CatchUpTimeout: the end of the log was not reached in time.
             TransportError: the cluster cannot be asked for the end of the log.
-            DecodeError, ReaderFailed: as `take`.
+            DecodeError, ReaderFailed: as `poll`.
         """
         topic_id = self._cluster.describe_topic(self._topic).id  # one that was created anew is to be read first
         targets = self._cluster.end_offsets(self._topic, stable=True)
@@ -293,7 +293,7 @@ class Browser(Reader[V], Generic[V]):
         return self
 
     def __next__(self) -> Event[V]:
-        event = self.take()
+        event = self.poll()
         if event is None:
             raise StopIteration
         return event
@@ -311,7 +311,7 @@ class Browser(Reader[V], Generic[V]):
         return event
 
 
-def _keep_looking(browser: ref[Browser[V]], stop: Flag, interval: float) -> None:
+def _keep_refreshing(browser: ref[Browser[V]], stop: Flag, interval: float) -> None:
     """Have it look at what was consumed, again and again, for as long as it is there."""
     while not stop.wait(interval):
         there = browser()

@@ -16,11 +16,11 @@ from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.value_store import ValueStore
 from lvq_kafka.forking import tell_of_forks
 from lvq_kafka.places import opened_at
-from lvq_kafka.reading.listeners import Subscription
-from lvq_kafka.reading.loop import Reading, Screen, Since
-from lvq_kafka.reading.observing import Observing
-from lvq_kafka.reading.standing import Standing, State
-from lvq_kafka.reading.waiting import Timeout, Waiting
+from lvq_kafka.reading.catch_up_waiter import CatchUpWaiter, Timeout
+from lvq_kafka.reading.change_notifier import Subscription
+from lvq_kafka.reading.follower_state import FollowerState, State
+from lvq_kafka.reading.metadata_thread import MetadataThread
+from lvq_kafka.reading.reader_thread import ReaderThread, Screen, Since
 
 __all__ = ["Follower", "State", "Subscription"]
 
@@ -30,7 +30,7 @@ _JOIN = 15.0  # seconds; more than either thread takes to notice that it shall s
 class Follower:
     """Reads all partitions of a topic into a `Store`, from a thread of its own, until it is closed.
 
-    A second thread looks at the topic from outside. Both tell a `Standing`, and whoever waits, waits on that.
+    A second thread looks at the topic from outside. Both tell a `FollowerState`, and whoever waits, waits on that.
 
     When it has to start over, since the topic was created anew or cut short, ``table`` stays what it was until what is
     read meanwhile is complete: nobody is shown a value that is older than one shown before, or a gap (G2).
@@ -54,10 +54,12 @@ class Follower:
         metadata_interval: float = 5.0,
     ) -> None:
         self.topic = definition.topic
-        self._standing = Standing(definition.topic)
-        self._observing = Observing(cluster, self._standing, metadata_interval)
-        self._reading = Reading(cluster, definition, self._standing, self._observing, since=since, screen=screen)
-        self._waiting = Waiting(self._standing, self._observing)
+        self._shared = FollowerState(definition.topic)
+        self._metadata = MetadataThread(cluster, self._shared, metadata_interval)
+        self._reader_thread = ReaderThread(
+            cluster, definition, self._shared, self._metadata, since=since, screen=screen
+        )
+        self._waiter = CatchUpWaiter(self._shared, self._metadata)
         self._threads: list[Thread] = []
         self._unclosed: finalize[[str], Follower] | None = None
 
@@ -72,14 +74,14 @@ class Follower:
         """
         if self._threads:
             return
-        self._reading.open()
+        self._reader_thread.open()
         # The threads know nothing of this: who can use it are its reader, its watches, and nobody else.
-        self._unclosed = finalize(self, self._standing.abandon, opened_at())
+        self._unclosed = finalize(self, self._shared.abandon, opened_at())
         self._unclosed.atexit = False
-        for name, body in (("read", self._reading.run), ("observe", self._observing.run)):
+        for name, body in (("read", self._reader_thread.run), ("observe", self._metadata.run)):
             thread = Thread(
                 target=_guard,
-                args=(body, self._standing, self._observing),
+                args=(body, self._shared, self._metadata),
                 name=f"lvq-{name}-{self.topic}",
                 daemon=True,
             )
@@ -89,36 +91,36 @@ class Follower:
 
     def fail(self, error: Exception) -> None:
         """Stop for good because of an error."""
-        _fail(error, self._standing, self._observing)
+        _fail(error, self._shared, self._metadata)
 
     def close(self) -> None:
         """Stop reading. Waits for the threads; safe to call more than once."""
         if self._unclosed is not None:
             self._unclosed.detach()
-        self._standing.close()
-        self._observing.look_now()
+        self._shared.close()
+        self._metadata.refresh_now()
         for thread in self._threads:
             thread.join(_JOIN)
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""
-        self._standing.left_behind()
+        self._shared.left_behind()
 
     def rewind(self, since: Mapping[int, int]) -> None:
         """Read again from these positions on: more is wanted of the log than was. `wait_caught_up` waits for it."""
-        self._standing.rewind(since)
+        self._shared.rewind(since)
 
     # ---------------------------------------------------------------- how it is
 
     @property
     def state(self) -> State:
         """How this reader is."""
-        return self._standing.state
+        return self._shared.state
 
     @property
     def failure(self) -> Exception | None:
         """Why it has stopped for good, if it has."""
-        return self._standing.failure
+        return self._shared.failure
 
     def check(self) -> None:
         """Raise when nothing more will come.
@@ -127,41 +129,41 @@ class Follower:
             Closed, ReaderFailed: it was closed, or has stopped because of an error.
             StateError: it was not started.
         """
-        self._standing.check()
+        self._shared.check()
 
     @property
     def caught_up(self) -> bool:
         """Whether the table holds all that the log held at the start."""
-        return self._standing.replay.caught_up
+        return self._shared.replay.caught_up
 
     @property
     def complete(self) -> bool:
         """Whether it is caught up, or as far as open transactions let it be (see `wait_caught_up`)."""
-        return self._standing.replay.complete
+        return self._shared.replay.complete
 
     @property
     def lag(self) -> dict[int, int]:
         """Offsets between this reader and the end of the log, by partition, as of the last look at the topic."""
-        return self._standing.replay.lag
+        return self._shared.replay.lag
 
     @property
     def progress(self) -> tuple[int, int]:
         """Offsets read and offsets to read in all until caught up."""
-        return self._standing.replay.progress
+        return self._shared.replay.progress
 
     @property
     def silence(self) -> float:
         """Seconds since the ends of all partitions were last known: without lag, how stale this reader may be."""
-        return self._standing.silence
+        return self._shared.silence
 
     def shortfalls(self) -> list[Shortfall]:
         """What is missing to caught up, and what holds it up."""
-        return self._standing.replay.shortfalls()
+        return self._shared.replay.shortfalls()
 
     @property
     def blocked(self) -> list[Shortfall]:
         """The partitions in which an open transaction hides what follows, as of the last look at the topic."""
-        return self._standing.replay.hidden
+        return self._shared.replay.hidden
 
     # ---------------------------------------------------------------- waiting
 
@@ -172,7 +174,7 @@ class Follower:
             CatchUpTimeout: names each partition that lacks something, and why.
             Closed, ReaderFailed: as `check`.
         """
-        self._waiting.caught_up(timeout, or_blocked=or_blocked)
+        self._waiter.caught_up(timeout, or_blocked=or_blocked)
 
     def barrier(self, timeout: Timeout = None) -> dict[int, int]:
         """Wait until everything that was acknowledged before this call has been applied (G7). Returns that cut.
@@ -183,7 +185,7 @@ class Follower:
             TransportError: the cluster cannot be asked for the end of the log.
             Closed, ReaderFailed: as `check`.
         """
-        return self._waiting.barrier(timeout)
+        return self._waiter.barrier(timeout)
 
     def wait_for(self, targets: Mapping[int, int], timeout: Timeout = None, *, topic_id: str | None = None) -> None:
         """Wait until each partition has been read up to its offset, or what has replaced the records below it.
@@ -193,36 +195,36 @@ class Follower:
         Raises:
             CatchUpTimeout, TopicNotFound, TransportError, Closed, ReaderFailed: as `barrier`.
         """
-        self._waiting.reached(targets, timeout, topic_id)
+        self._waiter.reached(targets, timeout, topic_id)
 
     # ---------------------------------------------------------------- the table and its listeners
 
     @property
     def table(self) -> ValueStore:
         """What is shown. To look at more than one thing of it, hold the lock."""
-        return self._standing.table
+        return self._shared.table
 
     @property
     def shown(self) -> ValueStore | None:
         """The table, for listeners, who are told nothing while it is that of before the reading thread started over."""
-        standing = self._standing
-        table = standing.table
-        return table if table is standing.replay.table else None
+        shared = self._shared
+        table = shared.table
+        return table if table is shared.replay.table else None
 
     @property
     def topic_id(self) -> str:
         """The id of the topic that the table was read from."""
-        return self._standing.topic_id
+        return self._shared.topic_id
 
     @property
     def changed(self) -> Condition:
         """The lock; notified when there is news for listeners."""
-        return self._standing.listeners.changed
+        return self._shared.notifier.changed
 
     @property
     def lock(self) -> RLock:
         """The lock by itself, for those who take it once for every event."""
-        return self._standing.listeners.lock
+        return self._shared.notifier.lock
 
     @contextmanager
     def locked(self) -> Iterator[ValueStore]:
@@ -233,16 +235,16 @@ class Follower:
     def subscribe(self, dump: Callable[[ValueStore], Sequence[bytes]] | None = None) -> Subscription:
         """Be told of every key that changes from now on, after the keys that ``dump`` chooses of the table of now."""
         with self.locked() as table:
-            return self._standing.listeners.subscribe(dump(table) if dump is not None else ())
+            return self._shared.notifier.subscribe(dump(table) if dump is not None else ())
 
 
-def _guard(body: Callable[[], None], standing: Standing, observing: Observing) -> None:
+def _guard(body: Callable[[], None], shared: FollowerState, metadata: MetadataThread) -> None:
     try:
         body()
     except Exception as error:  # noqa: BLE001  # a dead reader must say so, whatever killed it
-        _fail(error, standing, observing)
+        _fail(error, shared, metadata)
 
 
-def _fail(error: Exception, standing: Standing, observing: Observing) -> None:
-    standing.fail(error)
-    observing.look_now()
+def _fail(error: Exception, shared: FollowerState, metadata: MetadataThread) -> None:
+    shared.fail(error)
+    metadata.refresh_now()

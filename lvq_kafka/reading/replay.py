@@ -22,7 +22,7 @@ class Replay:
     then, before all is well: a value below the first end that was replaced meanwhile may have been compacted away
     before it was read; what replaced it is committed, and lies below the second end.
 
-    Not thread-safe; `lvq_kafka.reading.standing.Standing` guards it.
+    Not thread-safe; `lvq_kafka.reading.follower_state.FollowerState` guards it.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Replay:
         self._ends = ends
         self._targets = ends
         self._stage: Stage = "first target"
-        self._settled = False
+        self._accepted = False
 
     # ---------------------------------------------------------------- what happens to it
 
@@ -61,11 +61,11 @@ class Replay:
         self.absence.ended(then, stable)
         self._stage = "second target"
 
-    def settle(self) -> None:
+    def accept_incomplete(self) -> None:
         """Count it as complete where it stands, though an open transaction hides something."""
-        self._settled = True
+        self._accepted = True
 
-    def looked(
+    def observed(
         self, then: float, described: TopicDescription, ends: Mapping[int, int], stable: Mapping[int, int]
     ) -> None:
         """So the topic was then, or later."""
@@ -87,7 +87,7 @@ class Replay:
     @property
     def complete(self) -> bool:
         """Whether it is caught up, or as far as open transactions let it be."""
-        return self.caught_up or self._settled
+        return self.caught_up or self._accepted
 
     @property
     def blocked(self) -> bool:

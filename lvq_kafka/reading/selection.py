@@ -61,7 +61,7 @@ class Selection:
         """What lies below these is for the dump; what comes from there on is an update."""
         self._opened_at = dict(positions)
 
-    def tells(self, key: bytes, record: Record | None) -> Record | Deleted | None:
+    def to_event(self, key: bytes, record: Record | None) -> Record | Deleted | None:
         """What to tell of a key with this record (None: deleted); None for nothing."""
         if self._keys is not None and key not in self._keys:
             return None

@@ -16,9 +16,9 @@ from lvq_kafka.core.records import Position
 from lvq_kafka.core.validation import callables, instance
 from lvq_kafka.entries import Event
 from lvq_kafka.errors import ConfigError, DecodeError, LVQError
-from lvq_kafka.reading.readers import Reader
+from lvq_kafka.reading.catch_up_waiter import Limit, Timeout
+from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.reading.snapshot import CurrentValues, Snapshot
-from lvq_kafka.reading.waiting import Limit, Timeout
 from lvq_kafka.reading.watch import Watch
 
 __all__ = ["View"]
@@ -28,7 +28,7 @@ T = TypeVar("T")
 logger = logging.getLogger("lvq_kafka.view")
 
 
-class View(Reader[V], CurrentValues[V], Generic[V]):
+class View(QueueReader[V], CurrentValues[V], Generic[V]):
     """A live mapping from key to current value, kept up to date by a background reader.
 
     As a context manager, ``async with`` too, it is caught up when entered: it then holds the newest value of every key
@@ -201,7 +201,7 @@ async def _awaited(wait: Callable[[Timeout], T], timeout: float | None) -> T:
 def _call_back(watch: Watch[V], callback: Callable[[Event[V]], object]) -> None:
     while True:
         try:
-            event = watch.take()
+            event = watch.poll()
         except DecodeError as error:
             logger.warning("a value was left out of the callbacks: %s", error)
             continue

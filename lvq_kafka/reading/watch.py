@@ -22,7 +22,7 @@ from lvq_kafka.reading.follower import Follower, Subscription
 
 __all__ = ["Watch"]
 
-Tell = Callable[[bytes, Record | None], Record | Deleted | None]
+ToEvent = Callable[[bytes, Record | None], Record | Deleted | None]
 """What a listener is told of a key with this record (None: deleted); None for nothing."""
 
 
@@ -34,7 +34,7 @@ class Watch(Bound, Generic[V]):
     changes before its turn is given its newest value at its turn. The dump is of the moment when its first event is
     asked for.
 
-    An iterator for ``for`` and for ``async for`` alike; `take` waits with a limit. While events are at hand, ``async
+    An iterator for ``for`` and for ``async for`` alike; `poll` waits with a limit. While events are at hand, ``async
     for`` lets other tasks have their turn every millisecond. It ends when it, or what it watches, is closed, and raises
     `ReaderFailed` when that has failed.
 
@@ -48,14 +48,14 @@ class Watch(Bound, Generic[V]):
         codec: Codec[V],
         *,
         dump: Callable[[ValueStore], Sequence[bytes]] | None = None,
-        tell: Tell | None = None,
+        to_event: ToEvent | None = None,
         raw_on_error: bool = False,
     ) -> None:
         self._follower = follower
         self._topic = follower.topic
         self._codec = codec
         self._raw_on_error = raw_on_error
-        self._tell = _tell_all if tell is None else tell
+        self._to_event = _to_event if to_event is None else to_event
         self._closed = False
         self._dump = dump
         self._in_dump = dump is not None
@@ -64,11 +64,11 @@ class Watch(Bound, Generic[V]):
         self._subscription = None if self._in_dump else follower.subscribe()
         self._share = Share()
 
-    def begin(self) -> None:
+    def subscribe(self) -> None:
         """Take the keys of the dump, those of now, if that was not done yet: of very many it takes a moment."""
-        self._begin()
+        self._subscribe()
 
-    def _begin(self) -> Subscription:
+    def _subscribe(self) -> Subscription:
         with self._follower.changed:  # dump and offsets are of one moment
             if self._subscription is None:
                 self._subscription = self._follower.subscribe(self._dump)
@@ -83,13 +83,13 @@ class Watch(Bound, Generic[V]):
 
     def changed(self, keys: Sequence[bytes]) -> None:
         """There is something new to tell of these keys, though the log has not changed. The lock is held."""
-        subscription = self._begin()
+        subscription = self._subscribe()
         subscription.pending.changed(keys)
         self._follower.changed.notify_all()
         subscription.wake()
 
     def close(self) -> None:
-        """End the stream; a waiting `take` or iteration returns."""
+        """End the stream; a waiting `poll` or iteration returns."""
         self._closed = True
         if self._subscription is not None:
             self._subscription.close()
@@ -114,18 +114,18 @@ class Watch(Bound, Generic[V]):
     ) -> None:
         self.close()
 
-    def take(self, timeout: float | None = None) -> Event[V] | None:
+    def poll(self, timeout: float | None = None) -> Event[V] | None:
         """The next event, or None when none came within ``timeout`` seconds or the stream has ended.
 
         Raises:
             DecodeError: the value cannot be read; the next call goes on behind it.
             ReaderFailed: nothing more will come.
         """
-        found = self._take(waiting(timeout))
+        found = self._poll(waiting(timeout))
         return None if found is None else self._decode(found)
 
-    def _take(self, timeout: float | None) -> Record | Deleted | EndOfDump | None:
-        """The next undecoded event; None as `take`."""
+    def _poll(self, timeout: float | None) -> Record | Deleted | EndOfDump | None:
+        """The next undecoded event; None as `poll`."""
         with self._follower.lock:
             found = self._next()
             return self._wait(timeout) if found is None else found
@@ -145,7 +145,7 @@ class Watch(Bound, Generic[V]):
     def drain(self) -> list[Event[V]]:
         """All that is at hand now."""
         events = []
-        while (event := self.take(0.0)) is not None:
+        while (event := self.poll(0.0)) is not None:
             events.append(event)
         return events
 
@@ -154,7 +154,7 @@ class Watch(Bound, Generic[V]):
         table = self._follower.shown
         if table is None or self._closed:
             return None
-        pending, tell = (self._subscription or self._begin()).pending, self._tell
+        pending, to_event = (self._subscription or self._subscribe()).pending, self._to_event
         while True:
             if self._in_dump and not pending.in_dump:
                 if self._end_of_dump is None and not pending and self._follower.complete:
@@ -166,7 +166,7 @@ class Watch(Bound, Generic[V]):
             key = pending.pop()
             if key is None:
                 return None
-            told = tell(key, table.record(key))
+            told = to_event(key, table.record(key))
             if told is None:
                 continue
             if self._end_of_dump is not None:  # what is gone by now is none of the dump
@@ -202,7 +202,7 @@ class Watch(Bound, Generic[V]):
         return self
 
     def __next__(self) -> Event[V]:
-        found = self._take(None)
+        found = self._poll(None)
         if found is None:
             raise StopIteration
         return self._decode(found)
@@ -212,7 +212,7 @@ class Watch(Bound, Generic[V]):
 
     async def __anext__(self) -> Event[V]:
         if self._subscription is None and not self._closed:
-            await in_thread(self.begin)
+            await in_thread(self.subscribe)
         if self._share.spent():
             await self._share.renew()
         with self._follower.lock:
@@ -245,5 +245,5 @@ class Watch(Bound, Generic[V]):
                 wakers.remove(wake)
 
 
-def _tell_all(key: bytes, record: Record | None) -> Record | Deleted:
+def _to_event(key: bytes, record: Record | None) -> Record | Deleted:
     return Deleted(key_text(key)) if record is None else record

@@ -77,15 +77,15 @@ def view(servers: str, topic: str, arrivals: Arrivals) -> None:
     from lvq_kafka.queue import LastValueQueue
 
     with LastValueQueue(topic, key_header=None, bootstrap_servers=servers) as queue, queue.view() as values:
-        reading = values._follower._reading
-        take = reading.take
+        reader_thread = values._follower._reader_thread
+        take = reader_thread.apply
 
         def taking(fetch: Fetch) -> None:
             take(fetch)
             for value in fetch.batch.values:
                 arrivals.take(value)
 
-        reading.take = taking  # type: ignore[method-assign]  # a listener would be told a moment later
+        reader_thread.apply = taking  # type: ignore[method-assign]  # a listener would be told a moment later
         _ready()
         arrivals.wait()
 

@@ -66,7 +66,7 @@ def test_requests_that_are_left_half_way_leave_nothing_behind(queue: LastValueQu
 
     async def main() -> None:
         async with queue.view() as view, queue.producer() as producer:
-            listeners, waiting = view._follower._standing.listeners, asyncio.Queue[None]()
+            notifier, waiting = view._follower._shared.notifier, asyncio.Queue[None]()
             for _ in range(50):
                 await first(view)
             requests = [asyncio.create_task(waits(view, waiting)) for _ in range(50)]
@@ -77,6 +77,6 @@ def test_requests_that_are_left_half_way_leave_nothing_behind(queue: LastValueQu
             gc.collect()
             await producer.put("another", "v")
             await view.barrier_async()
-            assert len(listeners) == 0
+            assert len(notifier) == 0
 
     run(main())

@@ -251,7 +251,7 @@ class TestNotAllowed:
             assert_forbidden(error_of(queue.consumer, AT_ONCE), "'lvq.prices'", code)
         assert_forbidden(error_of(queue.delete, AT_ONCE), f"Write on Topic {REGISTRY_TOPIC}")
         with queue.browser(hide_consumed=False, follow=False) as browser:
-            assert browser.take(10) is not None
+            assert browser.poll(10) is not None
         status, line = lvq("consume", "prices", "--timeout", "1", config=config, folder=tmp_path)
         assert status == 3
         assert "'lvq.prices'" in line
@@ -259,7 +259,7 @@ class TestNotAllowed:
     def test_to_join_the_group(self, secure: SecureBroker) -> None:
         queue = LastValueQueue.open("prices", config=secure.config("onlooker"))
         with queue.browser(follow=False) as browser:
-            assert browser.take(10) is not None
+            assert browser.poll(10) is not None
         with queue.consumer() as consumer:
             error = error_of(lambda: consumer.acquire(30), AT_ONCE)
             assert_forbidden(error, "'prices'", "GROUP_AUTHORIZATION_FAILED")

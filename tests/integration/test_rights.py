@@ -114,7 +114,7 @@ def read(stage: Stage) -> None:
 
 def browse(stage: Stage) -> None:
     with stage.open() as queue, queue.browser(follow=False) as browser:
-        assert browser.take(10) is not None
+        assert browser.poll(10) is not None
 
 
 def consume(stage: Stage) -> None:

@@ -89,7 +89,7 @@ class World:
                 self.cluster.compact("q", drop_tombstones=old, choose=lambda record: record.offset % 4 != argument)
             case "take":
                 assert self.browser is not None
-                self._see(self.browser.take(0))
+                self._see(self.browser.poll(0))
             case "refresh":
                 self._refresh()
 

@@ -193,7 +193,7 @@ class Browsing:
         return text(self._take() if isinstance(event, EndOfDump) else event)
 
     def _take(self) -> Entry[str] | Deleted | EndOfDump:
-        event = self.browser.take(PATIENCE)
+        event = self.browser.poll(PATIENCE)
         assert event is not None, "no event came"
         return event
 

@@ -99,8 +99,8 @@ WAITING: dict[str, Call] = {
     "View.wait_caught_up_async": lambda o, x: asyncio.run(o.view.wait_caught_up_async(x)),
     "View.barrier": lambda o, x: o.view.barrier(x),
     "View.wait_for": lambda o, x: o.view.wait_for("q/0/0", x),
-    "Watch.take": lambda o, x: o.watch.take(x),
-    "Browser.take": lambda o, x: o.browser.take(x),
+    "Watch.poll": lambda o, x: o.watch.poll(x),
+    "Browser.poll": lambda o, x: o.browser.poll(x),
     "Browser.drain": lambda o, x: o.browser.drain(x),
     "Consumer.acquire": lambda o, x: o.consumer.acquire(x),
     "Consumer.acquire_async": lambda o, x: asyncio.run(o.consumer.acquire_async(x)),
@@ -136,7 +136,7 @@ def test_a_time_to_wait_that_is_over_already_is_no_fault_of_the_caller(opened: O
     ("name", "endless"), list(zip(WAITING, cycle([None, math.inf, 1e12, 10**400]))), ids=list(WAITING)
 )
 def test_a_time_to_wait_may_have_no_end(opened: Opened, name: str, endless: Any) -> None:
-    if "acquire" in name or name.endswith("take"):
+    if "acquire" in name or name.endswith("poll"):
         opened.producer.put("a", "new").result(10)
         opened.delivery.release()
     if name.startswith("Receipt"):

@@ -476,14 +476,14 @@ class TestUnreadableValue:
 
     def test_raised_by_the_browser_which_goes_on_behind_it(self, numbers: LastValueQueue[Any]) -> None:
         with numbers.browser(follow=False) as browser:
-            assert isinstance(browser.take(30), Entry)
+            assert isinstance(browser.poll(30), Entry)
             with pytest.raises(DecodeError) as caught:
-                browser.take(30)
+                browser.poll(30)
             assert_is_unreadable(caught.value)
-            last = browser.take(30)
+            last = browser.poll(30)
             assert isinstance(last, Entry)
             assert last.value == 26
-            assert isinstance(browser.take(30), EndOfDump)
+            assert isinstance(browser.poll(30), EndOfDump)
 
     def test_kept_raw_by_the_browser(self, numbers: LastValueQueue[Any]) -> None:
         with numbers.browser(follow=False, undecodable="raw") as browser:

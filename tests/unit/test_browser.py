@@ -11,7 +11,7 @@ import pytest
 from lvq_kafka import TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue
 from lvq_kafka.cluster import Commit, LogReader
 from lvq_kafka.errors import BrokerUnavailable, Closed, QueueNotDeclared, ReaderFailed, TopicRecreated
-from lvq_kafka.reading.consumed import Consumed
+from lvq_kafka.reading.consumed_filter import ConsumedFilter
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import consume, put
 from tests.unit.polling import before_polls
@@ -85,11 +85,11 @@ def test_r15_what_a_transaction_still_hides_at_the_open_comes_as_an_update(optio
     writer.append("prices", b"hidden", b"1")
     cluster.write("prices", b"old", b"1", timestamp=0)
     with queue.browser(**options) as browser:
-        assert isinstance(browser.take(30), EndOfDump)
+        assert isinstance(browser.poll(30), EndOfDump)
         writer.commit_transaction()
         cluster.write("prices", b"last", b"1")
         told: list[Any] = []
-        eventually(lambda: told.append(browser.take(30)) or "last" in values(told))
+        eventually(lambda: told.append(browser.poll(30)) or "last" in values(told))
     assert "hidden" in values(told)
 
 
@@ -99,13 +99,13 @@ class CountedLock:
     def __init__(self, lock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.most = self._done = 0
         self._lock = lock
-        done = Consumed.done
+        done = ConsumedFilter.done
 
-        def counted(consumed: Consumed, record: Any) -> bool:
+        def counted(consumed: ConsumedFilter, record: Any) -> bool:
             self._done += 1
             return done(consumed, record)
 
-        monkeypatch.setattr(Consumed, "done", counted)
+        monkeypatch.setattr(ConsumedFilter, "done", counted)
 
     def __enter__(self) -> None:
         self._lock.__enter__()
@@ -124,9 +124,9 @@ def test_who_learns_what_was_consumed_looks_for_it_in_all_that_was_given_and_hol
     with queue.browser(refresh=3600) as browser:
         assert len(browser.drain()) == 101
         consume(queue, *(str(number) for number in range(0, 100, 7)))
-        listeners = browser._follower._standing.listeners
-        lock = CountedLock(listeners.lock, monkeypatch)
-        listeners.lock = lock  # type: ignore[assignment]
+        notifier = browser._follower._shared.notifier
+        lock = CountedLock(notifier.lock, monkeypatch)
+        notifier.lock = lock  # type: ignore[assignment]
         browser.refresh()
         assert 0 < lock.most <= 10
         told = browser.drain()
@@ -137,18 +137,18 @@ def test_g5_a_browser_that_cannot_learn_what_was_consumed_says_so(
     memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
     with queue.browser(refresh=0.01) as browser:
-        assert isinstance(browser.take(30), EndOfDump)
+        assert isinstance(browser.poll(30), EndOfDump)
         memory_cluster.fail_next("committed", Closed("The cluster is closed."))
         with pytest.raises(ReaderFailed, match="The cluster is closed"):
-            browser.take(30)
+            browser.poll(30)
 
 
 def test_a_browser_that_is_opened_twice_is_one(memory_cluster: MemoryCluster, queue: LastValueQueue[str]) -> None:
     memory_cluster.write("prices", b"a", b"1", [("ticker", b"a")])
     browser: Browser[str] = queue.browser().open()
     with browser:
-        assert isinstance(browser.take(30), Entry)
-        assert isinstance(browser.open().take(30), EndOfDump)
+        assert isinstance(browser.poll(30), Entry)
+        assert isinstance(browser.open().poll(30), EndOfDump)
 
 
 def test_g2_a_look_that_another_one_has_overtaken_shows_nothing_again_that_was_consumed(
@@ -165,7 +165,7 @@ def test_g2_a_look_that_another_one_has_overtaken_shows_nothing_again_that_was_c
         return found
 
     with queue.browser(refresh=1000) as browser:
-        assert isinstance(browser.take(10), Entry)
+        assert isinstance(browser.poll(10), Entry)
         slow.append(Thread(target=browser.refresh))
         monkeypatch.setattr(MemoryCluster, "committed", slowly)
         slow[0].start()
@@ -174,8 +174,8 @@ def test_g2_a_look_that_another_one_has_overtaken_shows_nothing_again_that_was_c
         browser.refresh()
         go_on.set()
         slow[0].join(10)
-        assert browser.take(10) == EndOfDump({0: 2}), "b was consumed before the last look, and before its turn"
-        assert browser.take(10) == Deleted("a", consumed=True)
+        assert browser.poll(10) == EndOfDump({0: 2}), "b was consumed before the last look, and before its turn"
+        assert browser.poll(10) == Deleted("a", consumed=True)
 
 
 class TestTakenBack:
@@ -190,7 +190,7 @@ class TestTakenBack:
             consume(queue, "a", "b")
             assert browser.drain() == [Deleted("a", consumed=True), Deleted("b", consumed=True)]
             queue.reset("earliest")
-            again = [browser.take(30), browser.take(30)]
+            again = [browser.poll(30), browser.poll(30)]
             assert values(again) == {"a": "1", "b": "1"}
             assert browser.drain() == []
 
@@ -212,15 +212,15 @@ class TestTakenBack:
         put(queue, "a=1", "b=1")
         queue.purge()
         with queue.browser(refresh=0.01, metadata_interval=0.05) as browser:
-            assert isinstance(browser.take(30), EndOfDump)
+            assert isinstance(browser.poll(30), EndOfDump)
             writer = memory_cluster.writer(transactional_id="x")
             writer.begin_transaction()
             writer.append("prices", b"hidden", b"1").result()
             queue.reset("earliest")
-            assert values([browser.take(30), browser.take(30)]) == {"a": "1", "b": "1"}
+            assert values([browser.poll(30), browser.poll(30)]) == {"a": "1", "b": "1"}
             assert browser.state == "blocked"
             writer.commit_transaction()
-            assert values([browser.take(30)]) == {"hidden": "1"}
+            assert values([browser.poll(30)]) == {"hidden": "1"}
 
     def test_what_was_not_wanted_before_is_not_wanted_now(self, queue: LastValueQueue[str]) -> None:
         put(queue, "a=1", "b=1", "c=1")
@@ -251,10 +251,10 @@ class TestUnknownConsumption:
         put(queue, "a=1")
         queue.purge()
         with queue.browser(refresh=0.01) as browser:
-            assert isinstance(browser.take(30), EndOfDump)
+            assert isinstance(browser.poll(30), EndOfDump)
             memory_cluster.delete_group(queue.definition.group)
             with pytest.raises(ReaderFailed, match="lvq repair prices") as caught:
-                browser.take(30)
+                browser.poll(30)
             assert isinstance(caught.value.reason, QueueNotDeclared)
             assert browser.state == "failed"
             assert browser.failure is caught.value.reason
@@ -285,20 +285,20 @@ class TestUnknownConsumption:
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         with queue.browser(refresh=0.01, metadata_interval=0.05) as browser:
-            assert isinstance(browser.take(30), EndOfDump)
+            assert isinstance(browser.poll(30), EndOfDump)
             memory_cluster.delete_group(queue.definition.group)  # as a broker does, with the topic
             memory_cluster.delete_topic("prices")
             with pytest.raises(ReaderFailed, match="deleted while it was being read"):
-                browser.take(30)
+                browser.poll(30)
 
     def test_what_the_cluster_does_not_answer_for_a_moment_is_no_failure(
         self, memory_cluster: MemoryCluster, queue: LastValueQueue[str]
     ) -> None:
         with queue.browser(refresh=0.01) as browser:
-            assert isinstance(browser.take(30), EndOfDump)
+            assert isinstance(browser.poll(30), EndOfDump)
             down = BrokerUnavailable("nobody answers", code="_TRANSPORT", retriable=True)
             memory_cluster.fail_next("committed", down, times=3)
             looked = browser.as_of
             eventually(lambda: browser.as_of > looked)
             put(queue, "a=1")
-            assert values([browser.take(30)]) == {"a": "1"}
+            assert values([browser.poll(30)]) == {"a": "1"}

@@ -58,7 +58,7 @@ def shown(events: Iterable[Any]) -> list[Any]:
 
 
 def take(browser: Browser[str], count: int) -> list[Any]:
-    return shown(event for _ in range(count) if (event := browser.take(30)) is not None)
+    return shown(event for _ in range(count) if (event := browser.poll(30)) is not None)
 
 
 class TestDumpAndFollow:
@@ -71,8 +71,8 @@ class TestDumpAndFollow:
 
     def test_an_empty_queue_has_an_end_of_dump_too(self, queue: LastValueQueue[str]) -> None:
         with queue.browser() as browser:
-            assert browser.take(30) == EndOfDump({0: 0})
-            assert browser.take(0) is None
+            assert browser.poll(30) == EndOfDump({0: 0})
+            assert browser.poll(0) is None
             assert browser.state == "caught-up"
             assert browser.lag == 0
 
@@ -97,7 +97,7 @@ class TestDumpAndFollow:
             assert shown(browser) == ["a=1", "|"]
             write(queue, ("b", "2"))
             assert list(browser) == []
-            assert browser.take(0) is None
+            assert browser.poll(0) is None
 
     def test_g3_a_slow_listener_gets_each_key_once_with_its_newest_value(self, queue: LastValueQueue[str]) -> None:
         with queue.browser() as browser:
@@ -322,7 +322,7 @@ class TestConsumed:
         with queue.browser(refresh=0.01) as browser:
             assert take(browser, 3) == ["1=a", "2=b", "|"]
             self.consume(queue, 1)
-            removed = browser.take(10)
+            removed = browser.poll(10)
             assert removed == Deleted("1", consumed=True)
             write(queue, ("1", "a2"))
             assert take(browser, 1) == ["1=a2"]
@@ -343,7 +343,7 @@ class TestConsumed:
             assert take(browser, 2) == ["1=a", "|"]
             eventually(lambda: len(intervals) > 3)
             self.consume(queue, 1)
-            assert browser.take(30) == Deleted("1", consumed=True)
+            assert browser.poll(30) == Deleted("1", consumed=True)
         assert set(intervals) == {0.25}
 
     def test_a_look_can_be_asked_for(self, queue: LastValueQueue[str]) -> None:
@@ -352,10 +352,10 @@ class TestConsumed:
             assert take(browser, 2) == ["1=a", "|"]
             looked = browser.as_of
             self.consume(queue, 1)
-            assert browser.take(0.05) is None
+            assert browser.poll(0.05) is None
             browser.refresh()
             assert browser.as_of > looked
-            assert browser.take(30) == Deleted("1", consumed=True)
+            assert browser.poll(30) == Deleted("1", consumed=True)
 
     def test_what_lies_below_all_that_is_to_do_is_not_even_read(self, queue: LastValueQueue[str]) -> None:
         write(queue, *((str(number), "x") for number in range(10)))
@@ -444,7 +444,7 @@ class TestTransactions:
         write(queue, ("3", "c"))
         with queue.browser(metadata_interval=0.05) as browser:
             assert take(browser, 1) == ["1=a"]
-            end = browser.take(30)
+            end = browser.poll(30)
             assert isinstance(end, EndOfDump)
             assert [(block.partition, block.position, block.target) for block in end.blocked] == [(0, 1, 3)]
             writer.commit_transaction()
@@ -498,7 +498,7 @@ class TestIterating:
         thread.join(5)
         assert not thread.is_alive()
         assert browser.state == "closed"
-        assert browser.take(0) is None
+        assert browser.poll(0) is None
         assert list(browser) == []
         browser.close()
 
@@ -569,7 +569,7 @@ class TestTrouble:
             assert take(browser, 1) == ["|"]
             memory_cluster.delete_topic("prices")
             with pytest.raises(ReaderFailed, match="deleted") as caught:
-                browser.take(10)
+                browser.poll(10)
             assert isinstance(caught.value.reason, TopicRecreated)
 
     def test_a_drain_sees_that_the_topic_was_created_anew(
@@ -590,7 +590,7 @@ class TestTrouble:
             assert take(browser, 1) == ["|"]
             memory_cluster.disconnect()
             eventually(lambda: browser.state == "disconnected")
-            assert browser.take(0) is None
+            assert browser.poll(0) is None
             memory_cluster.reconnect()
             write(queue, ("1", "a"))
             assert take(browser, 1) == ["1=a"]

@@ -164,7 +164,7 @@ def test_a_browser_of_updates_only_misses_nothing_of_a_topic_that_was_created_an
         cluster.create_topic("prices", partitions=1, config={})
         cluster.write("prices", b"new", b"1")  # before the browser can know
         blind.clear()
-        event = browser.take(10)
+        event = browser.poll(10)
         assert isinstance(event, Entry)
         assert event.key == "new"
 
@@ -334,7 +334,7 @@ def test_s085_a_browser_whose_topic_is_created_anew_while_it_opens_waits_for_nob
         assert (entry.key, entry.value) == ("a", "new")
         assert [shortfall.stable for shortfall in end.blocked] == [1]
         writer.commit_transaction()
-        update = browser.take(10)
+        update = browser.poll(10)
         assert isinstance(update, Entry)
         assert update.value == "hidden"
 
@@ -355,7 +355,7 @@ def test_a_reader_begins_within_the_log_though_that_was_cut_off_before_the_place
     with cluster.queue.browser(dump=False) as browser:
         assert browser.drain() == [EndOfDump({0: 1})]
         cluster.write("prices", b"a", b"2")
-        event = browser.take(10)
+        event = browser.poll(10)
         assert isinstance(event, Entry)
         assert event.value == "2"
     assert begun == [{0: 1}]

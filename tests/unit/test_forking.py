@@ -86,7 +86,7 @@ def test_g5_a_view_does_not_serve_stale_values_in_a_child(queue: LastValueQueue[
 def test_a_watch_ends_with_an_error_in_a_child(queue: LastValueQueue[str]) -> None:
     with queue.browser() as browser:
         assert len(browser.drain()) == 2
-        assert in_child(browser.take).startswith(f"{ReaderFailed.__name__}: ")
+        assert in_child(browser.poll).startswith(f"{ReaderFailed.__name__}: ")
 
 
 def test_a_consumer_hands_nothing_out_in_a_child(queue: LastValueQueue[str]) -> None:

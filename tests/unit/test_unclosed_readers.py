@@ -56,7 +56,7 @@ def test_a_view_lives_as_long_as_its_watches(queue: LastValueQueue[str]) -> None
     gc.collect()
     with queue.producer() as producer:
         producer.put("a", "2")
-    event = watch.take(10)
+    event = watch.poll(10)
     assert event is not None
     with left_behind():
         del watch

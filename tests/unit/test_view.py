@@ -434,7 +434,7 @@ def test_a_closed_view_says_so(queue: LastValueQueue[str]) -> None:
     with queue.view() as view:
         watch = view.watch()
     assert view.state == "closed"
-    assert watch.take() is None
+    assert watch.poll() is None
     assert list(watch) == []
     with pytest.raises(Closed):
         view.get("a")

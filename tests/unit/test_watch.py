@@ -127,7 +127,7 @@ class TestLeftBehind:
 
     def listening(self, view: View[str]) -> int:
         gc.collect()
-        return len(view._follower._standing.listeners)
+        return len(view._follower._shared.notifier)
 
     @pytest.mark.parametrize("dump", [True, False])
     def test_a_loop_that_is_left_by_break(self, memory_cluster: MemoryCluster, view: View[str], dump: bool) -> None:
@@ -187,18 +187,18 @@ class TestLeftBehind:
         left, stays = view.watch(), view.watch()
         del left
         memory_cluster.write("prices", b"new", b"1")
-        event = stays.take(10)
+        event = stays.poll(10)
         assert isinstance(event, Entry)
         assert (event.key, self.listening(view)) == ("new", 1)
 
     def test_a_watch_that_is_closed_frees_its_keys_while_somebody_still_has_it(self, view: View[str]) -> None:
         watch = view.watch(dump=True)
         next(watch)
-        assert watch._begin().pending
+        assert watch._subscribe().pending
         watch.close()
-        assert not watch._begin().pending
+        assert not watch._subscribe().pending
         assert self.listening(view) == 0
-        assert watch.take() is None
+        assert watch.poll() is None
 
     def test_a_watch_that_is_closed_before_it_has_begun_never_begins(self, view: View[str]) -> None:
         watch = view.watch(dump=True)
@@ -309,15 +309,15 @@ def test_g4_what_was_given_in_a_dump_that_cannot_end_yet_and_is_deleted_meanwhil
     view = queue.view().start()
     eventually(lambda: view.state == "blocked")
     watch = view.watch(dump=True)
-    assert [watch.take(10) for _ in range(3)] == list(view.entries())
+    assert [watch.poll(10) for _ in range(3)] == list(view.entries())
     memory_cluster.write("prices", b"a", None, partition=0)
     memory_cluster.write("prices", b"d", b"1", partition=0)
     memory_cluster.write("prices", b"d", None, partition=0)
-    assert watch.take(10) == Deleted("a")
+    assert watch.poll(10) == Deleted("a")
     writer.commit_transaction()
     writer.close()
-    found = watch.take(10)
+    found = watch.poll(10)
     assert isinstance(found, Entry)
     assert found.key == hidden
-    assert isinstance(watch.take(10), EndOfDump)
+    assert isinstance(watch.poll(10), EndOfDump)
     view.close()

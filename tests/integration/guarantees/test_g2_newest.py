@@ -48,7 +48,7 @@ def test_g2_no_reader_steps_back_while_a_producer_writes_and_the_broker_compacts
             for event in watch.drain():
                 if isinstance(event, Entry):
                     look("the watch", by_watch, event.key, event.value)
-            while (seen := browser.take(0)) is not None:
+            while (seen := browser.poll(0)) is not None:
                 if isinstance(seen, Entry):
                     look("the browser", by_browser, seen.key, seen.value)
             return True

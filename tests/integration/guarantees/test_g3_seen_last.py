@@ -68,20 +68,20 @@ def test_g3_a_reader_that_cannot_keep_up_skips_values_and_ends_with_the_newest(q
         queue.view() as view,
         view.watch(dump=True) as watch,
     ):
-        seen: dict[Callable[[], object], dict[str, int]] = {browser.take: {}, watch.take: {}}
+        seen: dict[Callable[[], object], dict[str, int]] = {browser.poll: {}, watch.poll: {}}
         count = 0
         while ticker.running:  # one event of each for every hundred that are written
             count += 1
             ticker.await_count(min(100 * count, 10_000))
             for reader in (browser, watch):
-                event = reader.take(0)
+                event = reader.poll(0)
                 if isinstance(event, Entry):
-                    seen[reader.take][event.key] = int(event.value)
+                    seen[reader.poll][event.key] = int(event.value)
         last = ticker.stop()
         for reader in (browser, watch):
             for event in reader.drain():
                 if isinstance(event, Entry):
-                    seen[reader.take][event.key] = int(event.value)
+                    seen[reader.poll][event.key] = int(event.value)
         assert list(seen.values()) == [last, last]
 
 
@@ -107,7 +107,7 @@ def test_g3_a_key_that_changes_before_its_turn_in_the_dump_is_told_as_it_is_then
 ) -> None:
     put(queue, a="1", b="1", c="1")
     with queue.browser() as browser:
-        assert browser.take(10) is not None
+        assert browser.poll(10) is not None
         put(queue, b=None, c="2")
         if again:
             put(queue, b="3")

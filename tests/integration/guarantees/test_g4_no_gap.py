@@ -107,7 +107,7 @@ def test_g4_r14_what_lies_in_added_partitions_is_in_the_stream(queue: LastValueQ
         seen: dict[str, str] = {}
 
         def all_there() -> bool:
-            event = browser.take(0.1)
+            event = browser.poll(0.1)
             if isinstance(event, Entry):
                 assert event.key not in seen
                 seen[event.key] = event.value

@@ -207,7 +207,7 @@ class TestLostTopic:
             queue.cluster.delete_topic(queue.topic)
             eventually(lambda: (view.state, browser.state) == ("failed", "failed"), 30)
             assert isinstance(view.failure, TopicRecreated)
-            for use in (lambda: view["a"], lambda: len(view), view.snapshot, view.barrier, watch.take, browser.take):
+            for use in (lambda: view["a"], lambda: len(view), view.snapshot, view.barrier, watch.poll, browser.poll):
                 with pytest.raises(ReaderFailed, match="was deleted while it was being read") as caught:
                     use()
                 assert isinstance(caught.value.__cause__, TopicRecreated)

@@ -60,7 +60,7 @@ def test_values_of_the_beginning_are_no_changes() -> None:
         def __init__(self, *events: Any) -> None:
             self._events = list(events)
 
-        def take(self, timeout: float) -> Any:
+        def poll(self, timeout: float) -> Any:
             if self._events:
                 return self._events.pop(0)
             self.state = "closed"

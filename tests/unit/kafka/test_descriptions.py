@@ -14,7 +14,7 @@ from lvq_kafka.cluster import Commit
 from lvq_kafka.consuming.group_monitor import GroupMonitor
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.kafka import KafkaCluster
-from lvq_kafka.reading.consumed import Consumed
+from lvq_kafka.reading.consumed_filter import ConsumedFilter
 from tests.unit.kafka.mock_cluster import MockCluster
 
 QUEUE = QueueDefinition(name="q", topic="t", key_header=None)
@@ -54,9 +54,9 @@ def test_a_consumer_has_its_topic_described_once_a_look(cluster: KafkaCluster, d
 def test_a_browser_has_it_described_once_a_look_at_what_was_consumed(
     cluster: KafkaCluster, descriptions: list[str]
 ) -> None:
-    consumed = Consumed(cluster, QUEUE, QUEUE.group, "ignore", MagicMock(), lambda _: None)
-    consumed.look()
+    consumed = ConsumedFilter(cluster, QUEUE, QUEUE.group, "ignore", MagicMock(), lambda _: None)
+    consumed.refresh()
     descriptions.clear()
     for _ in range(3):
-        consumed.look()
+        consumed.refresh()
     assert descriptions == ["t"] * 3

@@ -11,12 +11,12 @@ import pytest
 
 from lvq_kafka import JSON, TEXT, Browser, Deleted, EndOfDump, Entry, LastValueQueue, View
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, StateError, TopicNotFound
-from lvq_kafka.reading.readers import Reader
+from lvq_kafka.reading.queue_reader import QueueReader
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.polling import before_polls
 from tests.waiting import eventually
 
-OpenReader = Callable[..., Reader[Any]]
+OpenReader = Callable[..., QueueReader[Any]]
 
 pytestmark = pytest.mark.parametrize("kind", ["view", "browser"])
 
@@ -52,7 +52,7 @@ def test_they_have_nothing_but_their_purpose_apart(kind: str) -> None:
         *("wait_caught_up", "barrier", "wait_for", "snapshot", "watch", "on_change"),
         *("wait_caught_up_async", "barrier_async", "wait_for_async", "snapshot_async"),
     }
-    assert public(Browser) - public(View) == {"as_of", "drain", "refresh", "refresh_async", "take"}
+    assert public(Browser) - public(View) == {"as_of", "drain", "refresh", "refresh_async", "poll"}
 
 
 def test_progress_can_be_seen_while_it_is_opened(reader_of: OpenReader, memory_cluster: MemoryCluster) -> None:
@@ -180,7 +180,7 @@ def test_r19_what_is_removed_from_the_log_behind_a_reader_is_missed_only_by_thos
             assert rows(late) == [row for row in [("a", 0), ("b", 1), ("c", 2)] if row[1] >= start]
 
 
-def rows(reader: Reader[Any]) -> list[tuple[str, int]]:
+def rows(reader: QueueReader[Any]) -> list[tuple[str, int]]:
     """The keys that a reader has, and the offsets of their values."""
     if isinstance(reader, View):
         return [(entry.key, entry.position.offset) for entry in reader.snapshot().entries()]

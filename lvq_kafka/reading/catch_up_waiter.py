@@ -8,65 +8,68 @@ from collections.abc import Callable, Mapping
 from lvq_kafka.core.progress import describe
 from lvq_kafka.core.validation import waiting
 from lvq_kafka.errors import CatchUpTimeout
-from lvq_kafka.reading.observing import Observing
-from lvq_kafka.reading.standing import Standing
+from lvq_kafka.reading.follower_state import FollowerState
+from lvq_kafka.reading.metadata_thread import MetadataThread
 
-__all__ = ["Limit", "Timeout", "Waiting"]
+__all__ = ["CatchUpWaiter", "Limit", "Timeout"]
 
 _PATIENCE = 0.5  # seconds after which one who still waits has the topic looked at
 _MARKERS = 0.4  # seconds in which the markers of a transaction that is decided reach all its partitions
 _BRISK = 0.1  # seconds in which nothing that was just written can have been replaced, closed off and compacted away
 
 
-class Waiting:
-    """Waits on a `Standing`, for a thread that is none of the follower's. See `lvq_kafka.reading.follower.Follower`."""
+class CatchUpWaiter:
+    """Waits on a `FollowerState`, for a thread that is none of the follower's.
 
-    def __init__(self, standing: Standing, observing: Observing) -> None:
-        self._standing = standing
-        self._observing = observing
+    See `lvq_kafka.reading.follower.Follower`.
+    """
+
+    def __init__(self, shared: FollowerState, metadata: MetadataThread) -> None:
+        self._shared = shared
+        self._metadata = metadata
 
     def caught_up(self, timeout: Timeout, *, or_blocked: bool) -> None:
         """See `Follower.wait_caught_up`."""
-        standing = self._standing
-        goal = _AsFarAsAllowed(standing) if or_blocked else lambda: standing.replay.caught_up
+        shared = self._shared
+        goal = _AsFarAsAllowed(shared) if or_blocked else lambda: shared.replay.caught_up
         self._wait(goal, Limit.of(timeout), "catch up", None)
 
     def barrier(self, timeout: Timeout) -> dict[int, int]:
         """See `Follower.barrier`."""
-        self._standing.check()
-        limit, following = Limit.of(timeout), self._standing.replay.caught_up
-        topic_id, ends = self._observing.ends(limit.left)
+        self._shared.check()
+        limit, following = Limit.of(timeout), self._shared.replay.caught_up
+        topic_id, ends = self._metadata.ends(limit.left)
         self._reach(ends, topic_id, limit, following)
         return ends
 
     def reached(self, targets: Mapping[int, int], timeout: Timeout, topic_id: str | None) -> None:
         """See `Follower.wait_for`."""
-        self._reach(targets, topic_id, Limit.of(timeout), self._standing.replay.caught_up)
+        self._reach(targets, topic_id, Limit.of(timeout), self._shared.replay.caught_up)
 
     def _reach(self, targets: Mapping[int, int], topic_id: str | None, limit: Limit, following: bool) -> None:
         """Wait for a cut through a topic (None: whichever is read), and for what has replaced the records below it."""
         self._wait_for_cut(targets, topic_id, limit)
         if not following or limit.elapsed > _BRISK:
             # As when catching up: of what has replaced a record that was compacted away nothing may be read yet.
-            topic_id, second = self._observing.ends(limit.left, stable=True)
+            topic_id, second = self._metadata.ends(limit.left, stable=True)
             self._wait_for_cut(second, topic_id, limit)
 
     def _wait_for_cut(self, targets: Mapping[int, int], topic_id: str | None, limit: Limit) -> None:
-        standing = self._standing
+        shared = self._shared
 
         def reached() -> bool:
             # A topic that was created anew may be longer, or shorter, than what was read of the one before.
-            replay = standing.replay
-            return topic_id in (None, replay.described.id) and not standing.starting_over and replay.reached(targets)
+            replay = shared.replay
+            return topic_id in (None, replay.described.id) and not shared.starting_over and replay.reached(targets)
 
         self._wait(reached, limit, "reach the end", targets)
 
     def _wait(self, goal: Callable[[], bool], limit: Limit, aim: str, targets: Mapping[int, int] | None) -> None:
-        standing = self._standing
+        shared = self._shared
         next_look = time.monotonic() + _PATIENCE
-        with standing.listeners.waiting_for(goal) as changed:
+        with shared.notifier.waiting_for(goal) as changed:
             while True:
-                standing.check()
+                shared.check()
                 if goal():
                     return
                 left = limit.left()
@@ -74,15 +77,15 @@ class Waiting:
                     break
                 until_look = next_look - time.monotonic()
                 if until_look <= 0:
-                    self._observing.look_now()  # is it the topic that keeps us waiting?
+                    self._metadata.refresh_now()  # is it the topic that keeps us waiting?
                     next_look, until_look = time.monotonic() + _PATIENCE, _PATIENCE
                 changed.wait(until_look if left is None else min(left, until_look))
-            shortfalls = standing.replay.shortfalls(targets)
-            trouble = standing.trouble
+            shortfalls = shared.replay.shortfalls(targets)
+            trouble = shared.trouble
         reason = str(trouble) if trouble else describe(shortfalls) or "it reads the topic from its start again"
         blocked = any(shortfall.blocked for shortfall in shortfalls)
         raise CatchUpTimeout(
-            f"The reader of {standing.topic} did not {aim} within {limit.timeout or 0:g} s: {reason}.",
+            f"The reader of {shared.topic} did not {aim} within {limit.timeout or 0:g} s: {reason}.",
             shortfalls=shortfalls,
             hint="Commit or abort that transaction, or wait for its timeout."
             if blocked
@@ -97,26 +100,26 @@ class _AsFarAsAllowed:
     still is after a moment. What was committed until then is read, for the reason that `Replay` has two targets.
     """
 
-    def __init__(self, standing: Standing) -> None:
-        self._standing = standing
-        self._replay = standing.replay
+    def __init__(self, shared: FollowerState) -> None:
+        self._shared = shared
+        self._replay = shared.replay
         self._blocked_since: float | None = None
         self._allowed: Mapping[int, int] | None = None
 
     def __call__(self) -> bool:
-        standing, replay = self._standing, self._standing.replay
-        if standing.rewinding:
+        shared, replay = self._shared, self._shared.replay
+        if shared.rewinding:
             return False
         if replay is not self._replay:  # the topic was created anew, or cut short
             self._replay, self._blocked_since, self._allowed = replay, None, None
         if replay.complete:
             return True
         if self._blocked_since is None:
-            self._blocked_since = time.monotonic() if standing.state == "blocked" else None
+            self._blocked_since = time.monotonic() if shared.state == "blocked" else None
         elif self._allowed is None:
-            self._allowed = replay.stable if standing.heard > self._blocked_since + _MARKERS else None
+            self._allowed = replay.stable if shared.heard > self._blocked_since + _MARKERS else None
         if self._allowed is not None and replay.reached(self._allowed):
-            standing.settle()
+            shared.accept_incomplete()
         return replay.complete
 
 

@@ -19,10 +19,10 @@ from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.value_store import ValueStore
 from lvq_kafka.errors import Closed, LVQError, ReaderFailed, StateError
 from lvq_kafka.forking import left_behind
-from lvq_kafka.reading.listeners import Listeners
+from lvq_kafka.reading.change_notifier import ChangeNotifier
 from lvq_kafka.reading.replay import Replay
 
-__all__ = ["Standing", "State"]
+__all__ = ["FollowerState", "State"]
 
 State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed", "closed"]
 """How a reader is.
@@ -41,7 +41,7 @@ Doing = Literal["reading", "looking"]
 logger = logging.getLogger("lvq_kafka.follower")
 
 
-class Standing:
+class FollowerState:
     """The shared state of a follower. Nothing here asks the cluster.
 
     Everything that changes does so in the methods below, which take the lock of ``listeners`` and wake whom the change
@@ -61,7 +61,7 @@ class Standing:
     def __init__(self, topic: str, clock: Callable[[], float] = uptime) -> None:
         self.topic = topic
         self.clock = clock
-        self.listeners = Listeners()
+        self.notifier = ChangeNotifier()
         self.stop = Event()
         self.abandoned = ""  # where it was opened, when nobody can use it any more
         self.failure: Exception | None = None
@@ -77,9 +77,9 @@ class Standing:
 
     # ---------------------------------------------------------------- the reading thread
 
-    def begin(self, replay: Replay) -> None:
+    def start_reading(self, replay: Replay) -> None:
         """It reads anew from here on."""
-        with self.listeners.changing(everybody=True):
+        with self.notifier.changing(everybody=True):
             first = not self.begun
             self.replay = replay
             self.gone = None
@@ -89,9 +89,9 @@ class Standing:
                 self._show()
             self._note_progress()
 
-    def take(self, fetch: Fetch) -> Lapse | None:
+    def apply(self, fetch: Fetch) -> Lapse | None:
         """It has read on. What comes too late, after deletes may have gone (R18), is thrown away, and that returned."""
-        with self.listeners.changing():
+        with self.notifier.changing():
             lapse = self.replay.absence.read(self.clock(), fetch)
             if lapse is not None:
                 return lapse
@@ -100,25 +100,25 @@ class Standing:
             table.advance(fetch.positions)
             self._trouble.pop("reading", None)
             if not self.starting_over:
-                self.listeners.tell(keys)
+                self.notifier.notify(keys)
             self._note_progress()
             return None
 
     def aim(self, then: float, topic_id: str, stable: Mapping[int, int]) -> None:
         """Having reached its first target, it has asked for the second one."""
-        with self.listeners.changing():
+        with self.notifier.changing():
             if topic_id == self.replay.described.id:
                 self.replay.aim(then, stable)
                 self._note_progress()
 
     def grow(self, partitions: int, added: Mapping[int, int]) -> None:
         """It reads added partitions, too, from these starts."""
-        with self.listeners.changing(everybody=True):
+        with self.notifier.changing(everybody=True):
             keys = self.replay.table.grow(partitions)
             self.replay.table.advance(added)
             self.replay.absence.track(self.clock(), added)
             if not self.starting_over:
-                self.listeners.tell(keys)
+                self.notifier.notify(keys)
 
     def _note_progress(self) -> None:
         if self.replay.note_progress():
@@ -128,26 +128,26 @@ class Standing:
         """Show what was read; after starting over, tell what is another now than before."""
         before, after = self.table, self.replay.table
         self.table, self.topic_id = after, self.replay.described.id
-        if before is not after and len(self.listeners):
-            self.listeners.tell([key for key in before.keys("in-place") if key not in after])
-            self.listeners.tell([key for key in after.keys("tail") if after.record(key) != before.record(key)])
+        if before is not after and len(self.notifier):
+            self.notifier.notify([key for key in before.keys("in-place") if key not in after])
+            self.notifier.notify([key for key in after.keys("tail") if after.record(key) != before.record(key)])
 
     # ---------------------------------------------------------------- news of the topic
 
-    def looked(
+    def observed(
         self, then: float, described: TopicDescription, ends: Mapping[int, int], stable: Mapping[int, int]
     ) -> None:
         """So the topic was then, or later."""
-        with self.listeners.changing(everybody=True):
+        with self.notifier.changing(everybody=True):
             if described.id != self.replay.described.id:
                 return  # the reading thread has found a new topic meanwhile, which these are not of
-            self.replay.looked(then, described, ends, stable)
+            self.replay.observed(then, described, ends, stable)
             self.heard = time.monotonic()
             self._trouble.clear()  # nothing comes from a quiet topic that could tell of the reader's recovery
 
     def keeps(self, retention: float) -> None:
         """The topic keeps deletes for so many seconds."""
-        with self.listeners.changing():
+        with self.notifier.changing():
             self.replay.absence.keeps(retention)
 
     @property
@@ -157,7 +157,7 @@ class Standing:
 
     def asked(self, retention: float) -> None:
         """Asked after an absence, the topic keeps deletes for so many seconds."""
-        with self.listeners.changing():
+        with self.notifier.changing():
             self.replay.absence.asked(self.clock(), retention)
 
     def lose(self, error: LVQError, topic_id: str) -> None:
@@ -165,7 +165,7 @@ class Standing:
 
         Until then this reader may be stale, which it says. Late news of a topic that is read no more change nothing.
         """
-        with self.listeners.changing(everybody=True):
+        with self.notifier.changing(everybody=True):
             if topic_id == self.replay.described.id:
                 self.gone_since = time.monotonic() if self.gone is None else self.gone_since
                 self.gone = error
@@ -180,12 +180,12 @@ class Standing:
 
     def rewind(self, since: Mapping[int, int]) -> None:
         """The reading thread is to begin again, from here: more is wanted of the log than was read of it."""
-        with self.listeners.changing(everybody=True):
+        with self.notifier.changing(everybody=True):
             self.since = since
 
-    def settle(self) -> None:
+    def accept_incomplete(self) -> None:
         """Count what was read as complete, though an open transaction hides some. The lock is held."""
-        self.replay.settle()
+        self.replay.accept_incomplete()
         if self.starting_over:
             self._show()
 
@@ -193,13 +193,13 @@ class Standing:
         """Stop for good because of an error."""
         if not self.closed:
             logger.error("reading %s has failed: %s", self.topic, bounded(str(error)))
-        with self.listeners.changing(everybody=True):
+        with self.notifier.changing(everybody=True):
             self.failure = self.failure or error
 
     def close(self) -> None:
         """Stop for good because nobody needs it any more."""
         self.stop.set()
-        with self.listeners.changing(everybody=True):
+        with self.notifier.changing(everybody=True):
             pass
 
     def abandon(self, place: str) -> None:
@@ -213,7 +213,7 @@ class Standing:
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""
-        self.listeners.left_behind()
+        self.notifier.left_behind()
         self.failure = self.failure or left_behind(f"The reader of {self.topic}")
 
     @property

@@ -10,10 +10,10 @@ from typing import TypeVar
 from lvq_kafka.cluster import Cluster, TopicDescription
 from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.errors import TopicNotFound, TopicRecreated, TransportError
-from lvq_kafka.reading.standing import Standing
+from lvq_kafka.reading.follower_state import FollowerState
 from lvq_kafka.topics import ask_delete_retention
 
-__all__ = ["Observing"]
+__all__ = ["MetadataThread"]
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _LEAST = 0.5  # seconds between two looks at the topic, though it keeps deletes 
 _LOOKS = 4  # in the time for which it keeps deletes
 
 
-class Observing:
+class MetadataThread:
     """Sees whether the topic is still the same one, whether partitions were added, and where its log ends.
 
     That keeps every look-up off the reading path, and tells a quiet topic from a lost cluster.
@@ -35,36 +35,36 @@ class Observing:
         interval: seconds between two looks.
     """
 
-    def __init__(self, cluster: Cluster, standing: Standing, interval: float) -> None:
+    def __init__(self, cluster: Cluster, shared: FollowerState, interval: float) -> None:
         self._cluster = cluster
-        self._standing = standing
-        self._topic = standing.topic
+        self._shared = shared
+        self._topic = shared.topic
         self._interval = interval
         self._due = Event()
         self._retention = DELETE_RETENTION
         self._settings_at = 0.0
 
-    def look_now(self) -> None:
+    def refresh_now(self) -> None:
         """Let the thread look at once, or at its end if it was told to stop."""
         self._due.set()
 
     def run(self) -> None:
         """Look until the follower is closed or has failed: the body of the thread."""
-        standing = self._standing
+        shared = self._shared
         while True:
             self._due.wait(min(self._interval, max(_LEAST, self._retention / _LOOKS)))
             self._due.clear()  # before the question whether to stop, or that news could get lost
-            if standing.closed or standing.failure is not None:
+            if shared.closed or shared.failure is not None:
                 return
-            topic_id = standing.replay.described.id
+            topic_id = shared.replay.described.id
             try:
-                self._look()
+                self._refresh()
             except TopicNotFound as error:
-                standing.lose(error, topic_id)
+                shared.lose(error, topic_id)
             except TransportError as error:
                 if not error.retriable:
                     raise
-                standing.lost_touch("looking", error)
+                shared.lost_touch("looking", error)
 
     def retention(self, *, insist: bool = False) -> float:
         """Seconds for which the topic keeps deletes, as it says when it is asked. See `ask_delete_retention`."""
@@ -74,10 +74,10 @@ class Observing:
         )
         return self._retention
 
-    def _look(self) -> None:
-        then = self._standing.clock()
+    def _refresh(self) -> None:
+        then = self._shared.clock()
         if time.monotonic() >= self._settings_at:
-            self._standing.keeps(self.retention())
+            self._shared.keeps(self.retention())
         described, (ends, stable) = self._of_one_topic(
             lambda partitions: (
                 # In this order: a partition without transactions then never looks blocked.
@@ -86,7 +86,7 @@ class Observing:
             ),
             lambda: _LOOK,
         )
-        self._standing.looked(then, described, ends, stable)
+        self._shared.observed(then, described, ends, stable)
 
     def ends(
         self, left: Callable[[], float | None] = lambda: None, *, stable: bool = False
@@ -114,13 +114,13 @@ class Observing:
         The answer of a topic that was the same before and is the same after is of that one. What is known of it from
         before is enough to ask, so that this costs no question more.
         """
-        known = self._standing.replay.described
+        known = self._shared.replay.described
         while True:
             answer = question(known.partitions)
             described = self._cluster.describe_topic(self._topic, timeout=timeout())
             if described.id != known.id:
                 news = TopicRecreated(f"The topic {self._topic} was created anew.", topic=self._topic)
-                self._standing.lose(news, known.id)
+                self._shared.lose(news, known.id)
             elif described.partitions == known.partitions:
                 return described, answer
             known = described

@@ -13,10 +13,10 @@ from lvq_kafka.managing.damage import examine
 from lvq_kafka.managing.groups import OnForeignCommits, known_ends
 from lvq_kafka.reading.follower import Follower
 
-__all__ = ["Consumed"]
+__all__ = ["ConsumedFilter"]
 
 
-class Consumed:
+class ConsumedFilter:
     """What a group has done, as of the last look. The lock of the follower guards it.
 
     Args:
@@ -50,11 +50,11 @@ class Consumed:
         self._follower = follower
         self._on_news = on_news
         self._maps: dict[int, CommitMap] = {}
-        self._looks = 0  # that have ended
+        self._refreshes = 0  # that have ended
         self._known: tuple[object, Mapping[int, int]] = (None, {})
         self._described: TopicDescription | None = None  # at the last look
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Learn what is done by now.
 
         Raises:
@@ -65,7 +65,7 @@ class Consumed:
         """
         learned = False
         while not learned:
-            others = self._looks
+            others = self._refreshes
             learned = self._learn(self._ask(), others)
 
     def _ask(self) -> dict[int, CommitMap]:
@@ -105,9 +105,9 @@ class Consumed:
     def _learn(self, maps: dict[int, CommitMap], others: int) -> bool:
         """Take in what a look has found; False where another thread's has ended meanwhile, which may know more."""
         with self._follower.changed:
-            if self._looks != others:
+            if self._refreshes != others:
                 return False
-            self._looks += 1
+            self._refreshes += 1
             self.as_of = time.time()
             before, self._maps = self._maps, maps
             if maps != before:

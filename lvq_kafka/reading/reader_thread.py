@@ -12,11 +12,11 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.errors import DataLoss, TopicNotFound, TopicRecreated, TransportError
-from lvq_kafka.reading.observing import Observing
+from lvq_kafka.reading.follower_state import FollowerState
+from lvq_kafka.reading.metadata_thread import MetadataThread
 from lvq_kafka.reading.replay import Replay
-from lvq_kafka.reading.standing import Standing
 
-__all__ = ["Reading", "Screen", "Since"]
+__all__ = ["ReaderThread", "Screen", "Since"]
 
 Since = Callable[[Cluster, str], Mapping[int, int]]
 """Asks a log for the positions to start from in a topic."""
@@ -31,15 +31,15 @@ _ABSENCE = 3.0  # seconds that a topic may be gone: to create it anew somebody h
 _ATTEMPTS = 3  # reads one after the other that are too slow for the deletes in them
 
 
-class Reading:
-    """Reads all partitions of a topic. Owns the `LogReader`; what it reads goes to the `Standing`."""
+class ReaderThread:
+    """Reads all partitions of a topic. Owns the `LogReader`; what it reads goes to the `FollowerState`."""
 
     def __init__(
         self,
         cluster: Cluster,
         definition: QueueDefinition,
-        standing: Standing,
-        observing: Observing,
+        shared: FollowerState,
+        metadata: MetadataThread,
         *,
         since: Since | None = None,
         screen: Screen | None = None,
@@ -47,8 +47,8 @@ class Reading:
         self._cluster = cluster
         self._definition = definition
         self._topic = definition.topic
-        self._standing = standing
-        self._observing = observing
+        self._shared = shared
+        self._metadata = metadata
         self._since = since
         self._screen = screen
         self._in_vain = 0
@@ -63,74 +63,74 @@ class Reading:
         """
         described = self._cluster.describe_topic(self._topic)
         if self._since is not None:
-            self._standing.since = self._since(self._cluster, self._topic)
-        self._begin(described)
+            self._shared.since = self._since(self._cluster, self._topic)
+        self._start_reading(described)
         self._since = None  # it has been asked, and is its browser's: nothing here shall keep that alive
 
     def run(self) -> None:
         """Read until the follower is closed or has failed: the body of the thread."""
-        standing = self._standing
+        shared = self._shared
         try:
-            while not standing.closed and standing.failure is None:
+            while not shared.closed and shared.failure is None:
                 self._step()
         finally:
             self._reader.close()
-            if standing.abandoned:
+            if shared.abandoned:
                 logger.warning(
                     "a reader of %s is closed, since nobody can use it any more, and nobody has closed it: %s. Use a "
                     "with block, or close it",
                     self._topic,
-                    standing.abandoned,
+                    shared.abandoned,
                 )
 
     def _step(self) -> None:
-        standing, replay = self._standing, self._standing.replay
+        shared, replay = self._shared, self._shared.replay
         try:
-            if standing.gone is not None or standing.rewinding:
+            if shared.gone is not None or shared.rewinding:
                 self._start_over()
             elif replay.described.partitions > replay.table.partitions:
                 self._grow(replay.table.partitions, replay.described.partitions)
             elif replay.aiming_again:
-                then = standing.clock()
-                standing.aim(then, *self._observing.ends(stable=True))
+                then = shared.clock()
+                shared.aim(then, *self._metadata.ends(stable=True))
             else:
                 fetch = self._reader.poll(_POLL)
                 if fetch.positions:
-                    self.take(fetch)
+                    self.apply(fetch)
         except (TopicNotFound, DataLoss) as error:
-            standing.lose(error, replay.described.id)
+            shared.lose(error, replay.described.id)
         except TransportError as error:
             if not error.retriable:
                 raise
-            standing.lost_touch("reading", error)
-            standing.stop.wait(_POLL)
+            shared.lost_touch("reading", error)
+            shared.stop.wait(_POLL)
 
-    def take(self, fetch: Fetch) -> None:
+    def apply(self, fetch: Fetch) -> None:
         """Hand on what was read."""
         self._ask_after_absence()
         if self._screen is not None:
             self._screen(fetch.batch)
-        lapse = self._standing.take(fetch)
+        lapse = self._shared.apply(fetch)
         if lapse is not None:
             self._start_over_after(lapse)
 
     def _ask_after_absence(self) -> None:
         """Let what was read be judged by the settings of now. It is kept meanwhile: nothing reads it a second time."""
-        standing = self._standing
-        while standing.outdated and not standing.closed:
+        shared = self._shared
+        while shared.outdated and not shared.closed:
             try:
-                standing.asked(self._observing.retention(insist=True))
+                shared.asked(self._metadata.retention(insist=True))
             except TransportError as error:
-                standing.lost_touch("reading", error)
-                standing.stop.wait(_POLL)
+                shared.lost_touch("reading", error)
+                shared.stop.wait(_POLL)
 
     def _start_over_after(self, lapse: Lapse) -> None:
         """Deletes may have been missed (R18): start over, or fail where reading is always too slow to know."""
         self._in_vain = self._in_vain + 1 if lapse.in_vain else 0
         if self._in_vain < _ATTEMPTS:
-            self._standing.lose(DataLoss(f"Of {self._topic}, {lapse}."), self._standing.replay.described.id)
+            self._shared.lose(DataLoss(f"Of {self._topic}, {lapse}."), self._shared.replay.described.id)
         else:
-            self._standing.fail(
+            self._shared.fail(
                 DataLoss(
                     f"{self._topic} was read {_ATTEMPTS} times, and each time deletes may have gone before they were "
                     f"read. Of {self._topic}, {lapse}.",
@@ -140,10 +140,10 @@ class Reading:
 
     # ---------------------------------------------------------------- beginning, growing, starting over
 
-    def _begin(self, described: TopicDescription) -> None:
+    def _start_reading(self, described: TopicDescription) -> None:
         """Begin at the beginning: an empty table, a reader on all partitions, the log's end of now as the target."""
-        since = self._standing.since
-        retention = self._observing.retention()
+        since = self._shared.since
+        retention = self._metadata.retention()
         starts = dict(self._cluster.start_offsets(self._topic))
         # Ends before stable ends: a partition without transactions then never looks blocked.
         ends = self._cluster.end_offsets(self._topic, partitions=described.partitions)
@@ -161,37 +161,37 @@ class Reading:
         )
         table.advance(starts)
         absence = Absence(retention)
-        absence.track(self._standing.clock(), starts)
+        absence.track(self._shared.clock(), starts)
         self._reader = self._cluster.reader(self._topic, starts)
-        self._standing.begin(Replay(described, table, since, starts, ends, stable, absence))
+        self._shared.start_reading(Replay(described, table, since, starts, ends, stable, absence))
 
     def _grow(self, before: int, now: int) -> None:
         starts = self._cluster.start_offsets(self._topic)
         added = {partition: starts.get(partition, 0) for partition in range(before, now)}
         logger.info("%s has %d partitions now; reading the %d new ones", self._topic, now, len(added))
         self._reader.assign(added)
-        self._standing.grow(now, added)
+        self._shared.grow(now, added)
 
     def _start_over(self) -> None:
         """Read all anew: what was read or was to come next is gone (R18), or the beginning was too late."""
-        standing = self._standing
+        shared = self._shared
         try:
             described = self._cluster.describe_topic(self._topic)
         except TopicNotFound as gone:
-            standing.lose(gone, standing.replay.described.id)
-            if time.monotonic() - standing.gone_since < _ABSENCE:
-                standing.stop.wait(_POLL)
+            shared.lose(gone, shared.replay.described.id)
+            if time.monotonic() - shared.gone_since < _ABSENCE:
+                shared.stop.wait(_POLL)
                 return
             raise TopicRecreated(
                 f"The topic {self._topic} was deleted while it was being read.",
                 topic=self._topic,
                 hint="Declare the queue again and open a new reader.",
             ) from gone
-        if standing.gone is not None:
-            logger.warning("reading %s from its start again: %s", self._topic, standing.gone)
+        if shared.gone is not None:
+            logger.warning("reading %s from its start again: %s", self._topic, shared.gone)
         else:
             logger.info("reading %s again, from further back", self._topic)
-        if described.id != standing.replay.described.id:
-            standing.since = {}
+        if described.id != shared.replay.described.id:
+            shared.since = {}
         self._reader.close()
-        self._begin(described)
+        self._start_reading(described)

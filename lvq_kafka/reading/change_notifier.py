@@ -9,7 +9,7 @@ from weakref import ref
 
 from lvq_kafka.core.conflation import ConflatedKeys
 
-__all__ = ["Listeners", "Subscription"]
+__all__ = ["ChangeNotifier", "Subscription"]
 
 
 class Subscription:
@@ -18,16 +18,16 @@ class Subscription:
     A listener who was left behind, by ``break`` out of a loop or a request that was cancelled, costs nothing more.
     """
 
-    __slots__ = ("__weakref__", "_listeners", "pending", "wakers")
+    __slots__ = ("__weakref__", "_notifier", "pending", "wakers")
 
-    def __init__(self, listeners: Listeners, pending: ConflatedKeys) -> None:
-        self._listeners = listeners
+    def __init__(self, notifier: ChangeNotifier, pending: ConflatedKeys) -> None:
+        self._notifier = notifier
         self.pending = pending
         self.wakers: list[Callable[[], None]] = []
 
     def close(self) -> None:
         """Be told nothing more, and wake who waits."""
-        self._listeners.drop(self)
+        self._notifier.unsubscribe(self)
         self.pending = ConflatedKeys()
         self.wake()
 
@@ -37,7 +37,7 @@ class Subscription:
             wake()
 
 
-class Listeners:
+class ChangeNotifier:
     """The lock of a follower, and everybody who waits for a change of what it guards.
 
     Threads wait for ``changed``, which is the lock; event loops cannot, so a subscription has wakers as well.
@@ -87,7 +87,7 @@ class Listeners:
         """How many listen to keys."""
         return len(self._listening())
 
-    def tell(self, keys: Sequence[bytes]) -> None:
+    def notify(self, keys: Sequence[bytes]) -> None:
         """These keys have changed."""
         for subscription in self._listening():
             subscription.pending.changed(keys)
@@ -98,7 +98,7 @@ class Listeners:
         self._subscriptions[id(subscription)] = ref(subscription)
         return subscription
 
-    def drop(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: Subscription) -> None:
         """Tell it nothing more. Takes the lock."""
         with self.changed:
             self._subscriptions.pop(id(subscription), None)

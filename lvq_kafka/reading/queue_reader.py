@@ -22,10 +22,10 @@ from lvq_kafka.errors import DecodeError, ReaderFailed
 from lvq_kafka.forking import Bound
 from lvq_kafka.reading.follower import Follower, State
 
-__all__ = ["Reader"]
+__all__ = ["QueueReader"]
 
 
-class Reader(Bound, Generic[V]):
+class QueueReader(Bound, Generic[V]):
     """Follows a queue in the background, from `open` to `close`: by ``with``, or by ``async with`` in asyncio code.
 
     One that is left behind, with all its watches, is closed when Python collects it, with a `ResourceWarning`.
