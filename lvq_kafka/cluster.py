@@ -115,7 +115,7 @@ class LogWriter(Protocol):
     def flush(self, timeout: float | None = None) -> int:
         """Wait until every append is decided; return how many are not yet."""
 
-    def take_failures(self) -> list[TransportError]:
+    def pop_failures(self) -> list[TransportError]:
         """The errors of failed appends that nobody has asked a receipt for (`result`, `exception`); each once."""
 
     def begin_transaction(self, timeout: float | None = None) -> None:

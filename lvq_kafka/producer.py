@@ -379,7 +379,7 @@ class Producer(Bound, Generic[V]):
         raise Closed(f"The producer of {self.topic!r} is closed.", hint="Open another one: queue.producer().") from None
 
     def _report(self, undecided: int, timeout: float | None) -> None:
-        failures = self.writer.take_failures()
+        failures = self.writer.pop_failures()
         if failures:
             unknown = sum(isinstance(failure, DeliveryUnknown) for failure in failures[1:])
             for number, what in ((len(failures) - 1 - unknown, "were not stored"), (unknown, "may have been stored")):
@@ -404,7 +404,7 @@ class Producer(Bound, Generic[V]):
             error.add_note(f"The transaction could not be aborted either: {besides}")
             return False
         finally:
-            self.writer.take_failures()  # sends that the abort has withdrawn are no news
+            self.writer.pop_failures()  # sends that the abort has withdrawn are no news
         return True
 
 

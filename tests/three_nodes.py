@@ -22,7 +22,7 @@ from lvq_kafka.embedded.jvm import Jvm
 from lvq_kafka.embedded.ports import free_ports
 from lvq_kafka.embedded.properties import HOST
 from lvq_kafka.embedded.storage import META, new_id
-from lvq_kafka.kafka.probe import Probe
+from lvq_kafka.kafka.readiness_probe import ReadinessProbe
 from tests.waiting import eventually
 
 __all__ = ["NODES", "ThreeNodes", "three_nodes"]
@@ -151,7 +151,7 @@ def three_nodes(properties: Mapping[str, str] | None = None) -> Iterator[ThreeNo
         with ThreadPoolExecutor(len(NODES)) as pool:
             list(pool.map(running.enter_context, brokers.values()))
         cluster = ThreeNodes(brokers)
-        probe = Probe(cluster.bootstrap_servers)
+        probe = ReadinessProbe(cluster.bootstrap_servers)
         eventually(lambda: probe.serves(len(NODES)), _START)
         yield cluster
         cluster.kill(*NODES)  # in an orderly stop the last two wait half a minute for a quorum

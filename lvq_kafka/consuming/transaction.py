@@ -255,7 +255,7 @@ class Transaction(Bound, Generic[V]):
                 error.add_note(f"Besides, the transaction could not be aborted: {besides}")
             return False
         finally:
-            self._producer.writer.take_failures()  # what the abort has withdrawn is no news
+            self._producer.writer.pop_failures()  # what the abort has withdrawn is no news
         return True
 
     def _end(self, flight: Flight[Durable] | None, answer: Answer, failure: LVQError | None) -> None:

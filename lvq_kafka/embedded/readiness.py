@@ -26,9 +26,11 @@ def wait_until_ready(port: int, *, alive: Callable[[], bool], timeout: float, br
             return False
         time.sleep(_PAUSE)
 
-    from lvq_kafka.kafka.probe import Probe  # only now: who starts a broker need not wait for the client to be imported
+    from lvq_kafka.kafka.readiness_probe import (
+        ReadinessProbe,  # only now: who starts a broker need not wait for the client to be imported
+    )
 
-    probe = Probe(f"{HOST}:{port}")
+    probe = ReadinessProbe(f"{HOST}:{port}")
     while alive() and time.monotonic() < deadline:
         if probe.serves(brokers):
             return True

@@ -19,10 +19,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from lvq_kafka.cluster import LogEnd, TopicDescription
 from lvq_kafka.core.rights import Operation, Right, lacking
 from lvq_kafka.errors import BrokerUnavailable, TopicNotFound, TransportError
-from lvq_kafka.kafka.questions import Questions
+from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.settings import await_brokers, changes, culprits_among, settings_of
 from lvq_kafka.kafka.threads import in_thread
-from lvq_kafka.kafka.told import Told
+from lvq_kafka.kafka.topic_memory import TopicMemory
 
 __all__ = ["EARLIEST", "LATEST", "KafkaAdmin", "at"]
 
@@ -53,11 +53,11 @@ def at(timestamp: int) -> OffsetSpec:
 class KafkaAdmin:
     """The topic part of `lvq_kafka.kafka.KafkaCluster`; its methods are those of `lvq_kafka.cluster.Cluster`."""
 
-    def __init__(self, questions: Questions) -> None:
-        self._questions = questions
-        self._ask = questions.ask
+    def __init__(self, requests: AdminRequests) -> None:
+        self._requests = requests
+        self._ask = requests.ask
         self._created: dict[str, float] = {}  # topics that are known to be there, and since when
-        self._told = Told()
+        self._memory = TopicMemory()
 
     def describe_topic(self, topic: str, timeout: float) -> TopicDescription:
         """See `lvq_kafka.cluster.Cluster.describe_topic`."""
@@ -66,7 +66,7 @@ class KafkaAdmin:
     def topic_config(self, topic: str, timeout: float) -> dict[str, str]:
         """See `lvq_kafka.cluster.Cluster.topic_config`."""
         deadline = time.monotonic() + timeout
-        return self._ask_of(topic, lambda: settings_of(self._questions, topic, deadline), deadline)
+        return self._ask_of(topic, lambda: settings_of(self._requests, topic, deadline), deadline)
 
     def create_topic(
         self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str], timeout: float
@@ -164,7 +164,7 @@ class KafkaAdmin:
             topic=topic,
             needs=_on(topic, "Delete"),
         )
-        self._told.gone(topic)
+        self._memory.gone(topic)
         try:
             self._describe(topic, deadline)
         except TopicNotFound:  # else there is another one already
@@ -241,7 +241,7 @@ class KafkaAdmin:
 
         while True:
             found = self._found(topic, deadline, _on(topic, "Describe"))
-            told = self._told.says(topic, str(found.topic_id), len(found.partitions))
+            told = self._memory.says(topic, str(found.topic_id), len(found.partitions))
             if told is not None:
                 topic_id, partitions = told
                 return TopicDescription(topic, topic_id, partitions, min(len(one.replicas) for one in found.partitions))
@@ -304,7 +304,7 @@ class KafkaAdmin:
     def _await_brokers(self, topic: str, so: Callable[[Mapping[str, str] | None], bool], deadline: float) -> None:
         with suppress(TransportError):  # what is waited for is done
             brokers = self.brokers(max(0.1, deadline - time.monotonic()))
-            await_brokers(self._questions, brokers, topic, so, deadline)
+            await_brokers(self._requests, brokers, topic, so, deadline)
 
     def _await_partitions(self, topic: str, partitions: int, deadline: float) -> None:
         """Wait until brokers know the partitions and their leaders answer: creation returns before that."""

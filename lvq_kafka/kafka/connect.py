@@ -17,7 +17,7 @@ from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.credentials import check_credentials, refused_credentials
-from lvq_kafka.kafka.errors import NO_TOPIC, NOISE, UNAUTHORIZED, UNREACHABLE, kafka_error, translate
+from lvq_kafka.kafka.error_mapping import NO_TOPIC, NOISE, UNAUTHORIZED, UNREACHABLE, kafka_error, translate
 from lvq_kafka.kafka.properties import COMMON, CONSUMER_ONLY, PRODUCER_ONLY, named_in, without_secrets
 from lvq_kafka.kafka.refusals import is_refusal
 from lvq_kafka.kafka.tokens import tokens_of
@@ -113,7 +113,7 @@ class Health:
         """Whether no broker is left and at least one has refused us: waiting will not help."""
         return self._refusal is not None and self._outage is not None
 
-    def take_news(self) -> KafkaError | None:
+    def pop_news(self) -> KafkaError | None:
         """What a consumer has to hear of, each report once: all brokers are gone, or its topic is."""
         news, self._news = self._news, None
         return news

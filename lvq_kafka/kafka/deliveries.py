@@ -22,8 +22,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.errors import DeliveryUnknown, StateError, TransportError
 from lvq_kafka.kafka.ages import Ages
-from lvq_kafka.kafka.errors import kafka_error
-from lvq_kafka.kafka.failures import Failures
+from lvq_kafka.kafka.error_mapping import kafka_error
+from lvq_kafka.kafka.produce_errors import ProduceErrors
 from lvq_kafka.kafka.receipt import KafkaReceipt
 from lvq_kafka.receipts import undecided
 
@@ -54,7 +54,7 @@ class Deliveries:
         self,
         client: Producer,
         limit: float | None,
-        failures: Failures,
+        errors: ProduceErrors,
         give_up: Callable[[], None],
     ) -> None:
         self.receipt: type[KafkaReceipt] = type("KafkaReceipt", (KafkaReceipt,), {"__slots__": (), "_deliveries": self})
@@ -68,7 +68,7 @@ class Deliveries:
         self.watchers: dict[KafkaReceipt, list[_Watcher]] = {}
         """Who wants to know of an outcome."""
         self._client = client
-        self._errors = failures
+        self._errors = errors
         self._give_up = give_up
         self._lock = threading.Lock()
         self._failures: dict[KafkaReceipt, TransportError] = {}
@@ -147,7 +147,7 @@ class Deliveries:
             left = len(self._client)
         return left
 
-    def settle(self, timeout: float, quiet: float | None = None) -> bool:
+    def wait_decided(self, timeout: float, quiet: float | None = None) -> bool:
         """Poll on the background thread, calling nobody back, until every append is decided.
 
         False when time is up, or when none was decided for ``quiet`` seconds.
@@ -175,7 +175,7 @@ class Deliveries:
         self._thread.join()
         for receipt in list(self.watchers):  # whose report an interrupt hit; nobody shall wait for it for ever
             _lose(receipt)
-            self.tell(receipt)
+            self.notify(receipt)
         self._call_back()
         self.due = False
         del self._client
@@ -193,7 +193,7 @@ class Deliveries:
         """Somebody has seen this failure."""
         self._failures.pop(receipt, None)
 
-    def take_failures(self) -> list[TransportError]:
+    def pop_failures(self) -> list[TransportError]:
         """The failures that nobody has seen, each once."""
         failures, self._failures = self._failures, {}
         return list(failures.values())
@@ -207,10 +207,10 @@ class Deliveries:
                 return False
             self.watchers.setdefault(receipt, []).append(watcher)
         if receipt.done():  # decided in between, by a thread that may have seen nobody watching
-            self.tell(receipt)
+            self.notify(receipt)
         return True
 
-    def tell(self, receipt: KafkaReceipt) -> None:
+    def notify(self, receipt: KafkaReceipt) -> None:
         """Tell those who watch a receipt, each once: waiting threads at once, callbacks on the background thread."""
         if receipt not in self.watchers:
             return

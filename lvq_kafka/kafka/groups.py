@@ -14,9 +14,9 @@ from lvq_kafka.cluster import Commit
 from lvq_kafka.core.rights import Right, consuming
 from lvq_kafka.errors import TopicNotFound, TransportError
 from lvq_kafka.kafka.admin import KafkaAdmin
-from lvq_kafka.kafka.asking import COMMITS, Asker, home_of
+from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.client import ClientConfig
-from lvq_kafka.kafka.questions import Questions
+from lvq_kafka.kafka.offset_fetch import COMMITS, OffsetFetcher, home_of
 
 __all__ = ["KafkaGroups", "commit_of", "offsets_of"]
 
@@ -32,16 +32,16 @@ _SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, 
 class KafkaGroups:
     """The group part of `lvq_kafka.kafka.KafkaCluster`; its methods are those of `lvq_kafka.cluster.Cluster`.
 
-    Commits are read by `Asker`. There are two of them, since who waits for a transaction keeps others of its group
-    waiting.
+    Commits are read by `OffsetFetcher`. There are two of them, since who waits for a transaction keeps others of its
+    group waiting.
     """
 
-    def __init__(self, config: ClientConfig, questions: Questions, admin: KafkaAdmin) -> None:
+    def __init__(self, config: ClientConfig, requests: AdminRequests, admin: KafkaAdmin) -> None:
         self._config = config
-        self._questions = questions
+        self._requests = requests
         self._admin = admin
-        self._decided = Asker(config, decided=True)
-        self._by_now = Asker(config, decided=False)
+        self._decided = OffsetFetcher(config, decided=True)
+        self._by_now = OffsetFetcher(config, decided=False)
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -52,15 +52,15 @@ class KafkaGroups:
         self, group: str, topic: str, timeout: float, *, decided: bool = True, partitions: int | None = None
     ) -> dict[int, Commit]:
         """See `lvq_kafka.cluster.Cluster.committed`."""
-        self._questions.check_open()
+        self._requests.check_open()
         deadline = time.monotonic() + timeout
         try:
             if partitions is None:
                 partitions = self._admin.describe_topic(topic, timeout).partitions
         except TopicNotFound:
             return {}
-        asker = self._decided if decided else self._by_now
-        return _commits(asker.ask(group, topic, range(partitions), deadline))
+        fetcher = self._decided if decided else self._by_now
+        return _commits(fetcher.fetch(group, topic, range(partitions), deadline))
 
     def commit(self, group: str, topic: str, commits: Mapping[int, Commit], timeout: float) -> None:
         """See `lvq_kafka.cluster.Cluster.commit`. Reads back what it wrote."""
@@ -68,11 +68,11 @@ class KafkaGroups:
         partitions = self._admin.describe_topic(topic, timeout).partitions
         if unknown := sorted(partition for partition in commits if partition >= partitions):
             raise TopicNotFound(f"The topic {topic!r} has {partitions} partitions, and no {unknown}.", topic=topic)
-        with self._new_connections(deadline) as questions:
+        with self._new_connections(deadline) as requests:
             self._admin.ask_brokers(
-                topic, lambda _: _store(questions, group, topic, commits, deadline), deadline, partitions
+                topic, lambda _: _store(requests, group, topic, commits, deadline), deadline, partitions
             )
-        stored = _commits(self._by_now.ask(group, topic, commits, max(deadline, time.monotonic() + 0.1)))
+        stored = _commits(self._by_now.fetch(group, topic, commits, max(deadline, time.monotonic() + 0.1)))
         lost = sorted(partition for partition, commit in commits.items() if stored.get(partition) != commit)
         if lost:
             raise TransportError(
@@ -95,15 +95,15 @@ class KafkaGroups:
         A broker checks rights before it looks for the partition.
         """
         deadline = time.monotonic() + timeout
-        with self._new_connections(deadline) as questions, suppress(TopicNotFound):
-            _store(questions, group, topic, {_NO_PARTITION: Commit(0)}, deadline, harmless=True)
+        with self._new_connections(deadline) as requests, suppress(TopicNotFound):
+            _store(requests, group, topic, {_NO_PARTITION: Commit(0)}, deadline, harmless=True)
 
     def delete_group(self, group: str, timeout: float) -> bool:
         """See `lvq_kafka.cluster.Cluster.delete_group`."""
         deadline = time.monotonic() + timeout
         try:
-            with self._new_connections(deadline) as questions:
-                questions.ask(
+            with self._new_connections(deadline) as requests:
+                requests.ask(
                     lambda client, left: client.delete_consumer_groups([group], request_timeout=left).values(),
                     f"delete group {group!r}",
                     deadline,
@@ -119,8 +119,8 @@ class KafkaGroups:
         """See `lvq_kafka.cluster.Cluster.member_count`."""
         deadline = time.monotonic() + timeout
         try:
-            with self._new_connections(deadline) as questions:
-                [described] = questions.ask(
+            with self._new_connections(deadline) as requests:
+                [described] = requests.ask(
                     # Whoever gives up waiting leaves it to its client, and has that let go.
                     lambda client, left: client.describe_consumer_groups([group], request_timeout=_FOREVER).values(),
                     f"describe group {group!r}",
@@ -135,20 +135,20 @@ class KafkaGroups:
         return len(described.members)
 
     @contextmanager
-    def _new_connections(self, deadline: float) -> Iterator[Questions]:
+    def _new_connections(self, deadline: float) -> Iterator[AdminRequests]:
         """For what only a group's coordinator can answer: connections that are new, and seen to work.
 
         The admin client (2.16.1) does not open one to a coordinator again that it has lost without noticing; it waits
         for it. And when it has waited in vain it may abort the process (librdkafka's issues 3663 and 4605).
         """
-        self._questions.check_open()
-        with closing(Questions(self._config, shared=False)) as questions:
-            KafkaAdmin(questions).brokers(max(0.1, deadline - time.monotonic()))
-            yield questions
+        self._requests.check_open()
+        with closing(AdminRequests(self._config, shared=False)) as requests:
+            KafkaAdmin(requests).brokers(max(0.1, deadline - time.monotonic()))
+            yield requests
 
 
 def _store(
-    questions: Questions,
+    requests: AdminRequests,
     group: str,
     topic: str,
     commits: Mapping[int, Commit],
@@ -157,7 +157,7 @@ def _store(
     harmless: bool = False,
 ) -> None:
     request = [ConsumerGroupTopicPartitions(group, offsets_of(topic, commits))]
-    questions.ask(
+    requests.ask(
         lambda client, left: map(
             _each_partition, client.alter_consumer_group_offsets(request, request_timeout=left).values()
         ),

@@ -9,11 +9,11 @@ from lvq_kafka.cluster import Commit, GroupListener, GroupMember, LogEnd, LogRea
 from lvq_kafka.core.rights import Operation
 from lvq_kafka.forking import Bound
 from lvq_kafka.kafka.admin import EARLIEST, LATEST, KafkaAdmin, at
+from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.client import ClientConfig
-from lvq_kafka.kafka.epochs import check_uncut, overwritten
 from lvq_kafka.kafka.groups import KafkaGroups
-from lvq_kafka.kafka.questions import Questions
 from lvq_kafka.kafka.reader import KafkaReader
+from lvq_kafka.kafka.truncation import check_uncut, overwritten
 
 __all__ = ["KafkaCluster"]
 
@@ -22,7 +22,7 @@ class KafkaCluster(Bound):
     """A Kafka cluster, as `lvq_kafka.cluster.Cluster` describes it. Thread-safe.
 
     All logs of one configuration in a process ask their questions over one connection. Readers, members and writers
-    have connections of their own, and so has each change (`lvq_kafka.kafka.questions`).
+    have connections of their own, and so has each change (`lvq_kafka.kafka.admin_requests`).
 
     Raises:
         ConfigError: the client refuses its properties. Whether a broker answers shows in the first call.
@@ -31,9 +31,9 @@ class KafkaCluster(Bound):
 
     def __init__(self, config: ClientConfig | str) -> None:
         self.config = ClientConfig(config) if isinstance(config, str) else config
-        self._questions = Questions(self.config)
-        self._admin = KafkaAdmin(self._questions)
-        self._groups = KafkaGroups(self.config, self._questions, self._admin)
+        self._requests = AdminRequests(self.config)
+        self._admin = KafkaAdmin(self._requests)
+        self._groups = KafkaGroups(self.config, self._requests, self._admin)
 
     def __repr__(self) -> str:
         return f"KafkaCluster({self.config.bootstrap_servers!r})"
@@ -134,7 +134,7 @@ class KafkaCluster(Bound):
 
     def check_uncut(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> None:
         """See `lvq_kafka.cluster.Cluster.check_uncut`."""
-        self._questions.check_open()
+        self._requests.check_open()
         check_uncut(self.config, topic, ends, timeout)
 
     def overwritten(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> dict[int, int]:
@@ -199,19 +199,19 @@ class KafkaCluster(Bound):
 
         ``decided=False`` goes beyond that: records of open and aborted transactions come, too.
         """
-        self._questions.check_open()
+        self._requests.check_open()
         return KafkaReader(self.config, topic, positions, headers=headers, late=late, decided=decided)
 
     def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
         """See `lvq_kafka.cluster.Cluster.member`."""
-        self._questions.check_open()
+        self._requests.check_open()
         from lvq_kafka.kafka.member import KafkaMember
 
         return KafkaMember(self.config, group, topic, listener)
 
     def writer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> LogWriter:
         """See `lvq_kafka.cluster.Cluster.writer`."""
-        self._questions.check_open()
+        self._requests.check_open()
         from lvq_kafka.kafka.writer import KafkaWriter
 
         return KafkaWriter(self.config, transactional_id=transactional_id, max_block=max_block)
@@ -219,4 +219,4 @@ class KafkaCluster(Bound):
     def close(self) -> None:
         """See `lvq_kafka.cluster.Cluster.close`."""
         self._groups.close()
-        self._questions.close()
+        self._requests.close()

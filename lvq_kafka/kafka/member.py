@@ -16,11 +16,11 @@ from lvq_kafka.core.rights import consuming
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, OffsetsPending, TopicNotFound, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.ages import milliseconds
-from lvq_kafka.kafka.asking import why_pending
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
-from lvq_kafka.kafka.errors import kafka_error
+from lvq_kafka.kafka.error_mapping import kafka_error
 from lvq_kafka.kafka.groups import commit_of, offsets_of
+from lvq_kafka.kafka.offset_fetch import why_pending
 from lvq_kafka.kafka.reader import FETCH_DEFAULTS, READ_RULES, MessagePump
 from lvq_kafka.retrying import patiently
 
@@ -73,7 +73,7 @@ class KafkaMember:
         self._pending = False  # whether a transaction holds what was committed for those that wait
         self._ask_at = 0.0  # when the group is asked for it again
         self._leaving = False
-        self._told = 0  # how often the client has called back
+        self._callbacks = 0  # how often the client has called back
         self._failure: Exception | None = None
         self._unanswered: list[tuple[Mapping[int, Commit], Answered]] = []
         self._door = Condition()
@@ -114,7 +114,7 @@ class KafkaMember:
             with self._door:
                 self._door.wait_for(lambda: not self._visitors, _VISIT)
         if self._waiting and time.monotonic() >= self._ask_at:
-            self._begin_at_last(consumer)
+            self._assign_waiting(consumer)
         try:
             fetch = self._pump.poll(timeout)
         except LVQError:
@@ -217,7 +217,7 @@ class KafkaMember:
 
     def _guard(self, step: Callable[[], None]) -> None:
         """Keep an error for `poll` to raise: the client has to be let finish what it is in the middle of."""
-        self._told += 1
+        self._callbacks += 1
         try:
             step()
         except Exception as error:  # noqa: BLE001  # the listener's errors are not ours to choose from
@@ -242,15 +242,15 @@ class KafkaMember:
             consumer.incremental_assign([TopicPartition(self._topic, p, 0) for p in partitions])
             consumer.pause(self._topic_partitions(partitions))
             raise
-        self._begin(consumer, starts)
+        self._assign_from(consumer, starts)
 
-    def _begin_at_last(self, consumer: Consumer) -> None:
+    def _assign_waiting(self, consumer: Consumer) -> None:
         starts = self._starts(sorted(self._waiting))
         consumer.incremental_unassign(self._topic_partitions(self._waiting))
         self._waiting.clear()
-        self._begin(consumer, starts)
+        self._assign_from(consumer, starts)
 
-    def _begin(self, consumer: Consumer, starts: Mapping[int, int]) -> None:
+    def _assign_from(self, consumer: Consumer, starts: Mapping[int, int]) -> None:
         consumer.incremental_assign([TopicPartition(self._topic, p, start) for p, start in starts.items()])
         if paused := self._paused.intersection(starts):
             consumer.resume(self._topic_partitions(paused))
@@ -306,8 +306,8 @@ class KafkaMember:
             consumer.unsubscribe()
             deadline = time.monotonic() + _LEAVING
             told = -1
-            while (self._told != told or consumer.assignment()) and time.monotonic() < deadline:
-                told = self._told
+            while (self._callbacks != told or consumer.assignment()) and time.monotonic() < deadline:
+                told = self._callbacks
                 consumer.poll(pause)
 
     def _lose(self, partitions: Collection[int]) -> None:

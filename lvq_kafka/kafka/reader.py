@@ -14,7 +14,7 @@ from lvq_kafka.errors import Closed, LVQError, TopicNotFound, TransportError
 from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
-from lvq_kafka.kafka.errors import kafka_error
+from lvq_kafka.kafka.error_mapping import kafka_error
 from lvq_kafka.kafka.messages import HeaderReader, to_fetch
 
 __all__ = ["FETCH_DEFAULTS", "READ_RULES", "KafkaReader", "MessagePump", "Portion"]
@@ -76,7 +76,7 @@ class Portion:
         """Messages."""
         return self._usual * self._turns if gc.isenabled() else _PORTION * _MOST_TURNS
 
-    def taken(self, messages: int, waited: float) -> None:
+    def consumed(self, messages: int, waited: float) -> None:
         """So many came of `size`, and this thread was kept waiting for so many seconds meanwhile."""
         if waited < _WAITED:
             self._turns = max(1, self._turns // 2)
@@ -125,11 +125,11 @@ class MessagePump:
         """As `LogReader.poll`."""
         self._raise_broken()
         try:
-            messages = self._take(self._portion.size)
+            messages = self._consume(self._portion.size)
             if not messages:
                 # consume() would sit out the timeout until it has them all; poll() wakes up for the first
                 first = self._consumer.poll(timeout)
-                messages = [] if first is None else [first, *self._take(self._portion.size - 1)]
+                messages = [] if first is None else [first, *self._consume(self._portion.size - 1)]
         except KafkaException as exception:
             error = kafka_error(exception)
             if error is None:
@@ -144,18 +144,18 @@ class MessagePump:
             error, partition = event.error(), event.partition()
             if error is not None and error.code() not in self._tolerated:
                 self._broken[partition] = self._explain(error, partition)
-        news = self._health.take_news()
+        news = self._health.pop_news()
         if news is not None:
             self._broken[None] = self._explain(news)
         if not fetch.positions:
             self._raise_broken()
         return fetch
 
-    def _take(self, most: int) -> list[Message]:
+    def _consume(self, most: int) -> list[Message]:
         """What is at hand, at most so many."""
         began, worked = time.monotonic(), time.thread_time()
         messages = self._consumer.consume(most, 0)
-        self._portion.taken(len(messages), time.monotonic() - began - (time.thread_time() - worked))
+        self._portion.consumed(len(messages), time.monotonic() - began - (time.thread_time() - worked))
         return messages
 
     def mend(self, partitions: Iterable[int]) -> None:

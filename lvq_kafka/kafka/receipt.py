@@ -41,7 +41,7 @@ class KafkaReceipt(AwaitableReceipt):
         else:
             self.outcome = self._deliveries.failed(self, error, message)
         if self._deliveries.watchers:
-            self._deliveries.tell(self)
+            self._deliveries.notify(self)
 
     def result(self, timeout: float | None = None) -> Position:
         """See `Receipt.result`."""

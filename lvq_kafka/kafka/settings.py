@@ -10,8 +10,8 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import ConfigError, TopicNotFound, TransportError
+from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.properties import named_in
-from lvq_kafka.kafka.questions import Questions
 
 __all__ = ["await_brokers", "changes", "culprits_among", "settings_of"]
 
@@ -19,10 +19,10 @@ _PAUSE = 0.02  # seconds until a broker is asked again
 _ALIVE = 3.0  # seconds in which a broker answers that is there
 
 
-def settings_of(questions: Questions, topic: str, deadline: float, **which: int) -> dict[str, str]:
+def settings_of(requests: AdminRequests, topic: str, deadline: float, **which: int) -> dict[str, str]:
     """The settings of a topic, as any broker tells them, or ``broker=`` a certain one."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    [entries] = questions.ask(
+    [entries] = requests.ask(
         lambda client, left: client.describe_configs([resource], request_timeout=left, **which).values(),
         f"read the settings of topic {topic!r}",
         deadline,
@@ -34,7 +34,7 @@ def settings_of(questions: Questions, topic: str, deadline: float, **which: int)
 
 
 def await_brokers(
-    questions: Questions,
+    requests: AdminRequests,
     brokers: list[int],
     topic: str,
     so: Callable[[Mapping[str, str] | None], bool],
@@ -48,7 +48,7 @@ def await_brokers(
         settings: Mapping[str, str] | None = None
         while time.monotonic() < deadline:
             try:
-                settings = settings_of(questions, topic, min(deadline, time.monotonic() + _ALIVE), broker=broker)
+                settings = settings_of(requests, topic, min(deadline, time.monotonic() + _ALIVE), broker=broker)
             except TopicNotFound:
                 settings = None
             except TransportError:

@@ -53,7 +53,7 @@ class Tokens:
         except Exception as error:
             if not fetching.done():
                 raise _refused(f"oauth_cb has not returned within {_PATIENCE:g} s") from None
-            raise _refused(self._told(error)) from error
+            raise _refused(self._describe(error)) from error
         _check(self._first)
 
     def __call__(self, config: str | None) -> Token:
@@ -65,11 +65,11 @@ class Tokens:
             token = self._callback(config)
             _check(token)
         except Exception as error:
-            self._failed(self._told(error))
+            self._failed(self._describe(error))
             raise
         return token
 
-    def _told(self, error: Exception) -> str:
+    def _describe(self, error: Exception) -> str:
         text = without_secrets(" ".join(str(error).split()), self._properties).rstrip(".")
         return f"oauth_cb raised {type(error).__name__}{': ' if text else ''}{text}"
 

@@ -15,7 +15,7 @@ from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import AuthenticationFailed, LVQError, StateError, TransportError
 from lvq_kafka.kafka.connect import Health
 from lvq_kafka.kafka.deliveries import Deliveries
-from lvq_kafka.kafka.errors import kafka_error
+from lvq_kafka.kafka.error_mapping import kafka_error
 from lvq_kafka.kafka.member import KafkaMember
 from lvq_kafka.kafka.threads import in_thread
 

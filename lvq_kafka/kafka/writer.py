@@ -20,9 +20,9 @@ from lvq_kafka.kafka.ages import limit_of, without_deadline
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_producer
 from lvq_kafka.kafka.deliveries import Deliveries
-from lvq_kafka.kafka.errors import kafka_error
-from lvq_kafka.kafka.failures import Failures
+from lvq_kafka.kafka.error_mapping import kafka_error
 from lvq_kafka.kafka.limits import MESSAGE, message_limit
+from lvq_kafka.kafka.produce_errors import ProduceErrors
 from lvq_kafka.kafka.receipt import KafkaReceipt
 from lvq_kafka.kafka.transactions import Transactions
 
@@ -134,9 +134,9 @@ class KafkaWriter:
         """See `LogWriter.flush`."""
         return 0 if self._closed else self._deliveries.drain(timeout)
 
-    def take_failures(self) -> list[TransportError]:
-        """See `LogWriter.take_failures`."""
-        return self._deliveries.take_failures()
+    def pop_failures(self) -> list[TransportError]:
+        """See `LogWriter.pop_failures`."""
+        return self._deliveries.pop_failures()
 
     def begin_transaction(self, timeout: float | None = None) -> None:
         """See `LogWriter.begin_transaction`."""
@@ -167,8 +167,8 @@ class KafkaWriter:
             limit = limit_of(self._config.properties)
             owned = {**OWNED, **without_deadline(limit, self._config.properties)}
         self._client = open_producer(self._config, self._health, owned, DEFAULTS)
-        self._failures = Failures(self._health, self._transactional_id, self._why_withdrawn)
-        self._deliveries = Deliveries(self._client, limit, self._failures, self._give_up)
+        self._errors = ProduceErrors(self._health, self._transactional_id, self._why_withdrawn)
+        self._deliveries = Deliveries(self._client, limit, self._errors, self._give_up)
         self._receipt = self._deliveries.receipt
         self._produce = self._client_produce = self._client.produce
 
@@ -189,9 +189,9 @@ class KafkaWriter:
         deliveries, ages = self._deliveries, self._deliveries.ages
         self._switch(self._client_produce, _no_room)
         try:
-            if not deliveries.settle(_HOLD, quiet=_HOLD / 2) and ages.overdue():
+            if not deliveries.wait_decided(_HOLD, quiet=_HOLD / 2) and ages.overdue():
                 self._client.purge(blocking=False)
-                deliveries.settle(_WITHDRAWAL)
+                deliveries.wait_decided(_WITHDRAWAL)
             if not len(self._client):
                 ages.forget()
         finally:
@@ -268,10 +268,10 @@ class KafkaWriter:
             ) from None
         if error.code() == KafkaError._STATE and self._transactional_id is not None and not error.fatal():
             raise StateError("No transaction is open.", hint="Begin one before sending.") from None
-        raise self._failures.explain(error, f"send to {topic!r}", topic) from None
+        raise self._errors.explain(error, f"send to {topic!r}", topic) from None
 
     def _explain(self, error: KafkaError, doing: str, needs: Sequence[Right]) -> LVQError:
-        return self._failures.explain(error, doing, needs=needs)
+        return self._errors.explain(error, doing, needs=needs)
 
     def _why_withdrawn(self) -> str:
         if self._transactions is not None and not self._cut_short:

@@ -186,7 +186,7 @@ class _Moving:
         for key, value, headers in [self._record(item) for item in items]:  # before the first is sent
             writer.append(self._target.topic, key, value, headers)
         undecided = writer.flush(self._patience)
-        failures = writer.take_failures()
+        failures = writer.pop_failures()
         if failures:
             raise failures[0]
         if undecided:

@@ -50,7 +50,7 @@ class MemoryMember:
                 if self._closed:
                     raise Closed("This group member is closed.")
                 if not self._due():
-                    fetch = self._reader.look(deadline)
+                    fetch = self._reader.try_poll(deadline)
         return fetch
 
     def commit(self, commits: Mapping[int, Commit]) -> None:

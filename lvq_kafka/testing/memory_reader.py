@@ -34,7 +34,7 @@ class MemoryReader:
         """See `LogReader.poll`."""
         deadline = time.monotonic() + timeout
         with self._state.changed:
-            while (fetch := self.look(deadline)) is None:
+            while (fetch := self.try_poll(deadline)) is None:
                 pass
         return fetch
 
@@ -57,7 +57,7 @@ class MemoryReader:
             self._closed = True
             self._state.changed.notify_all()
 
-    def look(self, deadline: float) -> Fetch | None:
+    def try_poll(self, deadline: float) -> Fetch | None:
         """Look once, holding the lock: what is there, nothing at the deadline, or None when it is time to look again.
 
         An outage is told at once, and then only at the end of each poll: a caller that goes on polling waits for the
@@ -70,12 +70,12 @@ class MemoryReader:
             return None
         self._outage = cluster.outages
         cluster.enter("poll")
-        fetch = self._take()
+        fetch = self._fetch()
         if fetch.positions or not cluster.wait(deadline):
             return fetch
         return None
 
-    def _take(self) -> Fetch:
+    def _fetch(self) -> Fetch:
         records: list[Record] = []
         moved: dict[int, int] = {}
         epochs: dict[int, int] = {}

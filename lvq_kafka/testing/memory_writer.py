@@ -37,7 +37,7 @@ class _Receipt(AwaitableReceipt):
 
     def __init__(self) -> None:
         self.future: Future[Position] = Future()
-        self.asked = False  # whether somebody learns of a failure from here; see LogWriter.take_failures
+        self.asked = False  # whether somebody learns of a failure from here; see LogWriter.pop_failures
 
     def result(self, timeout: float | None = None) -> Position:
         failure = self.exception(timeout)
@@ -133,8 +133,8 @@ class MemoryWriter:
                 pass
             return len(self._waiting)
 
-    def take_failures(self) -> list[TransportError]:
-        """See `LogWriter.take_failures`."""
+    def pop_failures(self) -> list[TransportError]:
+        """See `LogWriter.pop_failures`."""
         with self._state.changed:
             failed, self._failed = self._failed, []
         return [error for receipt, error in failed if not receipt.asked]

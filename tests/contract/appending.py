@@ -61,7 +61,7 @@ class AppendingContract:
         assert writer.flush(10) == 0
         assert all(receipt.done() for receipt in receipts)
         assert [receipt.result(0).offset for receipt in receipts] == list(range(500))
-        assert writer.take_failures() == []
+        assert writer.pop_failures() == []
         writer.close()
 
     def test_a_receipt_calls_back_when_it_is_decided_and_at_once_when_it_is_already(
@@ -104,7 +104,7 @@ class AppendingContract:
         with pytest.raises(MessageTooLarge):
             refused.result(10)
         assert writer.append(topic, b"k", b"small").result(10).offset == 0
-        assert writer.take_failures() == []  # the receipt has told
+        assert writer.pop_failures() == []  # the receipt has told
         writer.close()
 
     def test_failures_that_nobody_asked_for_are_kept_once(self, cluster: Cluster, topic: str) -> None:
@@ -112,9 +112,9 @@ class AppendingContract:
         writer = cluster.writer()
         writer.append(topic, b"k", b"x" * 5000)
         assert writer.flush(10) == 0
-        [failure] = writer.take_failures()
+        [failure] = writer.pop_failures()
         assert failure.code == "MSG_SIZE_TOO_LARGE"
-        assert writer.take_failures() == []
+        assert writer.pop_failures() == []
         writer.close()
 
     def test_a_closed_writer_takes_nothing(self, cluster: Cluster, topic: str) -> None:

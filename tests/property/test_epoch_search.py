@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lvq_kafka.cluster import LogEnd
-from lvq_kafka.kafka.epochs import _search
+from lvq_kafka.kafka.truncation import _search
 
 # Records by their distance from the one before, and by how much later their leader's epoch is.
 LOGS = st.lists(st.tuples(st.integers(1, 50), st.sampled_from([0, 0, 0, 0, 1, 3])), max_size=30)

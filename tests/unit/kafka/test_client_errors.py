@@ -20,7 +20,7 @@ from lvq_kafka.errors import (
     Unauthorized,
 )
 from lvq_kafka.kafka.connect import Health
-from lvq_kafka.kafka.errors import TRANSIENT, kafka_error, translate
+from lvq_kafka.kafka.error_mapping import TRANSIENT, kafka_error, translate
 
 KINDS = [
     (KafkaError._AUTHENTICATION, AuthenticationFailed),
@@ -229,9 +229,9 @@ class TestHealth:
         health = Health("a:1")
         health.report(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
         health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-        assert health.take_news() is not None
+        assert health.pop_news() is not None
         health.report(KafkaError(KafkaError._AUTHENTICATION, "bad password"))
-        news = health.take_news()
+        news = health.pop_news()
         assert news is not None
         assert isinstance(health.explain(news, "do it"), AuthenticationFailed)
 
@@ -240,11 +240,11 @@ class TestHealth:
         health = Health("a:1", OAUTH)
         health.report(said)
         assert health.refused
-        assert health.take_news() is not None
+        assert health.pop_news() is not None
         health.recovered()
         health.report(said)
         assert not health.refused
-        assert health.take_news() is None
+        assert health.pop_news() is None
 
     def test_why_the_next_token_did_not_come_is_told_when_the_broker_takes_the_old_one_no_longer(self) -> None:
         health = Health("a:1", OAUTH)
@@ -275,36 +275,36 @@ class TestHealth:
     def test_an_outage_is_news_once_for_each_report(self) -> None:
         health = Health("a:1")
         health.report(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
-        assert health.take_news() is None
+        assert health.pop_news() is None
         health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-        news = health.take_news()
+        news = health.pop_news()
         assert news is not None
         assert news.code() == KafkaError._ALL_BROKERS_DOWN
-        assert health.take_news() is None
+        assert health.pop_news() is None
 
     def test_a_connection_that_is_closed_in_good_order_is_no_news_unless_the_next_one_is_too(self) -> None:
         health = Health("a:1")
         health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-        assert health.take_news() is None
+        assert health.pop_news() is None
         health.recovered()
         health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-        assert health.take_news() is None
+        assert health.pop_news() is None
         health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-        assert health.take_news() is not None
+        assert health.pop_news() is not None
 
     def test_a_connection_that_is_closed_in_good_order_is_news_when_the_next_one_fails(self) -> None:
         """As behind a proxy. The client says once that all are gone, and again only after one was there."""
         health = Health("a:1")
         health.report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-        assert health.take_news() is None
+        assert health.pop_news() is None
         health.report(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
-        news = health.take_news()
+        news = health.pop_news()
         assert news is not None
         assert news.code() == KafkaError._ALL_BROKERS_DOWN
         assert "Connection refused" in str(health.explain(news, "do it"))
         health.recovered()
         health.report(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
-        assert health.take_news() is None
+        assert health.pop_news() is None
 
     def test_an_outage_without_a_reason_is_a_connection_that_the_other_side_closes(self) -> None:
         health = Health("a:1")
@@ -316,9 +316,9 @@ class TestHealth:
     def test_a_topic_that_is_gone_is_news(self) -> None:
         health = Health("a:1")
         health.report(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-        assert health.take_news() is not None
+        assert health.pop_news() is not None
 
     def test_a_partition_that_the_client_does_not_know_yet_is_none(self) -> None:
         health = Health("a:1")
         health.report(KafkaError(KafkaError._UNKNOWN_PARTITION))
-        assert health.take_news() is None
+        assert health.pop_news() is None

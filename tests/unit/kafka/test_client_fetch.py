@@ -147,12 +147,12 @@ def test_what_is_at_hand_is_taken_without_a_wait_and_nothing_is_waited_for_but_t
 def test_portions_grow_to_an_end_and_only_while_there_is_that_much_to_take() -> None:
     portion = Portion()
     for _ in range(10):
-        portion.taken(portion.size, waited=1.0)
+        portion.consumed(portion.size, waited=1.0)
     assert portion.size == 8000
     portion.suit(RecordBatch.of([Record(0, 1, 0, b"k", b"v", (("a", b"1"),))]))
     assert portion.size == 16 * 200
-    portion.taken(0, waited=0.0)
-    portion.taken(100, waited=1.0)
+    portion.consumed(0, waited=0.0)
+    portion.consumed(100, waited=1.0)
     assert portion.size == 8 * 200
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from lvq_kafka.cluster import Commit, TopicDescription
 from lvq_kafka.errors import BrokerUnavailable, TransportError
 from lvq_kafka.kafka import KafkaCluster
-from lvq_kafka.kafka.questions import Questions
+from lvq_kafka.kafka.admin_requests import AdminRequests
 from tests.unit.kafka.mock_cluster import OFFSET_COMMIT, OFFSET_FETCH, MockCluster
 
 
@@ -39,7 +39,7 @@ def test_a_coordinator_that_was_late_is_not_taken_for_one_that_waits_for_a_trans
 
 def test_whether_one_may_commit_is_asked_again_where_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first group of a cluster finds its coordinator only when the topic of commits has been created."""
-    monkeypatch.setattr(Questions, "_ATTEMPT", 0.2)
+    monkeypatch.setattr(AdminRequests, "_ATTEMPT", 0.2)
     with closing(MockCluster()) as mock, closing(KafkaCluster(mock.bootstrap_servers)) as cluster:
         mock.create_topic("t")
         mock.delay_next(OFFSET_COMMIT, 5)
@@ -53,7 +53,7 @@ def test_a_commit_that_is_not_there_when_it_is_read_back_is_refused(monkeypatch:
         mock.create_topic("t", 3)
         commits = dict.fromkeys(range(3), Commit(7))
         stored = [TopicPartition("t", partition, 6 if partition == 1 else 7) for partition in commits]
-        monkeypatch.setattr(cluster._groups._by_now, "ask", lambda *asked: stored)
+        monkeypatch.setattr(cluster._groups._by_now, "fetch", lambda *asked: stored)
         with pytest.raises(TransportError, match=r"does not hold what was committed for partitions \[1\]") as caught:
             cluster.commit("g", "t", commits)
         assert caught.value.retriable

@@ -142,7 +142,7 @@ def test_a_flush_and_a_close_tell_of_messages_that_are_given_up(open_writer: Ope
     for _ in range(3):
         writer.append("t", b"k", b"v")
     assert writer.flush(20) == 0
-    assert [type(failure) for failure in writer.take_failures()] == [DeliveryUnknown] * 3
+    assert [type(failure) for failure in writer.pop_failures()] == [DeliveryUnknown] * 3
 
 
 def test_every_receipt_is_told_once_outage_after_outage(open_writer: OpenWriter, mock: MockCluster) -> None:

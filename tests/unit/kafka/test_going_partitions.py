@@ -93,7 +93,7 @@ def test_a_partition_that_goes_in_the_call_that_brings_its_records_leaves_the_re
     sent = [writer.append("t", b"k%d" % number, b"v") for number in range(2 * RECORDS)]
     counts = [sum(receipt.result(10).partition == partition for receipt in sent) for partition in range(2)]
     writer.close()
-    take = first._pump._take
+    take = first._pump._consume
 
     def take_and_lose(most: int) -> list[Message]:
         nonlocal second
@@ -106,7 +106,7 @@ def test_a_partition_that_goes_in_the_call_that_brings_its_records_leaves_the_re
         eventually(lambda: taken.extend(take(most)) or listener.gone, 30)
         return taken
 
-    monkeypatch.setattr(first._pump, "_take", take_and_lose)
+    monkeypatch.setattr(first._pump, "_consume", take_and_lose)
     fetch = first.poll(0.01)
     (gone,) = listener.gone
     assert type(fetch.batch) is MessageBatch

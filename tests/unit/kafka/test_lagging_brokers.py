@@ -119,7 +119,7 @@ def topic(topic_id: str, partitions: int) -> Any:
 
 
 class Brokers:
-    """Stands in for `Questions`: brokers that are asked in turn, and say this of the topic (None: there is none)."""
+    """Stands in for `AdminRequests`: brokers asked in turn, which say this of the topic (None: there is none)."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)

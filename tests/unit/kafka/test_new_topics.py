@@ -17,7 +17,7 @@ SETTING = {"cleanup.policy": SimpleNamespace(value="compact")}
 
 
 class Cluster:
-    """Stands in for `Questions`: brokers that are asked in turn, the first of which do not know the topic (yet)."""
+    """Stands in for `AdminRequests`: brokers that are asked in turn, the first of which do not know the topic (yet)."""
 
     def __init__(self, *, ignorant: int = 0, exists: bool = False) -> None:
         self.ignorant = ignorant

@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import Closed
-from lvq_kafka.kafka import ClientConfig, KafkaCluster, asking, questions
+from lvq_kafka.kafka import ClientConfig, KafkaCluster, admin_requests, offset_fetch
+from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.connect import Health, open_admin
-from lvq_kafka.kafka.questions import Questions
 from tests.unit.kafka.mock_cluster import MockCluster
 from tests.waiting import eventually
 
@@ -38,7 +38,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClientConfig]:
         configs.append(config)
         return open_admin(config, health)
 
-    monkeypatch.setattr(questions, "open_admin", opening)
+    monkeypatch.setattr(admin_requests, "open_admin", opening)
     return configs
 
 
@@ -80,7 +80,7 @@ for now, one, none in zip(taken(), first, before):
     assert ran.returncode == 0, ran.stderr
 
 
-def client_of(asker: Questions, *, harmless: bool) -> AdminClient:
+def client_of(asker: AdminRequests, *, harmless: bool) -> AdminClient:
     asked: list[AdminClient] = []
 
     def ask(client: AdminClient, timeout: float) -> list[Future[None]]:
@@ -96,7 +96,7 @@ def client_of(asker: Questions, *, harmless: bool) -> AdminClient:
 
 def test_a_change_which_may_wait_at_a_broker_has_a_connection_of_its_own(servers: str) -> None:
     config = ClientConfig(servers)
-    with closing(Questions(config)) as one, closing(Questions(config)) as other:
+    with closing(AdminRequests(config)) as one, closing(AdminRequests(config)) as other:
         asking_client = client_of(one, harmless=True)
         assert client_of(other, harmless=True) is asking_client
         changing = client_of(one, harmless=False)
@@ -114,7 +114,7 @@ def asked_about(servers: str, *groups: str) -> Iterator[KafkaCluster]:
 
 def test_a_group_that_is_asked_about_no_more_takes_no_connection(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(KafkaCluster(servers)) as cluster:
-        monkeypatch.setattr(asking, "_IDLE", 0.05)
+        monkeypatch.setattr(offset_fetch, "_IDLE", 0.05)
         for _ in range(2):  # the second time all that has ended begins again
             assert cluster.committed("g", "t") == {}
             kept = cluster._groups._decided._of("g")
@@ -130,11 +130,11 @@ def test_where_the_system_has_no_more_threads_groups_are_asked_about_all_the_sam
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(asking, "_housekeeper", asking._Housekeeper())
+    monkeypatch.setattr(offset_fetch, "_housekeeper", offset_fetch._Housekeeper())
     with closing(KafkaCluster(servers)) as cluster:
-        monkeypatch.setattr(asking, "_IDLE", 0.05)
+        monkeypatch.setattr(offset_fetch, "_IDLE", 0.05)
         with monkeypatch.context() as patched:
-            patched.setattr(asking, "Thread", NoMore)
+            patched.setattr(offset_fetch, "Thread", NoMore)
             assert cluster.committed("g", "t") == {}
         assert cluster.committed("g", "t") == {}
         eventually(lambda: not cluster._groups._decided._kept)

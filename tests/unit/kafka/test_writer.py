@@ -222,7 +222,7 @@ def test_a_receipt_can_be_awaited_alone_with_others_and_with_a_limit(writer: Kaf
         assert await receipt == Position("t", 0, 502)
 
     asyncio.run(asyncio.wait_for(use(), 30))
-    assert writer.take_failures() == []  # who awaited it was told
+    assert writer.pop_failures() == []  # who awaited it was told
 
 
 def test_a_receipt_whose_loop_is_closed_before_it_is_decided_harms_nobody(
@@ -340,9 +340,9 @@ def test_failures_that_no_receipt_has_told_are_kept_and_given_once(writer: Kafka
     for key in (b"a", b"b"):
         writer.append("t", key, b"v")
         assert writer.flush(10) == 0
-    failures = writer.take_failures()
+    failures = writer.pop_failures()
     assert [failure.key for failure in failures if isinstance(failure, DeliveryFailed)] == [b"a", b"b"]
-    assert writer.take_failures() == []
+    assert writer.pop_failures() == []
 
 
 def test_failures_that_nobody_fetches_do_not_fill_the_memory(open_writer: OpenWriter, mock: MockCluster) -> None:
@@ -351,7 +351,7 @@ def test_failures_that_nobody_fetches_do_not_fill_the_memory(open_writer: OpenWr
     for _ in range(3000):
         writer.append("t", b"k", b"v")
     assert writer.flush(20) == 0
-    assert len(writer.take_failures()) == 1000
+    assert len(writer.pop_failures()) == 1000
 
 
 def test_a_full_local_buffer_makes_a_send_wait(open_writer: OpenWriter, mock: MockCluster) -> None:
@@ -402,7 +402,7 @@ def test_a_close_withdraws_what_is_not_decided_in_time(writer: KafkaWriter, mock
     with pytest.raises(DeliveryFailed, match="closed before") as caught:
         receipt.result(0)
     assert caught.value.key == b"IBM"
-    assert writer.take_failures() == []
+    assert writer.pop_failures() == []
 
 
 def test_a_message_that_no_broker_takes_fails_when_its_time_is_up(open_writer: OpenWriter, mock: MockCluster) -> None:
@@ -613,7 +613,7 @@ def test_a_close_in_a_transaction_aborts_it(open_writer: OpenWriter) -> None:
     writer.begin_transaction()
     writer.append("t", b"k", b"v")
     assert writer.close(10) == 0
-    assert writer.take_failures() == []
+    assert writer.pop_failures() == []
 
 
 class Nobody:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from threading import Lock
 
-__all__ = ["Told"]
+__all__ = ["TopicMemory"]
 
 
-class Told:
+class TopicMemory:
     """Remembers what cannot become less: an id does not come back, and partitions never go. Thread-safe."""
 
     def __init__(self) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-__all__ = ["Probe"]
+__all__ = ["ReadinessProbe"]
 
 
-class Probe:
+class ReadinessProbe:
     """Asks the same cluster again and again, in silence."""
 
     def __init__(self, bootstrap_servers: str) -> None:

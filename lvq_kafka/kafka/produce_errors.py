@@ -11,9 +11,9 @@ from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import DeliveryFailed, DeliveryUnknown, LVQError, MessageTooLarge, TransportError
 from lvq_kafka.kafka.connect import Health
-from lvq_kafka.kafka.errors import NO_TOPIC, UNAUTHORIZED
+from lvq_kafka.kafka.error_mapping import NO_TOPIC, UNAUTHORIZED
 
-__all__ = ["Failures"]
+__all__ = ["ProduceErrors"]
 
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
@@ -29,7 +29,7 @@ _LEAVE_OPEN = frozenset(
 """A broker's answers that do not say that a message is not in its log. All others do."""
 
 
-class Failures:
+class ProduceErrors:
     """The library's errors for those of one producer's client.
 
     Args:

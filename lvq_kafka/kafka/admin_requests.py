@@ -19,9 +19,9 @@ from lvq_kafka.errors import Closed, ConfigError
 from lvq_kafka.forking import left_behind, tell_of_forks
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_admin
-from lvq_kafka.kafka.errors import TRANSIENT, UNREACHABLE, kafka_error
+from lvq_kafka.kafka.error_mapping import TRANSIENT, UNREACHABLE, kafka_error
 
-__all__ = ["Questions"]
+__all__ = ["AdminRequests"]
 
 T = TypeVar("T")
 
@@ -57,10 +57,10 @@ class _Connection:
         client, health = self._current
         client.poll(0)  # what it has had to tell since the last question
         if health.refused:
-            self.begin_anew(client)
+            self.reconnect(client)
         return self._current
 
-    def begin_anew(self, client: AdminClient) -> None:
+    def reconnect(self, client: AdminClient) -> None:
         """Let the next question go over new connections: this client (2.16.0) would go on asking the same broker.
 
         Others may be waiting for answers of the old one, and keep it alive.
@@ -97,7 +97,7 @@ class _Shared:
 _shared = _Shared()
 
 
-class Questions:
+class AdminRequests:
     """Admin clients behind one method. Thread-safe.
 
     Questions go over a connection that all in this process share who ask with the same configuration: they wait at no
@@ -164,9 +164,10 @@ class Questions:
     ) -> list[T]:
         """The answers to a request, which is made again while it fails with a ``passing`` code and there is time.
 
-        ``topic`` and ``needs``, the rights that it takes, are for errors; see `lvq_kafka.kafka.errors.translate`.
-        ``answered`` tells an answer from what the client makes up when none comes, or from one that says nothing; that
-        counts as the error ``unanswered``. A ``harmless`` request changes nothing, and is made again when no answer
+        ``topic`` and ``needs``, the rights that it takes, are for errors; see
+        `lvq_kafka.kafka.error_mapping.translate`. ``answered`` tells an answer from what the client makes up when none
+        comes, or from one that says nothing; that counts as the error ``unanswered``. A ``harmless`` request changes
+        nothing, and is made again when no answer
         came, too: the broker that was asked may have died, and others live.
         """
         pause, longest = self._PAUSES
@@ -191,7 +192,7 @@ class Questions:
                     raise
                 client.poll(0)
                 if error.code() in _LOST_ITS_WAY:
-                    connection.begin_anew(client)
+                    connection.reconnect(client)
                 again = error.code() in passing or (harmless and error.code() in UNREACHABLE and not health.refused)
                 if not again or time.monotonic() + pause > deadline:
                     raise health.explain(error, doing, topic=topic, needs=needs) from exception
@@ -218,7 +219,7 @@ class Questions:
 
 
 @dataclass(eq=False, slots=True)
-class _Kept:
+class _Abandoned:
     client: AdminClient
     futures: Collection[Future[Any]]
     done_at: float = math.inf
@@ -231,7 +232,7 @@ class _Keeper:
     """Keeps the clients with questions that nobody waits for any more."""
 
     def __init__(self) -> None:
-        self._kept: list[_Kept] = []
+        self._kept: list[_Abandoned] = []
         self._lock = Lock()
         tell_of_forks(self)
 
@@ -242,7 +243,7 @@ class _Keeper:
 
     def keep(self, client: AdminClient, futures: Collection[Future[Any]]) -> None:
         with self._lock:
-            self._kept.append(_Kept(client, futures))
+            self._kept.append(_Abandoned(client, futures))
 
     def let_go(self) -> None:
         """Forget the clients whose questions were all answered a while ago."""

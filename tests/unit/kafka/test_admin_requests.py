@@ -15,17 +15,17 @@ from confluent_kafka.admin import AdminClient
 from lvq_kafka.cluster import Commit
 from lvq_kafka.errors import AuthenticationFailed, BrokerUnavailable, Closed, ConfigError, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
+from lvq_kafka.kafka.admin_requests import AdminRequests
 from lvq_kafka.kafka.connect import Health
 from lvq_kafka.kafka.groups import commit_of
-from lvq_kafka.kafka.questions import Questions
 from tests.unit.kafka.mock_cluster import METADATA, MockCluster
 
 
 @pytest.fixture
-def questions() -> Iterator[Questions]:
-    questions = Questions(ClientConfig("127.0.0.1:1"))
-    yield questions
-    questions.close()
+def requests() -> Iterator[AdminRequests]:
+    requests = AdminRequests(ClientConfig("127.0.0.1:1"))
+    yield requests
+    requests.close()
 
 
 class Answers:
@@ -57,12 +57,14 @@ def soon(seconds: float = 10) -> float:
         KafkaError.UNSTABLE_OFFSET_COMMIT,
     ],
 )
-def test_what_passes_by_itself_is_asked_again(questions: Questions, code: int) -> None:
+def test_what_passes_by_itself_is_asked_again(requests: AdminRequests, code: int) -> None:
     answers = Answers(code, code, "yes")
-    assert questions.ask(answers, "ask", soon()) == ["yes"]
+    assert requests.ask(answers, "ask", soon()) == ["yes"]
 
 
-def test_a_broker_that_is_no_coordinator_any_more_is_not_asked_by_the_same_client_again(questions: Questions) -> None:
+def test_a_broker_that_is_no_coordinator_any_more_is_not_asked_by_the_same_client_again(
+    requests: AdminRequests,
+) -> None:
     """The client (2.16.0) would ask it for ever: tests/integration/test_docker.py has a coordinator that dies."""
     asked: list[AdminClient] = []
     answers = Answers(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "yes")
@@ -71,42 +73,42 @@ def test_a_broker_that_is_no_coordinator_any_more_is_not_asked_by_the_same_clien
         asked.append(client)
         return answers(client, timeout)
 
-    assert questions.ask(ask, "ask", soon()) == ["yes"]
+    assert requests.ask(ask, "ask", soon()) == ["yes"]
     assert asked[0] is not asked[1] is asked[2]
 
 
-def test_what_does_not_pass_is_raised_at_once(questions: Questions) -> None:
+def test_what_does_not_pass_is_raised_at_once(requests: AdminRequests) -> None:
     answers = Answers(KafkaError.INVALID_CONFIG, "never asked")
     with pytest.raises(ConfigError):
-        questions.ask(answers, "ask", soon())
+        requests.ask(answers, "ask", soon())
     assert answers.left == ["never asked"]
 
 
-def test_a_caller_can_name_what_passes(questions: Questions) -> None:
+def test_a_caller_can_name_what_passes(requests: AdminRequests) -> None:
     answers = Answers(KafkaError._NOENT, "yes")
-    assert questions.ask(answers, "ask", soon(), passing=frozenset({KafkaError._NOENT})) == ["yes"]
+    assert requests.ask(answers, "ask", soon(), passing=frozenset({KafkaError._NOENT})) == ["yes"]
 
 
-def test_when_the_time_is_over_the_last_reason_is_raised_as_retriable(questions: Questions) -> None:
+def test_when_the_time_is_over_the_last_reason_is_raised_as_retriable(requests: AdminRequests) -> None:
     def busy(client: AdminClient, timeout: float) -> list[Future[str]]:
         return Answers(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)(client, timeout)
 
     with pytest.raises(TransportError) as caught:
-        questions.ask(busy, "ask", soon(0.1))
+        requests.ask(busy, "ask", soon(0.1))
     assert caught.value.code == "COORDINATOR_LOAD_IN_PROGRESS"
     assert caught.value.retriable
 
 
-def test_an_answer_that_never_comes_ends_in_a_timeout_all_the_same(questions: Questions) -> None:
+def test_an_answer_that_never_comes_ends_in_a_timeout_all_the_same(requests: AdminRequests) -> None:
     started = time.monotonic()
     with pytest.raises(BrokerUnavailable):
-        questions.ask(lambda client, timeout: [Future[str]()], "ask", soon(0.1))
+        requests.ask(lambda client, timeout: [Future[str]()], "ask", soon(0.1))
     assert time.monotonic() - started < 5
 
 
-def test_what_the_client_makes_up_when_no_answer_comes_is_none(questions: Questions) -> None:
+def test_what_the_client_makes_up_when_no_answer_comes_is_none(requests: AdminRequests) -> None:
     with pytest.raises(BrokerUnavailable):
-        questions.ask(Answers("yes", "never asked"), "ask", soon(), answered=lambda answer: answer != "yes")
+        requests.ask(Answers("yes", "never asked"), "ask", soon(), answered=lambda answer: answer != "yes")
 
 
 class Refused:
@@ -126,7 +128,7 @@ class Refused:
 
 def late(client: AdminClient, timeout: float) -> list[Future[str]]:
     answer: Future[str] = Future()
-    Timer(3 * Questions._WATCH, answer.set_result, ["yes"]).start()
+    Timer(3 * AdminRequests._WATCH, answer.set_result, ["yes"]).start()
     return [answer]
 
 
@@ -137,9 +139,9 @@ def refused(client: AdminClient, timeout: float) -> list[Future[str]]:
 
 def test_a_refusal_that_is_over_fails_no_question_whose_answer_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a login takes its time, who was refused once was refused for ever, and so were all who share."""
-    monkeypatch.setattr("lvq_kafka.kafka.questions.open_admin", Refused)
+    monkeypatch.setattr("lvq_kafka.kafka.admin_requests.open_admin", Refused)
     config = ClientConfig("127.0.0.1:1")
-    with closing(Questions(config)) as one, closing(Questions(config)) as other:
+    with closing(AdminRequests(config)) as one, closing(AdminRequests(config)) as other:
         with pytest.raises(AuthenticationFailed):
             one.ask(refused, "ask", soon(), harmless=True)
         assert other.ask(late, "ask", soon(), harmless=True) == ["yes"]
@@ -148,17 +150,17 @@ def test_a_refusal_that_is_over_fails_no_question_whose_answer_is_on_its_way(mon
 
 
 def test_a_question_that_changes_nothing_is_asked_anew_when_no_answer_came(
-    questions: Questions, monkeypatch: pytest.MonkeyPatch
+    requests: AdminRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader may have died: tests/integration/test_docker.py has one that does."""
-    monkeypatch.setattr(Questions, "_ATTEMPT", 0.1)
+    monkeypatch.setattr(AdminRequests, "_ATTEMPT", 0.1)
     asked: list[AdminClient] = []
 
     def ask(client: AdminClient, timeout: float) -> list[Future[str]]:
         asked.append(client)
         return Answers("yes")(client, timeout) if len(asked) > 1 else [Future()]
 
-    assert questions.ask(ask, "ask", soon(), harmless=True) == ["yes"]
+    assert requests.ask(ask, "ask", soon(), harmless=True) == ["yes"]
     assert asked[0] is not asked[1]
 
 
@@ -167,18 +169,18 @@ LOST = [KafkaError._TRANSPORT, KafkaError._DESTROY_BROKER, KafkaError.NETWORK_EX
 
 
 @pytest.mark.parametrize("code", LOST)
-def test_a_question_that_changes_nothing_is_asked_anew_when_its_broker_died(questions: Questions, code: int) -> None:
+def test_a_question_that_changes_nothing_is_asked_anew_when_its_broker_died(requests: AdminRequests, code: int) -> None:
     answers = Answers(code, code, "yes")
-    assert questions.ask(answers, "ask", soon(), harmless=True) == ["yes"]
+    assert requests.ask(answers, "ask", soon(), harmless=True) == ["yes"]
 
 
 @pytest.mark.parametrize("code", LOST)
 def test_a_request_that_changes_something_is_not_made_again_when_its_broker_died(
-    questions: Questions, code: int
+    requests: AdminRequests, code: int
 ) -> None:
     answers = Answers(code, "never asked")
     with pytest.raises(BrokerUnavailable) as caught:
-        questions.ask(answers, "ask", soon())
+        requests.ask(answers, "ask", soon())
     assert caught.value.retriable
     assert answers.left == ["never asked"]
 
@@ -191,18 +193,18 @@ def test_a_connection_that_breaks_while_an_answer_is_awaited_is_not_the_end() ->
         assert cluster.describe_topic("prices").partitions == 1
 
 
-def test_arguments_that_the_client_refuses_are_a_configuration_error(questions: Questions) -> None:
+def test_arguments_that_the_client_refuses_are_a_configuration_error(requests: AdminRequests) -> None:
     def refuse(client: AdminClient, timeout: float) -> list[Future[str]]:
         raise ValueError("topic must not be empty")
 
     with pytest.raises(ConfigError, match="Cannot ask: topic must not be empty"):
-        questions.ask(refuse, "ask", soon())
+        requests.ask(refuse, "ask", soon())
 
 
-def test_nothing_is_asked_after_close(questions: Questions) -> None:
-    questions.close()
+def test_nothing_is_asked_after_close(requests: AdminRequests) -> None:
+    requests.close()
     with pytest.raises(Closed):
-        questions.ask(Answers("yes"), "ask", soon())
+        requests.ask(Answers("yes"), "ask", soon())
 
 
 class Overread:

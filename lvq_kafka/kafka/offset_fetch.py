@@ -16,10 +16,10 @@ from lvq_kafka.errors import BrokerUnavailable, Closed, OffsetsPending
 from lvq_kafka.forking import tell_of_forks
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_consumer
-from lvq_kafka.kafka.errors import TRANSIENT, UNREACHABLE, kafka_error
+from lvq_kafka.kafka.error_mapping import TRANSIENT, UNREACHABLE, kafka_error
 from lvq_kafka.kafka.reader import READ_RULES
 
-__all__ = ["COMMITS", "Asker", "home_of", "why_pending"]
+__all__ = ["COMMITS", "OffsetFetcher", "home_of", "why_pending"]
 
 COMMITS = "__consumer_offsets"
 """Where brokers keep what groups commit."""
@@ -29,7 +29,7 @@ _IDLE = 5.0  # seconds
 _SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
 
 
-class _Kept:
+class _GroupClient:
     """The consumer of a group that was asked about, opened for the first question, and for the next one after a rest.
 
     Args:
@@ -61,7 +61,7 @@ class _Kept:
                 consumer.close()
 
 
-class Asker:
+class OffsetFetcher:
     """Asks for groups' commits by consumers that never join. Thread-safe; of a group one question at a time.
 
     librdkafka's admin call for it (up to 2.16.0 at least) ends the process with a segmentation fault when the
@@ -76,7 +76,7 @@ class Asker:
         self._config = config
         self._decided = decided
         self._lock = Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _GroupClient] = {}
         self._closed = False
         tell_of_forks(self)
 
@@ -109,7 +109,7 @@ class Asker:
             one.lock.release()
         return self.keeps
 
-    def ask(self, group: str, topic: str, partitions: Iterable[int], deadline: float) -> list[TopicPartition]:
+    def fetch(self, group: str, topic: str, partitions: Iterable[int], deadline: float) -> list[TopicPartition]:
         """What the group has committed. Asks again while that fails in a way that passes, and there is time.
 
         Raises:
@@ -117,14 +117,14 @@ class Asker:
         """
         asked = [TopicPartition(topic, partition) for partition in partitions]
         try:
-            return self._ask(group, asked, f"read the commits of group {group!r}", deadline)
+            return self._fetch(group, asked, f"read the commits of group {group!r}", deadline)
         except BrokerUnavailable as error:
             if self._decided and (why := why_pending(self._config, group, asked)):
                 raise why from error
             raise
 
-    def _ask(self, group: str, asked: list[TopicPartition], doing: str, deadline: float) -> list[TopicPartition]:
-        kept = self._take(group, doing, deadline)
+    def _fetch(self, group: str, asked: list[TopicPartition], doing: str, deadline: float) -> list[TopicPartition]:
+        kept = self._checkout(group, doing, deadline)
         try:
             consumer, health = kept.use()
             while True:
@@ -149,7 +149,7 @@ class Asker:
             kept.used_at = time.monotonic()
             kept.lock.release()
 
-    def _take(self, group: str, doing: str, deadline: float) -> _Kept:
+    def _checkout(self, group: str, doing: str, deadline: float) -> _GroupClient:
         """What is kept of a group, locked."""
         while True:
             kept = self._of(group)
@@ -164,15 +164,17 @@ class Asker:
                 return kept
             kept.lock.release()  # it was let go of meanwhile
 
-    def _of(self, group: str) -> _Kept:
+    def _of(self, group: str) -> _GroupClient:
         with self._lock:
             if self._closed:
                 raise Closed("The cluster is closed.")
             kept = self._kept.get(group)
             if kept is None:
-                kept = self._kept[group] = _Kept(partial(_open_consumer, self._config, group, decided=self._decided))
+                kept = self._kept[group] = _GroupClient(
+                    partial(_open_consumer, self._config, group, decided=self._decided)
+                )
             kept.used_at = time.monotonic()
-        _housekeeper.look_after(self)
+        _housekeeper.register(self)
         return kept
 
 
@@ -181,20 +183,20 @@ class _Housekeeper:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._askers: WeakSet[Asker] = WeakSet()
+        self._fetchers: WeakSet[OffsetFetcher] = WeakSet()
         self._at_work = False
         tell_of_forks(self)
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""
         self._lock = Lock()
-        self._askers = WeakSet()
+        self._fetchers = WeakSet()
         self._at_work = False
 
-    def look_after(self, asker: Asker) -> None:
+    def register(self, fetcher: OffsetFetcher) -> None:
         """An asker keeps something."""
         with self._lock:
-            self._askers.add(asker)
+            self._fetchers.add(fetcher)
             if not self._at_work:
                 # The system may have no more threads, and Python has none at its end. Then it is for the next question.
                 with suppress(RuntimeError):
@@ -205,12 +207,12 @@ class _Housekeeper:
         while True:
             time.sleep(_IDLE / 2)
             with self._lock:
-                askers = list(self._askers)
-            idle = [asker for asker in askers if not asker.let_go(_IDLE)]
+                askers = list(self._fetchers)
+            idle = [fetcher for fetcher in askers if not fetcher.let_go(_IDLE)]
             with self._lock:
                 # One that was asked meanwhile has come here again, or waits to.
-                self._askers.difference_update(asker for asker in idle if not asker.keeps)
-                if not self._askers:
+                self._fetchers.difference_update(fetcher for fetcher in idle if not fetcher.keeps)
+                if not self._fetchers:
                     self._at_work = False
                     return
             del askers, idle

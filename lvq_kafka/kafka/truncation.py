@@ -27,7 +27,7 @@ def check_uncut(config: ClientConfig, topic: str, ends: Mapping[int, LogEnd], ti
     The client asks the leader where an epoch ended before it reads on from an offset of that epoch. So a look at what
     comes next, be it the end, is the question.
     """
-    with closing(_Looks(config, topic, timeout)) as looks:
+    with closing(_RecordLookup(config, topic, timeout)) as looks:
         looks.first(ends)
 
 
@@ -41,7 +41,7 @@ def overwritten(
     found: dict[int, int] = {}
     searches = {partition: _search(starts[partition], end) for partition, end in ends.items()}
     came: Mapping[int, LogEnd | None] = dict.fromkeys(ends)
-    with closing(_Looks(config, topic, timeout)) as looks:
+    with closing(_RecordLookup(config, topic, timeout)) as looks:
         while searches:
             wanted: dict[int, LogEnd] = {}
             for partition, search in list(searches.items()):
@@ -75,7 +75,7 @@ def _search(start: int, end: LogEnd) -> Generator[int, LogEnd | None, int | None
     return later.offset if later is not None and later.offset < end.offset else None
 
 
-class _Looks:
+class _RecordLookup:
     """Looks at what comes first from certain offsets on."""
 
     def __init__(self, config: ClientConfig, topic: str, timeout: float) -> None:

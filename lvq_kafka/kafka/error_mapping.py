@@ -134,7 +134,7 @@ def translate(
     often knows more than the call that failed. ``properties`` are the client's.
     """
     code, name = error.code(), error.name()
-    reason = _told(error.str())
+    reason = _sentence(error.str())
     what = f"Cannot {doing}: {reason}"
     if is_refusal(error):
         refusal = refusal_of(error, properties or {})
@@ -156,7 +156,7 @@ def translate(
         return BrokerUnavailable(what, code=name, retriable=True, hint=hint)
     if code in UNREACHABLE:
         where = f" No answer from {servers}." if servers else ""
-        said = f" The client says: {_told(detail)}" if detail else f" {reason}"
+        said = f" The client says: {_sentence(detail)}" if detail else f" {reason}"
         return BrokerUnavailable(
             f"Cannot {doing}.{where}{said}",
             code=name,
@@ -190,7 +190,7 @@ _ADVICE = re.compile(r"(certificate verify failed): broker certificate could not
 _NO_KAFKA = re.compile(r"Receive failed: Invalid response size.*")
 
 
-def _told(text: str) -> str:
+def _sentence(text: str) -> str:
     """What the client says, as a sentence, without what only its authors need."""
     text = NOISE.sub("", text)
     # The client says it in two ways, and only in the second one what it may mean.
