@@ -29,8 +29,8 @@ from lvq_kafka.errors import LVQError
 from lvq_kafka.managing.backlog import Tally
 from lvq_kafka.managing.damage import Damage
 from lvq_kafka.managing.management import Change, Repair
+from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
 from lvq_kafka.managing.reclaiming import Reclaim
-from lvq_kafka.managing.stats import PartitionStats, QueueStats
 from lvq_kafka.producer import Message, Producer
 from lvq_kafka.queue import Declaration, LastValueQueue, queues
 from lvq_kafka.reading.browser import Browser

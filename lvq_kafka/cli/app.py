@@ -19,7 +19,7 @@ from lvq_kafka.cli.commands.manage import expire, move, purge, reclaim, reset
 from lvq_kafka.cli.commands.queues import declare, drop, queues
 from lvq_kafka.cli.commands.read import browse, get
 from lvq_kafka.cli.commands.repair import repair
-from lvq_kafka.cli.commands.status import status
+from lvq_kafka.cli.commands.stats import stats
 from lvq_kafka.cli.commands.watch import watch
 from lvq_kafka.cli.commands.write import delete, put, send
 from lvq_kafka.cli.logs import logs_shown
@@ -32,7 +32,7 @@ from lvq_kafka.core.quoting import printable
 __all__ = ["lvq"]
 
 SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
-    "Queues": (declare, queues, status, drop),
+    "Queues": (declare, queues, stats, drop),
     "Write": (send, put, delete),
     "Read": (get, browse, watch, export),
     "Consume": (consume,),

@@ -27,7 +27,7 @@ from lvq_kafka.consuming.workers import Handler, Workers
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.validation import as_float, at_least_one, choice, durations, instance, limit, seconds, text, waiting
 from lvq_kafka.forking import Bound
-from lvq_kafka.managing.groups import OnForeignCommits
+from lvq_kafka.managing.group_checks import OnForeignCommits
 from lvq_kafka.producer import Producer
 
 __all__ = ["Consumer", "ConsumerStats"]
@@ -64,7 +64,7 @@ class Consumer(Bound, Generic[V]):
 
     Args:
         cluster: where the queue lies.
-        definition: the queue. Its group must have been declared (`lvq_kafka.managing.groups.declare_group`).
+        definition: the queue. Its group must have been declared (`lvq_kafka.managing.group_checks.declare_group`).
         codec: how values are read.
         undecodable: a value that the codec cannot read raises when it is asked for, is rejected and skipped, or is
             given as bytes.

@@ -88,7 +88,7 @@ def _drop(queue: LastValueQueue[str]) -> None:
     patience = time.monotonic() + SESSION_TIMEOUT
     while True:
         try:
-            return queue.delete(delete_topic=True)
+            return queue.drop(delete_topic=True)
         except QueueError:
             if time.monotonic() > patience:
                 raise

@@ -17,13 +17,13 @@ from lvq_kafka.core.progress import Progress, describe
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import CatchUpTimeout, DataLoss, TransportError
 from lvq_kafka.managing.damage import Findings, examine
-from lvq_kafka.managing.groups import OnForeignCommits, known_ends, trusted
+from lvq_kafka.managing.group_checks import OnForeignCommits, known_ends, trusted
 
-__all__ = ["Backlog", "Standing", "Tally", "look", "read_backlog"]
+__all__ = ["Backlog", "QueueSnapshot", "Tally", "read_backlog", "snapshot_queue"]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueueSnapshot:
     """A queue's topic, and what its group has committed in it, at one moment."""
 
     definition: QueueDefinition
@@ -65,7 +65,9 @@ class Standing:
         return {p: Commit(one.base, one.encode(ANY_LENGTH), self.epochs[p]) for p, one in maps.items()}
 
 
-def look(cluster: Cluster, definition: QueueDefinition, *, consumed: bool = True, decided: bool = True) -> Standing:
+def snapshot_queue(
+    cluster: Cluster, definition: QueueDefinition, *, consumed: bool = True, decided: bool = True
+) -> QueueSnapshot:
     """See where a queue stands.
 
     Args:
@@ -84,7 +86,7 @@ def look(cluster: Cluster, definition: QueueDefinition, *, consumed: bool = True
         starts, ends, stable = cluster.start_offsets(topic), cluster.end_offsets(topic), cluster.stable_ends(topic)
         if described.partitions == len(starts) == len(ends) == len(stable):
             break  # else partitions were added meanwhile, or a broker has just heard of them
-    return Standing(
+    return QueueSnapshot(
         definition,
         described,
         commits,
@@ -182,7 +184,7 @@ def _length(one: CommitMap) -> int:
 
 def read_backlog(
     cluster: Cluster,
-    standing: Standing,
+    snapshot: QueueSnapshot,
     loaded: Mapping[int, CommitMap],
     *,
     keep: Callable[[bytes | None], bool] = lambda key: False,
@@ -199,12 +201,12 @@ def read_backlog(
         TransportError: the cluster cannot be reached or refuses.
     """
     deadline = time.monotonic() + timeout
-    starts = standing.starts
+    starts = snapshot.starts
     while True:
         try:
-            return _read(cluster, standing, loaded, starts, keep, deadline)
+            return _read(cluster, snapshot, loaded, starts, keep, deadline)
         except DataLoss:
-            begins = cluster.start_offsets(standing.definition.topic)
+            begins = cluster.start_offsets(snapshot.definition.topic)
             if begins == starts:
                 raise
             starts = begins  # the log was truncated meanwhile
@@ -212,13 +214,13 @@ def read_backlog(
 
 def _read(
     cluster: Cluster,
-    standing: Standing,
+    snapshot: QueueSnapshot,
     loaded: Mapping[int, CommitMap],
     starts: Mapping[int, int],
     keep: Callable[[bytes | None], bool],
     deadline: float,
 ) -> Backlog:
-    definition = standing.definition
+    definition = snapshot.definition
     # Nothing is consumed here, so a record that a consumer would stop at is none to stop at.
     mismatch = "record" if definition.key_mismatch == "fail" else definition.key_mismatch
     ledger = Ledger(order=definition.order, limit=ANY_LENGTH)
@@ -228,10 +230,10 @@ def _read(
     done_before = 0
     for partition, done in loaded.items():
         positions[partition] = max(done.base, starts[partition])
-        targets[partition] = max(standing.stable[partition], done.end)
+        targets[partition] = max(snapshot.stable[partition], done.end)
         ledger.assign(partition, done, targets[partition], start=positions[partition])
 
-    def take(fetch: Fetch) -> None:
+    def add(fetch: Fetch) -> None:
         nonlocal done_before
         batch = fetch.batch
         keys, _ = choose_keys(batch, definition.topic, definition.key_header, mismatch)
@@ -246,7 +248,7 @@ def _read(
         ledger.add(batch, keys)
         ledger.advance(fetch.positions)
 
-    _follow(cluster, definition.topic, positions, targets, take, deadline)
+    _follow(cluster, definition.topic, positions, targets, add, deadline)
     return Backlog(ledger, loaded, done_before)
 
 
@@ -255,7 +257,7 @@ def _follow(
     topic: str,
     positions: Mapping[int, int],
     targets: Mapping[int, int],
-    take: Callable[[Fetch], object],
+    add: Callable[[Fetch], object],
     deadline: float,
 ) -> None:
     """Read up to the targets."""
@@ -280,7 +282,7 @@ def _follow(
                     raise
                 trouble = error
                 continue
-            take(fetch)
+            add(fetch)
             progress.advance(fetch.positions)
     finally:
         reader.close()

@@ -79,8 +79,8 @@ def examine(
             was.
         queue: the queue's name, for messages; default the group's.
         described: the topic as it is; without it, it is not seen whether the commits are of an earlier one.
-        ends: how far each log is the one that the group knows (`lvq_kafka.managing.groups.known_ends`), asked for after
-            the commits; without it, it is not seen whether that is less than what they say.
+        ends: how far each log is the one that the group knows (`lvq_kafka.managing.group_checks.known_ends`), asked for
+            after the commits; without it, it is not seen whether that is less than what they say.
     """
     name = queue or group
     tag = None if described is None else topic_tag(described.id)

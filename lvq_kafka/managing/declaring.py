@@ -10,12 +10,12 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.policy import Finding, TopicSpec, judge_order
 from lvq_kafka.errors import QueueError, TopicNotFound, TransportError
-from lvq_kafka.managing.groups import Start, at_work, declare_group, means_at_work
+from lvq_kafka.managing.group_checks import Start, at_work, declare_group, means_at_work
 from lvq_kafka.registry import Registry
 from lvq_kafka.retrying import patiently
 from lvq_kafka.topics import OnMismatch, check_may_create, check_topic, ensure_topic
 
-__all__ = ["Declaration", "declare", "delete"]
+__all__ = ["Declaration", "declare", "drop"]
 
 _PATIENCE = 30.0  # seconds until a coordinator answers; a new cluster creates the topic of commits first
 
@@ -67,8 +67,8 @@ def _check_rights(cluster: Cluster, registry: Registry, definition: QueueDefinit
     registry.check_may_declare(definition)
 
 
-def delete(cluster: Cluster, definition: QueueDefinition, *, delete_topic: bool) -> None:
-    """Delete a queue's definition and group, and its topic if asked; see `lvq_kafka.LastValueQueue.delete`."""
+def drop(cluster: Cluster, definition: QueueDefinition, *, delete_topic: bool) -> None:
+    """Delete a queue's definition and group, and its topic if asked; see `lvq_kafka.LastValueQueue.drop`."""
     name, topic = definition.name, definition.topic
     registry = Registry(cluster)
     if delete_topic:

@@ -12,11 +12,11 @@ from lvq_kafka.core.validation import choice, instance, limit
 from lvq_kafka.errors import ConfigError, QueueNotDeclared
 from lvq_kafka.forking import Bound
 from lvq_kafka.managing import declaring, management
-from lvq_kafka.managing.groups import OnForeignCommits
+from lvq_kafka.managing.group_checks import OnForeignCommits
 from lvq_kafka.managing.management import Change, Point, Repair
 from lvq_kafka.managing.moving import move
+from lvq_kafka.managing.queue_stats import QueueStats, measure
 from lvq_kafka.managing.reclaiming import Reclaim, reclaim
-from lvq_kafka.managing.stats import QueueStats, measure
 
 __all__ = ["Managed"]
 
@@ -166,7 +166,7 @@ class Managed(Bound):
         """
         return reclaim(self.cluster, self._consumed("reclaimed"), dry_run=dry_run)
 
-    def delete(self, *, delete_topic: bool = False) -> None:
+    def drop(self, *, delete_topic: bool = False) -> None:
         """Delete the queue: its definition and what it knows of consumption. Its topic stays unless asked.
 
         Args:
@@ -178,7 +178,7 @@ class Managed(Bound):
             ConfigError: ``delete_topic`` is asked, and what another queue's topic is cannot be read.
             TransportError: the cluster cannot be reached or refuses.
         """
-        declaring.delete(self.cluster, self.definition, delete_topic=delete_topic)
+        declaring.drop(self.cluster, self.definition, delete_topic=delete_topic)
 
     def _consumed(self, what: str) -> QueueDefinition:
         """The definition of a queue that can be consumed.

@@ -22,9 +22,9 @@ from lvq_kafka.core.keys import Key
 from lvq_kafka.core.ledger import Item
 from lvq_kafka.core.validation import chosen_keys, delays, moment
 from lvq_kafka.errors import ConfigError, QueueError, TopicNotFound, TransportError, Unauthorized
-from lvq_kafka.managing.backlog import Standing, look, read_backlog
+from lvq_kafka.managing.backlog import QueueSnapshot, read_backlog, snapshot_queue
 from lvq_kafka.managing.damage import Damage
-from lvq_kafka.managing.groups import at_work, means_at_work
+from lvq_kafka.managing.group_checks import at_work, means_at_work
 
 __all__ = [
     "MOST_TEXT",
@@ -81,36 +81,36 @@ def purge(
 ) -> Change:
     """Count what is in the queue as consumed. See `lvq_kafka.queue.LastValueQueue.purge`."""
     wanted = chosen_keys(keys)
-    standing = idle(cluster, definition)
-    loaded = standing.maps()
+    snapshot = idle(cluster, definition)
+    loaded = snapshot.maps()
     if wanted is not None:
-        return _settle(cluster, standing, loaded, lambda item: item.key in wanted, timeout)
+        return _mark_consumed(cluster, snapshot, loaded, lambda item: item.key in wanted, timeout)
     ends = {
-        partition: replace(one, base=max(one.base, standing.stable[partition]), runs=(), counts={})
+        partition: replace(one, base=max(one.base, snapshot.stable[partition]), runs=(), counts={})
         for partition, one in loaded.items()
     }
-    return Change(loaded, store(cluster, standing, signed(standing, ends)))
+    return Change(loaded, store(cluster, snapshot, signed(snapshot, ends)))
 
 
 def expire(cluster: Cluster, definition: QueueDefinition, older_than: float, *, timeout: float = 60.0) -> Change:
     """Count as consumed what is older. See `lvq_kafka.queue.LastValueQueue.expire`."""
     delays(older_than=older_than)
-    standing = idle(cluster, definition)
-    horizon = (_now(cluster, standing) - older_than) * 1000
-    standing = look(cluster, definition)
-    return _settle(cluster, standing, standing.maps(), lambda item: item.timestamp < horizon, timeout)
+    snapshot = idle(cluster, definition)
+    horizon = (_now(cluster, snapshot) - older_than) * 1000
+    snapshot = snapshot_queue(cluster, definition)
+    return _mark_consumed(cluster, snapshot, snapshot.maps(), lambda item: item.timestamp < horizon, timeout)
 
 
-def _now(cluster: Cluster, standing: Standing) -> float:
+def _now(cluster: Cluster, snapshot: QueueSnapshot) -> float:
     """The cluster's time, by which arrival was stamped; this machine's may be hours off, and take what has just come.
 
     The only clock that a client can read without writing into a topic is that of commits. So the group commits what it
     holds already.
     """
-    name = standing.definition.name
+    name = snapshot.definition.name
     try:
-        store(cluster, standing, signed(standing, standing.maps()))
-        return cluster.committed_at(standing.definition.group)
+        store(cluster, snapshot, signed(snapshot, snapshot.maps()))
+        return cluster.committed_at(snapshot.definition.group)
     except (TransportError, TopicNotFound) as error:
         if isinstance(error, TransportError) and error.retriable:
             raise
@@ -120,9 +120,9 @@ def _now(cluster: Cluster, standing: Standing) -> float:
 
 def reset(cluster: Cluster, definition: QueueDefinition, to: Point) -> Change:
     """Go on at another point. See `lvq_kafka.queue.LastValueQueue.reset`."""
-    standing = idle(cluster, definition)
-    bases = _resolve(cluster, standing, to, "to")
-    loaded = standing.maps("ignore" if standing.refused <= bases.keys() else "refuse")
+    snapshot = idle(cluster, definition)
+    bases = _resolve(cluster, snapshot, to, "to")
+    loaded = snapshot.maps("ignore" if snapshot.refused <= bases.keys() else "refuse")
     maps: dict[int, CommitMap] = {}
     for partition, base in bases.items():
         # What was done before may have been handed out before; what comes of it again is marked so.
@@ -130,21 +130,21 @@ def reset(cluster: Cluster, definition: QueueDefinition, to: Point) -> Change:
         maps[partition] = CommitMap(
             base, sequence=loaded[partition].sequence, delivered=delivered if delivered > base else None
         )
-    return Change(loaded, {**loaded, **store(cluster, standing, signed(standing, maps))})
+    return Change(loaded, {**loaded, **store(cluster, snapshot, signed(snapshot, maps))})
 
 
 def repair(
     cluster: Cluster, definition: QueueDefinition, start: Point | None = None, *, dry_run: bool = False
 ) -> Repair:
     """Mend what is wrong with the commits. See `lvq_kafka.queue.LastValueQueue.repair`."""
-    standing = look(cluster, definition, decided=False) if dry_run else idle(cluster, definition)
-    found = standing.findings()
-    starts = {} if start is None else _resolve(cluster, standing, start, "start")
+    snapshot = snapshot_queue(cluster, definition, decided=False) if dry_run else idle(cluster, definition)
+    found = snapshot.findings()
+    starts = {} if start is None else _resolve(cluster, snapshot, start, "start")
     maps = dict(found.maps)
     left: list[Damage] = []
     for damage in found.damages:
         # Nothing of partitions that were added has been consumed, so there is nothing to choose.
-        known = starts if damage.needs_start else standing.starts
+        known = starts if damage.needs_start else snapshot.starts
         for partition in damage.partitions:
             if damage.kind == "commit-refused" and partition in starts:
                 maps[partition] = CommitMap(starts[partition])  # rather than by the offset of who knows whom
@@ -154,14 +154,14 @@ def repair(
             left.append(replace(damage, partitions=rest))
     if tuple(left) == found.damages:
         return Repair(found.damages, tuple(left), {}, dry_run)
-    mended = signed(standing, maps)
-    return Repair(found.damages, tuple(left), mended if dry_run else store(cluster, standing, mended), dry_run)
+    mended = signed(snapshot, maps)
+    return Repair(found.damages, tuple(left), mended if dry_run else store(cluster, snapshot, mended), dry_run)
 
 
 # -------------------------------------------------------------------- the parts they are made of
 
 
-def idle(cluster: Cluster, definition: QueueDefinition) -> Standing:
+def idle(cluster: Cluster, definition: QueueDefinition) -> QueueSnapshot:
     """See where a queue stands that nobody consumes.
 
     Raises:
@@ -171,41 +171,41 @@ def idle(cluster: Cluster, definition: QueueDefinition) -> Standing:
     with suppress(Unauthorized):  # the broker refuses the commit in any case; this saves the work until then
         if cluster.member_count(definition.group):
             raise at_work(definition.name)
-    return look(cluster, definition)
+    return snapshot_queue(cluster, definition)
 
 
-def signed(standing: Standing, maps: Mapping[int, CommitMap]) -> dict[int, CommitMap]:
+def signed(snapshot: QueueSnapshot, maps: Mapping[int, CommitMap]) -> dict[int, CommitMap]:
     """These maps as the next commits in this topic."""
-    tag, partitions = topic_tag(standing.described.id), len(standing.ends)
+    tag, partitions = topic_tag(snapshot.described.id), len(snapshot.ends)
     return {
         partition: replace(one, topic_tag=tag, partitions=partitions, sequence=following(one.sequence))
         for partition, one in maps.items()
     }
 
 
-def store(cluster: Cluster, standing: Standing, maps: Mapping[int, CommitMap]) -> dict[int, CommitMap]:
+def store(cluster: Cluster, snapshot: QueueSnapshot, maps: Mapping[int, CommitMap]) -> dict[int, CommitMap]:
     """Commit from outside, and return what was stored.
 
     Raises:
         QueueError: consumers are at work, or have been since the look that ``standing`` is.
         TransportError: the cluster cannot be reached or refuses.
     """
-    definition = standing.definition
-    now = replace(standing, commits=cluster.committed(definition.group, definition.topic))
+    definition = snapshot.definition
+    now = replace(snapshot, commits=cluster.committed(definition.group, definition.topic))
     # Texts cannot be compared: of another client's each reading may end in other rubbish.
-    if now.findings().maps != standing.findings().maps:
+    if now.findings().maps != snapshot.findings().maps:
         raise QueueError(
             f"What was consumed of the queue {definition.name} has changed meanwhile.",
             queue=definition.name,
             hint="Close its consumers, and do it again.",
         )
     # A map that was as long as can be may be longer by a letter now.
-    lengths = {partition: len(commit.metadata) for partition, commit in standing.commits.items()}
+    lengths = {partition: len(commit.metadata) for partition, commit in snapshot.commits.items()}
     fitting = {
         partition: one.shortened(max(LONGEST_TEXT, lengths.get(partition, 0))) for partition, one in maps.items()
     }
     try:
-        cluster.commit(definition.group, definition.topic, standing.commits_of(fitting))
+        cluster.commit(definition.group, definition.topic, snapshot.commits_of(fitting))
     except TransportError as error:
         if means_at_work(error):
             raise at_work(definition.name) from error
@@ -213,22 +213,22 @@ def store(cluster: Cluster, standing: Standing, maps: Mapping[int, CommitMap]) -
     return fitting
 
 
-def _settle(
+def _mark_consumed(
     cluster: Cluster,
-    standing: Standing,
+    snapshot: QueueSnapshot,
     loaded: Mapping[int, CommitMap],
     chosen: Callable[[Item], bool],
     timeout: float,
 ) -> Change:
     """Count single messages as consumed, as many as there is room for."""
-    backlog = read_backlog(cluster, standing, loaded, timeout=timeout)
+    backlog = read_backlog(cluster, snapshot, loaded, timeout=timeout)
     items = [item for item in backlog.messages if chosen(item)]
     backlog.leave(items)
     most = MOST_TEXT
     while True:
         fitting = backlog.fitting(items, most)
         try:
-            after = store(cluster, standing, signed(standing, backlog.claim(fitting)))
+            after = store(cluster, snapshot, signed(snapshot, backlog.claim(fitting)))
         except TransportError as error:
             if error.code != "OFFSET_METADATA_TOO_LARGE" or not fitting:
                 raise
@@ -237,31 +237,31 @@ def _settle(
             return Change(loaded, after, len(fitting), len(items) - len(fitting))
 
 
-def _resolve(cluster: Cluster, standing: Standing, point: Point, option: str) -> dict[int, int]:
+def _resolve(cluster: Cluster, snapshot: QueueSnapshot, point: Point, option: str) -> dict[int, int]:
     """The offsets of a point.
 
     Raises:
         ConfigError: it is none, or lies outside the log.
     """
-    topic = standing.definition.topic
+    topic = snapshot.definition.topic
     if point == "earliest":
-        return dict(standing.starts)
+        return dict(snapshot.starts)
     if point == "latest":
-        return dict(standing.stable)
+        return dict(snapshot.stable)
     if isinstance(point, Mapping):
-        return _checked(standing, point, option)
+        return _checked(snapshot, point, option)
     offsets = cluster.offsets_at(topic, round(moment(option, point, _POINTS) * 1000))
-    return {p: min(offsets[p], stable) for p, stable in standing.stable.items()}
+    return {p: min(offsets[p], stable) for p, stable in snapshot.stable.items()}
 
 
-def _checked(standing: Standing, offsets: Mapping[int, int], option: str) -> dict[int, int]:
+def _checked(snapshot: QueueSnapshot, offsets: Mapping[int, int], option: str) -> dict[int, int]:
     if not offsets:
         raise ConfigError(f"{option} names no partition.", options=[option])
     for partition, offset in offsets.items():
-        begin, end = standing.starts.get(partition), standing.stable.get(partition)
+        begin, end = snapshot.starts.get(partition), snapshot.stable.get(partition)
         if begin is None or end is None:
             raise ConfigError(
-                f"The topic {standing.definition.topic} has no partition {partition!r}; it has {len(standing.ends)}.",
+                f"The topic {snapshot.definition.topic} has no partition {partition!r}; it has {len(snapshot.ends)}.",
                 options=[option],
             )
         if type(offset) is not int or not begin <= offset <= end:

@@ -27,8 +27,8 @@ from lvq_kafka.errors import (
     TransportError,
 )
 from lvq_kafka.managing import management
-from lvq_kafka.managing.backlog import Backlog, Standing, look, read_backlog
-from lvq_kafka.managing.groups import at_work, means_at_work
+from lvq_kafka.managing.backlog import Backlog, QueueSnapshot, read_backlog, snapshot_queue
+from lvq_kafka.managing.group_checks import at_work, means_at_work
 from lvq_kafka.managing.management import Change, idle, signed, store
 
 __all__ = ["move"]
@@ -96,9 +96,9 @@ class _Moving:
         member = _SoleMember(cluster, self._source)
         try:
             member.join()
-            standing = look(cluster, self._source)
-            loaded = standing.maps()
-            backlog, items = self._read(cluster, standing, loaded)
+            snapshot = snapshot_queue(cluster, self._source)
+            loaded = snapshot.maps()
+            backlog, items = self._read(cluster, snapshot, loaded)
             now = dict(loaded)
             moved = 0
             writer = cluster.writer(transactional_id=f"lvq.move.{self._source.name}")
@@ -107,8 +107,8 @@ class _Moving:
                     member.check()
                     claims = backlog.claim(set(batch))
                     touched = {item.partition for item in batch}
-                    maps = signed(standing, {p: replace(claims[p], sequence=now[p].sequence) for p in touched})
-                    self._transact(writer, member, batch, standing.commits_of(maps))
+                    maps = signed(snapshot, {p: replace(claims[p], sequence=now[p].sequence) for p in touched})
+                    self._transact(writer, member, batch, snapshot.commits_of(maps))
                     backlog.remove(batch)
                     now |= maps
                     moved += len(batch)
@@ -123,14 +123,14 @@ class _Moving:
 
     def at_least_once(self, cluster: Cluster, target_cluster: Cluster) -> Change:
         """Write them all, then count them as consumed."""
-        standing = look(cluster, self._source)
-        loaded = standing.maps()
-        backlog, items = self._read(cluster, standing, loaded)
-        maps = signed(standing, backlog.claim(set(items)))
+        snapshot = snapshot_queue(cluster, self._source)
+        loaded = snapshot.maps()
+        backlog, items = self._read(cluster, snapshot, loaded)
+        maps = signed(snapshot, backlog.claim(set(items)))
         writer = target_cluster.writer()
         try:
             self._append(writer, items)
-            after = store(cluster, standing, maps)
+            after = store(cluster, snapshot, maps)
         except LVQError as error:
             error.add_note(f"Some or all of {len(items)} messages are in {self._target.name} and in the queue.")
             raise
@@ -139,12 +139,12 @@ class _Moving:
         return Change(loaded, after, len(items))
 
     def _read(
-        self, cluster: Cluster, standing: Standing, loaded: Mapping[int, CommitMap]
+        self, cluster: Cluster, snapshot: QueueSnapshot, loaded: Mapping[int, CommitMap]
     ) -> tuple[Backlog, list[Item]]:
         """The messages, and those of them that are to go; all of these have room in the commit map."""
         wanted = self._wanted
         backlog = read_backlog(
-            cluster, standing, loaded, keep=lambda key: wanted is None or key in wanted, timeout=self._timeout
+            cluster, snapshot, loaded, keep=lambda key: wanted is None or key in wanted, timeout=self._timeout
         )
         items = [item for item in backlog.messages if wanted is None or item.key in wanted]
         backlog.leave(items)

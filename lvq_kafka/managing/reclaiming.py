@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import QueueError, TopicMismatch
-from lvq_kafka.managing.backlog import look
+from lvq_kafka.managing.backlog import snapshot_queue
 from lvq_kafka.registry import Registry
 
 __all__ = ["Reclaim", "reclaim", "reclaimable"]
@@ -60,7 +60,7 @@ def _consumed_by_all(cluster: Cluster, definition: QueueDefinition) -> tuple[tup
             hint="What one queue has consumed is still a current value of the other, so it has to stay.",
         )
     # Nothing that any of the queues could still hand out lies below the lowest base.
-    maps = [look(cluster, queue).maps() for queue in queues]
+    maps = [snapshot_queue(cluster, queue).maps() for queue in queues]
     lowest = reclaimable([{partition: said.base for partition, said in of_queue.items()} for of_queue in maps])
     return tuple(queue.name for queue in queues), lowest
 

@@ -10,7 +10,7 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.records import Record
 from lvq_kafka.managing.damage import examine
-from lvq_kafka.managing.groups import OnForeignCommits, known_ends
+from lvq_kafka.managing.group_checks import OnForeignCommits, known_ends
 from lvq_kafka.reading.follower import Follower
 
 __all__ = ["ConsumedFilter"]

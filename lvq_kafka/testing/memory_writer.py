@@ -226,11 +226,11 @@ class MemoryWriter:
         decided = [(append.receipt, self._decide(append)) for append in self._waiting]
         self._waiting.clear()
 
-        def tell() -> None:
+        def notify() -> None:
             for receipt, outcome in decided:
                 _resolve(receipt, outcome)
 
-        return tell
+        return notify
 
     def _decide(self, append: _Append) -> Position | TransportError:
         producer = self._producer if self._in_transaction else None

@@ -30,7 +30,7 @@ lvq_spark.register(spark)
 queue = LastValueQueue.declare(
     "closes", key_header="month", spec=TopicSpec(partitions=4), bootstrap_servers=servers, value=JSON
 )
-opened.callback(queue.delete, delete_topic=True)
+opened.callback(queue.drop, delete_topic=True)
 ticks = load_ticks()
 with queue.producer() as producer:
     for tick in ticks:

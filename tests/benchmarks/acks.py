@@ -166,7 +166,7 @@ def run(servers: str, *, rounds: int, acks: int, messages: int) -> Iterator[dict
             name = f"bench-{uuid.uuid4().hex[:8]}"
             queue = LastValueQueue.declare(name, topic=topic, key_header=None, cluster=cluster)
             found = result(start("acks", role, servers, topic, name, count))
-            queue.delete()
+            queue.drop()
             return found
 
         try:

@@ -173,7 +173,7 @@ class Kafka:
         commits, ends = self._cluster.committed(group, topic), self._cluster.end_offsets(topic)
         if {partition: commit.offset for partition, commit in commits.items()} != ends:
             raise RuntimeError(f"{contestant} has not acknowledged all there is: {commits}, and the log ends at {ends}")
-        queue.delete(delete_topic=mode == "live")
+        queue.drop(delete_topic=mode == "live")
         return outcome(Workload(work.keys, work.keys) if mode == COMPACTED else work, began, measured)
 
     def _backlog(self, mode: str) -> str:

@@ -152,7 +152,7 @@ def _moves(servers: str, cluster: KafkaCluster, protocol: str, session: float) -
     name = f"bench-{uuid.uuid4().hex[:8]}"
     queue = LastValueQueue.declare(name, key_header=None, spec=TopicSpec(partitions=PARTITIONS), cluster=cluster)
     with ExitStack() as stack:
-        stack.callback(queue.delete, delete_topic=True)
+        stack.callback(queue.drop, delete_topic=True)
         stack.enter_context(_feeding(cluster, name))
 
         def new_member() -> Watched:

@@ -90,7 +90,7 @@ def queues_used(servers: str, count: int, rest: float, uses: Collection[str] = U
 
 def _declared(cluster: KafkaCluster, at_the_end: ExitStack, name: str, partitions: int) -> str:
     queue = LastValueQueue.declare(name, key_header="id", cluster=cluster, spec=TopicSpec(partitions=partitions))
-    at_the_end.callback(queue.delete, delete_topic=True)
+    at_the_end.callback(queue.drop, delete_topic=True)
     return name
 
 

@@ -55,4 +55,4 @@ def test_s160_a_view_a_browser_and_a_consumer_that_were_away_too_long_do_not_kee
             assert delivery is not None
             assert (delivery.key, delivery.value) == ("b", "2")
             delivery.ack(wait=True, timeout=30)
-    here.delete()
+    here.drop()

@@ -249,7 +249,7 @@ class TestNotAllowed:
             assert_forbidden(error, "'lvq.prices'", code)
             assert any("hide_consumed=False" in note for note in error.__notes__)
             assert_forbidden(error_of(queue.consumer, AT_ONCE), "'lvq.prices'", code)
-        assert_forbidden(error_of(queue.delete, AT_ONCE), f"Write on Topic {REGISTRY_TOPIC}")
+        assert_forbidden(error_of(queue.drop, AT_ONCE), f"Write on Topic {REGISTRY_TOPIC}")
         with queue.browser(hide_consumed=False, follow=False) as browser:
             assert browser.poll(10) is not None
         status, line = lvq("consume", "prices", "--timeout", "1", config=config, folder=tmp_path)
@@ -325,7 +325,7 @@ def test_a_missing_topic_is_named_by_every_reader_and_writer(plain: str, tmp_pat
         error = error_of(call, AT_ONCE)
         assert isinstance(error, TopicNotFound)
         assert error.topic == "gone"
-    gone.delete()
+    gone.drop()
     gone.close()
     code, line = lvq("put", "nowhere", "--bare", "IBM", "1", config=config, folder=tmp_path)
     assert code == 4
@@ -373,7 +373,7 @@ def test_r17_a_queue_whose_group_has_expired_is_not_begun_anew_in_silence(plain:
     code, line = lvq("consume", "forgotten", "--timeout", "1", config=plain, folder=tmp_path)
     assert code == 4
     assert "'lvq.forgotten'" in line
-    queue.delete()
+    queue.drop()
     anew = LastValueQueue.declare("forgotten", topic="prices", key_header="ticker", bootstrap_servers=plain)
     with anew.consumer() as consumer:
         assert consumer.acquire(30) is not None

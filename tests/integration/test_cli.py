@@ -129,7 +129,7 @@ def queue(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[str]:
         producer.put("MSFT", "402.10")
     yield topic_name
     with suppress(LVQError):
-        LastValueQueue.open(topic_name, cluster=kafka_cluster).delete()
+        LastValueQueue.open(topic_name, cluster=kafka_cluster).drop()
 
 
 def test_a_queue_lives_from_its_declaration_to_its_drop(shell: Shell, topic_name: str) -> None:
@@ -159,7 +159,7 @@ def test_a_queue_lives_from_its_declaration_to_its_drop(shell: Shell, topic_name
     assert values(consumed) == values(browsed)
     assert values(shell.rows("browse", topic_name)) == {}
     assert values(shell.rows("browse", topic_name, "--all")) == values(browsed)
-    (status,) = shell.rows("status", topic_name)
+    (status,) = shell.rows("stats", topic_name)
     assert (status["values"], status["waiting"], status["problems"]) == (2, 0, [])
 
     assert shell.rows("drop", topic_name, "--with-topic", "--yes")[0]["topic_deleted"] is True

@@ -76,7 +76,7 @@ def test_a_group_that_expired_is_refused_until_somebody_says_where_to_start_and_
             use()
         assert caught.value.queue == queue.name
         assert f"lvq repair {queue.name} --start earliest --apply" in caught.value.hint
-    code, said = run(queue, "status", queue.name)
+    code, said = run(queue, "stats", queue.name)
     assert code == 4
     assert "has expired" in said
     assert f"lvq repair {queue.name} --start earliest --apply" in said
@@ -91,7 +91,7 @@ def test_a_group_that_expired_is_refused_until_somebody_says_where_to_start_and_
     values = drained(queue)
     assert len(values) == len(set(values)) == waiting + 1
     assert {"6", "7", "8", "9", "new"} <= set(values)
-    code, said = run(queue, "status", queue.name)
+    code, said = run(queue, "stats", queue.name)
     assert code == 0, said
 
 
@@ -113,7 +113,7 @@ def test_offsets_expire_one_by_one_and_the_others_stay_as_they_are(queue: Queue)
     with pytest.raises(OffsetsExpired, match=r"for partition 1 .*positions expire one by one") as caught:
         queue.consumer()
     assert "lvq repair" in caught.value.hint
-    assert "positions expire one by one" in run(queue, "status", queue.name)[1]
+    assert "positions expire one by one" in run(queue, "stats", queue.name)[1]
     assert [(damage.kind, damage.partitions) for damage in queue.repair().left] == [("commits-expired", (1,))]
     assert maps(queue) == {0: before[0]}
     assert queue.repair("earliest").left == ()

@@ -49,13 +49,13 @@ def test_r16_a_header_name_that_is_not_utf_8_stops_nobody(
     strict = LastValueQueue(topic_name, key_header="ticker", key_mismatch="fail", cluster=kafka_cluster)
     with pytest.raises(KeyMismatch, match=f"{topic_name}/0/1"), strict.view():
         pass
-    (status,) = lvq(broker, "status", topic_name)
+    (status,) = lvq(broker, "stats", topic_name)
     assert (status["values"], status["mismatched"]) == (3, 2)
     exported = lvq(broker, "browse", topic_name)
     assert [row["key"] for row in exported if "key" in row] == ["before", "evil", "after"]
     assert queue.stats().depth == 3
     assert drained(queue) == ["1", "2", "3"]
-    queue.delete()
+    queue.drop()
 
 
 def test_whatever_a_record_is_made_of_everything_reads_it(
@@ -90,7 +90,7 @@ def test_whatever_a_record_is_made_of_everything_reads_it(
         assert view.stats.mismatched == 2 * len(["another", "the one that cannot be read"])
     with queue.browser(follow=False) as browser:
         assert [(event.key, event.value) for event in browser if isinstance(event, Entry)] == expected
-    assert lvq(broker, "status", topic_name)[0]["waiting"] == len(odd)
+    assert lvq(broker, "stats", topic_name)[0]["waiting"] == len(odd)
     rows = [
         row for rows in Scan(pin(queue), ClientConfig(broker.bootstrap_servers)).read(0) for row in rows.to_pylist()
     ]
@@ -98,8 +98,8 @@ def test_whatever_a_record_is_made_of_everything_reads_it(
     other = declare(kafka_cluster, f"{topic_name}-moved")
     assert queue.move(other).messages == len(odd)
     assert sorted(drained(other)) == sorted(value for _, value in expected)
-    other.delete(delete_topic=True)
-    queue.delete()
+    other.drop(delete_topic=True)
+    queue.drop()
 
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
@@ -126,14 +126,14 @@ def test_what_others_put_into_the_registry_stops_no_other_queue_and_steers_no_te
         assert screen.text.replace("\n", "").isprintable()
         assert len(screen.text) < 20_000
         for key in hostile:
-            with terminal([*command, "status", "--", key]) as screen:
+            with terminal([*command, "stats", "--", key]) as screen:
                 assert screen.wait() == 2
             assert screen.text.replace("\n", "").isprintable()
     finally:
         with Producer(kafka_cluster, REGISTRY_TOPIC, key_header=None) as registry:
             for key in hostile:
                 registry.delete(key)
-    queue.delete()
+    queue.drop()
 
 
 def test_a_sequence_that_nobody_can_have_reached_is_refused_told_and_mended(
@@ -150,7 +150,7 @@ def test_a_sequence_that_nobody_can_have_reached_is_refused_told_and_mended(
         commit(sequence)
         with pytest.raises(CommitMapRefused, match="sequence is out of range"):
             queue.consumer()
-        status = [sys.executable, "-m", "lvq_kafka", "-b", broker.bootstrap_servers, "status", topic_name]
+        status = [sys.executable, "-m", "lvq_kafka", "-b", broker.bootstrap_servers, "stats", topic_name]
         assert subprocess.run(status, capture_output=True, timeout=60, check=False).returncode == 4
         assert not queue.repair().left
     commit((1 << 62) - 1)
@@ -160,5 +160,5 @@ def test_a_sequence_that_nobody_can_have_reached_is_refused_told_and_mended(
             assert delivery is not None
             assert delivery.value == value
             delivery.ack()
-    assert lvq(broker, "status", topic_name)[0]["waiting"] == 0
-    queue.delete()
+    assert lvq(broker, "stats", topic_name)[0]["waiting"] == 0
+    queue.drop()

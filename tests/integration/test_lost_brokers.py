@@ -73,7 +73,7 @@ def test_when_the_broker_goes_every_new_reader_says_so_and_all_is_well_when_it_i
     with queue.producer() as producer:
         producer.put("IBM", b"118.50").result(20)
     private_broker.kill()
-    calls = [queue.consumer, lambda: enter(queue.view()), lambda: enter(queue.browser()), lambda: queue.delete()]
+    calls = [queue.consumer, lambda: enter(queue.view()), lambda: enter(queue.browser()), lambda: queue.drop()]
     with ThreadPoolExecutor(len(calls)) as pool:
         for error in pool.map(lambda call: error_of(call, IN_TIME), calls):
             assert isinstance(error, BrokerUnavailable)

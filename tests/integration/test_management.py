@@ -28,7 +28,7 @@ from lvq_kafka.errors import (
 )
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.managing import management
-from lvq_kafka.managing.backlog import look
+from lvq_kafka.managing.backlog import snapshot_queue
 from lvq_kafka.managing.management import signed, store
 from lvq_kafka.managing.moving import _SoleMember
 from tests.unit.managing import claims, commits, consume, declare, drained, maps, overwrite, put, said
@@ -41,14 +41,14 @@ Queue = LastValueQueue[str]
 def queue(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[Queue]:
     queue = declare(kafka_cluster, topic_name, spec=TopicSpec(partitions=2, reclaim=True))
     yield queue
-    queue.delete()
+    queue.drop()
 
 
 @pytest.fixture
 def other(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[Queue]:
     other = declare(kafka_cluster, f"{topic_name}-other")
     yield other
-    other.delete()
+    other.drop()
     with suppress(TopicNotFound):
         kafka_cluster.delete_topic(other.topic)
 
@@ -102,9 +102,9 @@ def test_nothing_is_changed_while_consumers_are_at_work(queue: Queue, other: Que
                 change()
 
         def broker_refuses() -> bool:  # unless the consumer has committed since the look, which is refused by us
-            standing = look(queue.cluster, queue.definition)
+            snapshot = snapshot_queue(queue.cluster, queue.definition)
             with pytest.raises(QueueError) as caught:
-                store(queue.cluster, standing, signed(standing, standing.maps()))
+                store(queue.cluster, snapshot, signed(snapshot, snapshot.maps()))
             return "still at work" in str(caught.value)
 
         eventually(broker_refuses)

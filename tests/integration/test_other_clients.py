@@ -39,7 +39,7 @@ def queue(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[LastValueQue
         consume(queue, *(entry.key for entry in view.entries() if entry.position.offset == 0))
     assert {partition: one.base for partition, one in maps(queue).items()} == {0: 1, 1: 1}
     yield queue
-    queue.delete()
+    queue.drop()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.readme import after, block
 @pytest.fixture
 def prices(kafka_cluster: Cluster) -> object:
     yield None
-    LastValueQueue.open("prices", cluster=kafka_cluster).delete(delete_topic=True)
+    LastValueQueue.open("prices", cluster=kafka_cluster).drop(delete_topic=True)
 
 
 def test_the_first_example_and_the_shell_commands_do_what_they_say(

@@ -56,7 +56,7 @@ class Stage:
     def gone(self, *, topic: bool = True) -> None:
         """Let nothing of the queue be there, or nothing but its topic."""
         with suppress(QueueNotDeclared):
-            LastValueQueue.open(self.name, cluster=self.admin).delete()
+            LastValueQueue.open(self.name, cluster=self.admin).drop()
         if topic:
             with suppress(TopicNotFound):
                 self.admin.delete_topic(self.name)
@@ -94,7 +94,7 @@ def verify(stage: Stage) -> None:
 def drop(stage: Stage, *, delete_topic: bool = False) -> None:
     stage.there()
     with stage.open() as queue:
-        queue.delete(delete_topic=delete_topic)
+        queue.drop(delete_topic=delete_topic)
 
 
 def send(stage: Stage) -> None:
@@ -188,7 +188,7 @@ WORK: Mapping[str, Callable[[Stage], None]] = {
     "consumes": consume,
     "consumes with dead letters": bury,
     "consumes in transactions of a producer for `output`": transform,
-    "looks at it: `status`, `stats`, a dry run of `repair`": look,
+    "looks at it: `stats`, a dry run of `repair`": look,
     "manages it: `purge`, `expire`, `reset`, `repair`": manage,
     "moves messages to the queue `output`": move,
     "reclaims what is consumed": reclaim,

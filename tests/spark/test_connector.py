@@ -232,7 +232,7 @@ def test_what_lies_below_the_start_of_the_log_is_gone_for_a_group_as_it_is_for_i
         handed_out = [consumer.acquire(20) for _ in left]
         assert {one.key.encode() for one in handed_out if one is not None} == left
         assert consumer.acquire(0) is None
-    queue.delete()
+    queue.drop()
 
 
 def test_several_tasks_may_share_a_partition(

@@ -291,7 +291,7 @@ def test_what_a_group_has_left_of_a_key_in_two_partitions_is_what_a_browser_that
     for engine in ("python", "connector"):
         rows = collect(snapshot(spark, queue, spec=spec, engine=engine))  # type: ignore[arg-type]
         assert {key: row.value for key, row in rows.items()} == shown, engine
-    queue.delete()
+    queue.drop()
 
 
 def _home(key: bytes) -> int:

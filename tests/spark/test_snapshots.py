@@ -355,7 +355,7 @@ def test_the_example_of_the_readme_runs(
     published = names["back"](latest.where("key = 'IBM'").select("key", "value"), queue)  # IBM's
     assert (published.written, published.vanished) == (1, 1)
     assert view_rows(queue)[0].keys() == {b"IBM"}
-    queue.delete()
+    queue.drop()
 
 
 # -- one cut per DataFrame -----------------------------------------------------------------------------------------

@@ -367,7 +367,7 @@ CASES = [
         "a definition that is corrupt",
         lambda cluster: LastValueQueue.open("broken", cluster=cluster),
         *(ConfigError, ValueError, ["broken", REGISTRY_TOPIC, "not readable"], f"lvq delete {REGISTRY_TOPIC} broken"),
-        shell=["status", "broken"],
+        shell=["stats", "broken"],
         code=2,
     ),
     Case(
@@ -559,9 +559,9 @@ class TestBrokenDefinitions:
     def test_no_topic_is_deleted_that_one_of_them_may_use(self, cluster: MemoryCluster) -> None:
         queue = LastValueQueue.open("small", cluster=cluster)
         with pytest.raises(ConfigError, match=REGISTRY_TOPIC):
-            queue.delete(delete_topic=True)
+            queue.drop(delete_topic=True)
         assert cluster.describe_topic("small")
-        queue.delete()
+        queue.drop()
         with pytest.raises(QueueNotDeclared):
             LastValueQueue.open("small", cluster=cluster)
 

@@ -17,7 +17,7 @@ from lvq_kafka.errors import (
     TopicRecreated,
 )
 from lvq_kafka.managing.damage import Damage, examine
-from lvq_kafka.managing.groups import check_group
+from lvq_kafka.managing.group_checks import check_group
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import commits, declare, maps, overwrite, put, said
 

@@ -114,7 +114,7 @@ def test_a_definition_is_the_trouble_of_its_own_queue_only(
     with pytest.raises(ConfigError) as caught:
         LastValueQueue.open(name, cluster=cluster)
     assert_harmless(str(caught.value))
-    for arguments in (["queues"], ["declare", "new", "-k", "k"], ["status", "prices"], ["status", "--", name]):
+    for arguments in (["queues"], ["declare", "new", "-k", "k"], ["stats", "prices"], ["stats", "--", name]):
         ran = run(cluster, *arguments)
         assert ran.exit_code == (2 if name in arguments else 0), ran.stderr
         assert_harmless(ran.stderr)
@@ -332,7 +332,7 @@ def test_nothing_that_others_have_named_steers_a_persons_terminal(cluster: Memor
         producer.put("k", {ESCAPES: [ESCAPES, "[red]"], "h": HUGE[:3000]}).result(5)
     for arguments in (
         ["queues"],
-        ["status", "named"],
+        ["stats", "named"],
         ["declare", "named", "-k", named.key_header or ""],
         ["get", "named", "k", "--format", "json"],
         ["browse", "named", "--format", "json"],
@@ -341,7 +341,7 @@ def test_nothing_that_others_have_named_steers_a_persons_terminal(cluster: Memor
         ran = run(cluster, *arguments, person=True)
         assert ran.exit_code in (0, 6), ran.stderr
         assert_harmless(ran.stdout + ran.stderr)
-        assert ran.exit_code == 6 or "\\x1b" in ran.stdout or "\\u001b" in ran.stdout or arguments[0] == "status"
+        assert ran.exit_code == 6 or "\\x1b" in ran.stdout or "\\u001b" in ran.stdout or arguments[0] == "stats"
 
 
 def test_an_error_of_anybodys_is_harmless_when_it_becomes_one_of_ours() -> None:
@@ -357,7 +357,7 @@ def test_the_log_that_debug_shows_steers_no_terminal(cluster: MemoryCluster, mon
         raise ValueError(ESCAPES)
 
     monkeypatch.setattr(cluster, "describe_topic", describe)
-    ran = run(cluster, "--debug", "status", "prices")
+    ran = run(cluster, "--debug", "stats", "prices")
     assert ran.exit_code == 70
     assert "the broker said" in ran.stderr
     assert "Traceback" in ran.stderr
@@ -425,7 +425,7 @@ def test_a_commit_ends_in_a_typed_error_that_status_tells_and_repair_mends(
             delivery.ack()
     except LVQError as error:
         assert_harmless(str(error))
-        status = run(cluster, "status", "prices")
+        status = run(cluster, "stats", "prices")
         assert (status.exit_code, status.stderr != "") == (4, True)
         assert_harmless(status.stderr)
         with suppress(LVQError), queue.browser(follow=False) as browser:  # what is known of a cut log is browsed
@@ -433,7 +433,7 @@ def test_a_commit_ends_in_a_typed_error_that_status_tells_and_repair_mends(
         with pytest.raises(LVQError):
             queue.purge()
         assert not queue.repair().left
-    assert run(cluster, "status", "prices").exit_code == 0
+    assert run(cluster, "stats", "prices").exit_code == 0
     with (
         queue.producer(transactional_id="t") as producer,
         queue.consumer() as consumer,
@@ -441,7 +441,7 @@ def test_a_commit_ends_in_a_typed_error_that_status_tells_and_repair_mends(
     ):
         for delivery in transaction.acquire_many(100, timeout=0.5):
             delivery.ack()
-    assert run(cluster, "status", "prices").exit_code == 0
+    assert run(cluster, "stats", "prices").exit_code == 0
 
 
 def test_the_last_sequence_that_is_taken_is_followed_by_others(cluster: MemoryCluster) -> None:
@@ -456,11 +456,11 @@ def test_the_last_sequence_that_is_taken_is_followed_by_others(cluster: MemoryCl
             delivery = consumer.acquire(5)
             assert delivery is not None
             delivery.ack()
-    assert run(cluster, "status", "prices").exit_code == 0
+    assert run(cluster, "stats", "prices").exit_code == 0
     cluster.commit(queue.definition.group, "prices", {0: Commit(0, numbered((1 << 62) - 1))})
     queue.purge()
     queue.reset("earliest")
-    assert run(cluster, "status", "prices").exit_code == 0
+    assert run(cluster, "stats", "prices").exit_code == 0
 
 
 def test_a_refusal_shows_the_beginning_of_a_text(cluster: MemoryCluster) -> None:

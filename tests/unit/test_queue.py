@@ -405,7 +405,7 @@ class TestDelete:
         queue = declare(memory_cluster)
         put(queue, a="1", b="2")
         consumed(queue, 2)
-        queue.delete()
+        queue.drop()
         assert queues(cluster=memory_cluster) == []
         assert memory_cluster.committed("lvq.prices", "prices") == {}
         with LastValueQueue("prices", key_header="ticker", value=TEXT, cluster=memory_cluster).view() as view:
@@ -413,7 +413,7 @@ class TestDelete:
         assert consumed(declare(memory_cluster), 2) == ["1", "2"]  # declared anew, it begins anew
 
     def test_the_topic_goes_when_asked(self, memory_cluster: MemoryCluster) -> None:
-        declare(memory_cluster).delete(delete_topic=True)
+        declare(memory_cluster).drop(delete_topic=True)
         assert queues(cluster=memory_cluster) == []
         with pytest.raises(TopicNotFound):
             memory_cluster.describe_topic("prices")
@@ -423,10 +423,10 @@ class TestDelete:
         for name in ("two", "three"):
             declare(memory_cluster, name, topic="t")
         with pytest.raises(QueueError, match="also serves three, two") as caught:
-            queue.delete(delete_topic=True)
+            queue.drop(delete_topic=True)
         assert caught.value.queue == "one"
         assert len(queues(cluster=memory_cluster)) == 3
-        queue.delete()
+        queue.drop()
         assert [definition.name for definition in queues(cluster=memory_cluster)] == ["three", "two"]
 
     def test_consumers_at_work_keep_the_queue(self, memory_cluster: MemoryCluster) -> None:
@@ -435,16 +435,16 @@ class TestDelete:
         with queue.consumer() as consumer:
             assert consumer.acquire(30) is not None
             with pytest.raises(QueueError, match="still at work") as caught:
-                queue.delete()
+                queue.drop()
             assert "Close them first" in caught.value.hint
-        queue.delete()
+        queue.drop()
         assert queues(cluster=memory_cluster) == []
 
     def test_what_is_not_declared_cannot_be_deleted(self, memory_cluster: MemoryCluster) -> None:
         queue = declare(memory_cluster)
-        queue.delete()
+        queue.drop()
         with pytest.raises(QueueNotDeclared, match="prices"):
-            queue.delete()
+            queue.drop()
 
     @pytest.mark.parametrize("delete_topic", [False, True])
     def test_a_delete_that_may_not_be_finished_takes_nothing(
@@ -454,7 +454,7 @@ class TestDelete:
         before = memory_cluster.committed("lvq.prices", "prices")
         memory_cluster.fail_next("check_may", FORBIDDEN)
         with pytest.raises(Unauthorized):
-            queue.delete(delete_topic=delete_topic)
+            queue.drop(delete_topic=delete_topic)
         assert memory_cluster.committed("lvq.prices", "prices") == before
         assert [definition.name for definition in queues(cluster=memory_cluster)] == ["prices"]
 
@@ -463,9 +463,9 @@ class TestDelete:
         queue = declare(memory_cluster)
         memory_cluster.fail_next(step, FORBIDDEN)
         with pytest.raises(Unauthorized):
-            queue.delete()
+            queue.drop()
         assert [definition.name for definition in queues(cluster=memory_cluster)] == ["prices"]
-        queue.delete()
+        queue.drop()
         assert queues(cluster=memory_cluster) == []
 
 
@@ -496,7 +496,7 @@ def test_r13_a_non_destructive_queue_has_no_group_and_no_consumers(memory_cluste
     with queue.browser(follow=False) as browser:
         assert len(list(browser)) == 2
     assert not memory_cluster.delete_group("lvq.prices")
-    queue.delete()
+    queue.drop()
 
 
 def test_r17_a_second_declare_does_not_bring_an_expired_group_back(memory_cluster: MemoryCluster) -> None:

@@ -11,7 +11,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import REGISTRY_TOPIC, QueueDefinition
 from lvq_kafka.errors import ConfigError, QueueError, QueueNotDeclared, TopicMismatch, Unauthorized
 from lvq_kafka.managing import reclaiming
-from lvq_kafka.managing.backlog import Standing, look
+from lvq_kafka.managing.backlog import QueueSnapshot, snapshot_queue
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import declare, drained, overwrite, put, said
 
@@ -102,7 +102,7 @@ def test_a_queue_that_was_dropped_meanwhile_reclaims_nothing(
     memory_cluster: MemoryCluster, queue: LastValueQueue[str]
 ) -> None:
     queue.purge()
-    LastValueQueue.open("prices", cluster=memory_cluster).delete()
+    LastValueQueue.open("prices", cluster=memory_cluster).drop()
     with pytest.raises(QueueNotDeclared):
         queue.reclaim()
 
@@ -111,13 +111,13 @@ def _after_the_first_look(monkeypatch: pytest.MonkeyPatch, change: Callable[[], 
     """Let somebody change something when it is known what may go, and nothing has gone yet."""
     changes = [change]
 
-    def looked(cluster: Cluster, definition: QueueDefinition, *, consumed: bool = True) -> Standing:
-        standing = look(cluster, definition, consumed=consumed)
+    def looked(cluster: Cluster, definition: QueueDefinition, *, consumed: bool = True) -> QueueSnapshot:
+        snapshot = snapshot_queue(cluster, definition, consumed=consumed)
         if changes:
             changes.pop()()
-        return standing
+        return snapshot
 
-    monkeypatch.setattr(reclaiming, "look", looked)
+    monkeypatch.setattr(reclaiming, "snapshot_queue", looked)
 
 
 def test_a_queue_declared_meanwhile_keeps_what_it_has_still_to_consume(

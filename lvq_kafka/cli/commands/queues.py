@@ -17,7 +17,7 @@ from lvq_kafka.core.fold import Order
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.core.policy import Finding, TopicSpec
 from lvq_kafka.core.quoting import brief
-from lvq_kafka.managing.groups import Start
+from lvq_kafka.managing.group_checks import Start
 from lvq_kafka.queue import Declaration, LastValueQueue
 from lvq_kafka.queue import queues as all_queues
 from lvq_kafka.topics import OnMismatch
@@ -240,7 +240,7 @@ def drop(session: Session, name: str, *, with_topic: bool, yes: bool) -> None:
     queue = LastValueQueue.open(name, cluster=session.connect())
     what = f"and its topic {queue.topic} with everything in it" if with_topic else f"(its topic {queue.topic} stays)"
     confirm(f"Delete the queue {name} {what}?", yes=yes, if_not="Nothing was deleted.")
-    queue.delete(delete_topic=with_topic)
+    queue.drop(delete_topic=with_topic)
     if session.out.person:
         session.out.note(f"{name} is gone{' with its topic' if with_topic else f'; its topic {queue.topic} stays'}.")
     else:

@@ -11,7 +11,7 @@ from lvq_kafka.core.json_text import read_json
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig
-from lvq_kafka.managing.groups import OnForeignCommits
+from lvq_kafka.managing.group_checks import OnForeignCommits
 from lvq_spark.pinning import AsOfPolicy
 from lvq_spark.points import EARLIEST, Offsets, Point, Times
 from lvq_spark.scan.columns import BYTES, ROWS

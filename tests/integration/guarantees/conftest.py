@@ -56,7 +56,7 @@ def declare(kafka_cluster: KafkaCluster, topic_name: str) -> Iterator[Declare]:
             queue = LastValueQueue.declare(
                 topic_name, key_header="ticker", spec=spec, value=TEXT, cluster=kafka_cluster
             )
-            queues.callback(queue.delete)
+            queues.callback(queue.drop)
             return queue
 
         yield declare

@@ -20,7 +20,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def waiting(run: Run, queue: str = "prices") -> int:
-    found: int = run("status", queue).row["waiting"]
+    found: int = run("stats", queue).row["waiting"]
     return found
 
 

@@ -237,5 +237,5 @@ def test_headers_that_cannot_be_read_are_said_to_be_so_and_counted(prices: Run, 
     assert prices("get", "prices", "evil").code == 0
     (row,) = [row for row in prices("browse", "prices").rows if row.get("key") == "evil"]
     assert row["headers"] == {"lvq-unreadable": "1"}
-    assert prices("status", "prices").row["mismatched"] == 1
-    assert "or cannot be read" in " ".join(prices("status", "prices", person=True).text.split())
+    assert prices("stats", "prices").row["mismatched"] == 1
+    assert "or cannot be read" in " ".join(prices("stats", "prices", person=True).text.split())

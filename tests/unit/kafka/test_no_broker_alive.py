@@ -44,7 +44,7 @@ def ending(command: list[str]) -> tuple[int, str]:
 
 def test_nobody_is_aborted_and_all_are_told() -> None:
     commands = {name: ["-c", SCRIPT.format(call=call), "SERVERS"] for name, call in IN_PYTHON.items()}
-    commands["shell"] = ["-m", "lvq_kafka", "-b", "SERVERS", "status", "prices"]
+    commands["shell"] = ["-m", "lvq_kafka", "-b", "SERVERS", "stats", "prices"]
     with ThreadPoolExecutor() as pool:
         endings = dict(zip(commands, pool.map(ending, commands.values())))
     assert {name: code for name, (code, _) in endings.items()} == dict.fromkeys(commands, 3), endings

@@ -12,7 +12,7 @@ import pytest
 from lvq_kafka import TEXT, LastValueQueue, Message, TopicSpec
 from lvq_kafka.cluster import LogReader
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
-from lvq_kafka.managing.stats import Tally
+from lvq_kafka.managing.queue_stats import Tally
 from lvq_kafka.testing import MemoryCluster
 from tests.unit.managing import consume, declare, drained, overwrite, put, said
 from tests.unit.polling import before_polls

@@ -23,17 +23,17 @@ from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.quoting import brief, listed, printable
 from lvq_kafka.errors import CatchUpTimeout, Unauthorized
 from lvq_kafka.managing.damage import Damage
-from lvq_kafka.managing.stats import PartitionStats, QueueStats
+from lvq_kafka.managing.queue_stats import PartitionStats, QueueStats
 from lvq_kafka.queue import LastValueQueue
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["status"]
+__all__ = ["stats"]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStatus:
+class PartitionReport:
     """A partition: where its log begins and ends, and what the queue has in it."""
 
     partition: int
@@ -54,13 +54,13 @@ class PartitionStatus:
 
 
 @dataclass(slots=True)
-class QueueStatus:
+class QueueReport:
     """All that can be said of a queue."""
 
     topic: TopicDescription
     state: str = ""
     values: int = 0
-    partitions: list[PartitionStatus] = field(default_factory=list)
+    partitions: list[PartitionReport] = field(default_factory=list)
     split_keys: list[str] = field(default_factory=list)
     mismatched: int = 0
     unkeyed: int = 0
@@ -73,10 +73,10 @@ class QueueStatus:
     problems: list[str] = field(default_factory=list)
 
 
-@command("status", examples=["lvq status prices", "lvq status prices | jq '.partitions[].waiting'"])
+@command("stats", examples=["lvq stats prices", "lvq stats prices | jq '.partitions[].waiting'"])
 @queue_argument
 @timeout_option(60.0, "How long reading what the queue holds may take.")
-def status(session: Session, choice: QueueChoice, *, timeout: float) -> None:
+def stats(session: Session, choice: QueueChoice, *, timeout: float) -> None:
     """Show what a queue holds and whether all is well.
 
     That is its definition, its values and what waits to be consumed, by partition, and whether its topic and what is
@@ -85,7 +85,7 @@ def status(session: Session, choice: QueueChoice, *, timeout: float) -> None:
     queue = session.open(choice)
     group = None if choice.bare or queue.definition.non_destructive else queue.definition.group
     with session.out.waiting(lambda: f"looking at {queue.name}"):
-        found = _look(queue, group, timeout)
+        found = _examine(queue, group, timeout)
     if session.out.person:
         partitions, left_out = _partitions(found.partitions, session.out.console.width, consumable=group is not None)
         session.out.say(_picture(queue, group, found, partitions))
@@ -98,9 +98,9 @@ def status(session: Session, choice: QueueChoice, *, timeout: float) -> None:
         )
 
 
-def _look(queue: LastValueQueue[Any], group: str | None, timeout: float) -> QueueStatus:
+def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> QueueReport:
     cluster, topic = queue.cluster, queue.topic
-    found = QueueStatus(cluster.describe_topic(topic))
+    found = QueueReport(cluster.describe_topic(topic))
     try:
         config = cluster.topic_config(topic)
     except Unauthorized:
@@ -118,7 +118,7 @@ def _look(queue: LastValueQueue[Any], group: str | None, timeout: float) -> Queu
     return found
 
 
-def _count(queue: LastValueQueue[Any], found: QueueStatus, timeout: float) -> None:
+def _count(queue: LastValueQueue[Any], found: QueueReport, timeout: float) -> None:
     """Read the queue and see what it holds, consumed or not."""
     cluster, topic = queue.cluster, queue.topic
     values = dict.fromkeys(range(found.topic.partitions), 0)
@@ -152,16 +152,16 @@ def _count(queue: LastValueQueue[Any], found: QueueStatus, timeout: float) -> No
 
 def _partition(
     partition: int, start: int, stable: int, end: int, values: int, counted: Mapping[int, PartitionStats]
-) -> PartitionStatus:
+) -> PartitionReport:
     stats = counted.get(partition)
     if stats is None:
-        return PartitionStatus(partition, start, end, stable, None, values, None, None, None, None)
-    return PartitionStatus(
+        return PartitionReport(partition, start, end, stable, None, values, None, None, None, None)
+    return PartitionReport(
         partition, start, end, stable, stats.base, values, stats.depth, stats.attempted, stats.oldest, stats.lag
     )
 
 
-def _row(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) -> dict[str, Any]:
+def _row(queue: LastValueQueue[Any], group: str | None, found: QueueReport) -> dict[str, Any]:
     stats = found.stats
     return {
         **asdict(queue.definition),
@@ -191,7 +191,7 @@ def _row(queue: LastValueQueue[Any], group: str | None, found: QueueStatus) -> d
 
 
 def _picture(
-    queue: LastValueQueue[Any], group: str | None, found: QueueStatus, partitions: RenderableType
+    queue: LastValueQueue[Any], group: str | None, found: QueueReport, partitions: RenderableType
 ) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
@@ -252,7 +252,7 @@ def _tally(stats: QueueStats) -> str:
     return f"of the newest {count(tally.added, 'value')} {', '.join(became)}"
 
 
-def _remarks(found: QueueStatus) -> list[str]:
+def _remarks(found: QueueReport) -> list[str]:
     told = [str(finding) for finding in found.findings if finding.severity == "warning"]
     told += [f"not all is visible: {shortfall}" for shortfall in found.blocked]
     told += [f"not checked: {what}" for what in found.unchecked]
@@ -284,7 +284,7 @@ _GIVES_WAY = ("START", "LAG", "END", "CONSUMED", "VALUES")
 _LAG = "LAG counts offsets from CONSUMED to END, replaced values among them; TO CONSUME counts messages.\n"
 
 
-def _partitions(partitions: list[PartitionStatus], width: int, *, consumable: bool) -> tuple[RenderableType, list[str]]:
+def _partitions(partitions: list[PartitionReport], width: int, *, consumable: bool) -> tuple[RenderableType, list[str]]:
     """The partitions as a table, and which columns had no room in it."""
     from rich.console import Group
     from rich.text import Text
@@ -297,7 +297,7 @@ def _partitions(partitions: list[PartitionStatus], width: int, *, consumable: bo
     return Group(table, Text(_LAG if explained else "", "dim")), left_out
 
 
-def _cells(one: PartitionStatus, *, consumable: bool) -> dict[str, str]:
+def _cells(one: PartitionReport, *, consumable: bool) -> dict[str, str]:
     """A partition as a row."""
     cells = {
         "PARTITION": f"{one.partition}",

@@ -11,9 +11,9 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.commit_map import LONGEST_TEXT, CommitMap
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import OffsetsPending, TransportError, Unauthorized
-from lvq_kafka.managing.backlog import Backlog, Standing, Tally, look, read_backlog
+from lvq_kafka.managing.backlog import Backlog, QueueSnapshot, Tally, read_backlog, snapshot_queue
 from lvq_kafka.managing.damage import examine
-from lvq_kafka.managing.groups import OnForeignCommits
+from lvq_kafka.managing.group_checks import OnForeignCommits
 
 __all__ = ["PartitionStats", "QueueStats", "Tally", "measure"]
 
@@ -114,11 +114,11 @@ def measure(
         consumed: whether it is a queue that can be consumed.
     """
     for attempt in range(1, _ATTEMPTS + 1):
-        standing = look(cluster, definition, consumed=consumed, decided=False)
-        loaded = standing.maps(on_foreign_commits) if consumed else _untouched(standing)
-        backlog = read_backlog(cluster, standing, loaded, timeout=timeout)
+        snapshot = snapshot_queue(cluster, definition, consumed=consumed, decided=False)
+        loaded = snapshot.maps(on_foreign_commits) if consumed else _untouched(snapshot)
+        backlog = read_backlog(cluster, snapshot, loaded, timeout=timeout)
         # What was consumed during the read does not count either.
-        now = _commits_of_now(cluster, standing, loaded) if consumed else loaded
+        now = _commits_of_now(cluster, snapshot, loaded) if consumed else loaded
         if attempt == _ATTEMPTS or all(now[partition].covers(then) for partition, then in loaded.items()):
             break
     members: int | None = None
@@ -127,7 +127,7 @@ def measure(
         pending = _is_pending(cluster, definition)
         with suppress(Unauthorized):
             members = cluster.member_count(definition.group)
-    partitions = _count(standing, backlog, now, consumed=consumed)
+    partitions = _count(snapshot, backlog, now, consumed=consumed)
     done_since = len(backlog.messages) - sum(one.depth for one in partitions)
     return QueueStats(
         definition.name,
@@ -161,19 +161,21 @@ def _text_limit(cluster: Cluster, longest: int) -> int:
     return LONGEST_TEXT
 
 
-def _untouched(standing: Standing) -> dict[int, CommitMap]:
-    return {partition: CommitMap(start) for partition, start in standing.starts.items()}
+def _untouched(snapshot: QueueSnapshot) -> dict[int, CommitMap]:
+    return {partition: CommitMap(start) for partition, start in snapshot.starts.items()}
 
 
-def _commits_of_now(cluster: Cluster, standing: Standing, before: Mapping[int, CommitMap]) -> Mapping[int, CommitMap]:
-    definition = standing.definition
+def _commits_of_now(
+    cluster: Cluster, snapshot: QueueSnapshot, before: Mapping[int, CommitMap]
+) -> Mapping[int, CommitMap]:
+    definition = snapshot.definition
     commits = cluster.committed(definition.group, definition.topic, decided=False)
-    found = examine(definition.group, definition.topic, before, commits, described=standing.described)
+    found = examine(definition.group, definition.topic, before, commits, described=snapshot.described)
     return {partition: found.maps.get(partition, then) for partition, then in before.items()}
 
 
 def _count(
-    standing: Standing, backlog: Backlog, done: Mapping[int, CommitMap], *, consumed: bool
+    snapshot: QueueSnapshot, backlog: Backlog, done: Mapping[int, CommitMap], *, consumed: bool
 ) -> tuple[PartitionStats, ...]:
     depth: Counter[int] = Counter()
     attempted: Counter[int] = Counter()
@@ -187,17 +189,17 @@ def _count(
     return tuple(
         PartitionStats(
             partition=partition,
-            start=standing.starts[partition],
-            stable=standing.stable[partition],
-            end=standing.ends[partition],
+            start=snapshot.starts[partition],
+            stable=snapshot.stable[partition],
+            end=snapshot.ends[partition],
             base=state.base if consumed else None,
             depth=depth[partition],
             attempted=attempted[partition],
             oldest=oldest[partition] / 1000 if partition in oldest else None,
-            lag=max(0, standing.ends[partition] - max(state.base, standing.starts[partition])) if consumed else None,
+            lag=max(0, snapshot.ends[partition] - max(state.base, snapshot.starts[partition])) if consumed else None,
             done_ahead=sum(state.runs[1::2]),
             sequence=state.sequence if consumed else None,
-            text=len(standing.commits[partition].metadata) if consumed else 0,
+            text=len(snapshot.commits[partition].metadata) if consumed else 0,
         )
         for partition, state in sorted(done.items())
     )

@@ -18,7 +18,7 @@ def test_status_tells_the_definition_what_it_holds_and_what_waits(run: Run) -> N
     for key in ("IBM", "MSFT", "AAPL", "IBM"):
         run("put", "prices", key, "1")
     run("delete", "prices", "AAPL")
-    row = run("status", "prices").row
+    row = run("stats", "prices").row
     assert (row["name"], row["topic"], row["key_header"], row["group"]) == ("prices", "prices", "ticker", "lvq.prices")
     assert (row["state"], row["values"], row["waiting"]) == ("caught-up", 2, 2)
     assert [partition["partition"] for partition in row["partitions"]] == [0, 1]
@@ -27,7 +27,7 @@ def test_status_tells_the_definition_what_it_holds_and_what_waits(run: Run) -> N
     assert all(partition["consumed"] == 0 for partition in row["partitions"])
     assert row["problems"] == row["findings"] == row["split_keys"] == row["blocked"] == []
     run("consume", "prices", "--timeout", "0.2")
-    row = run("status", "prices").row
+    row = run("stats", "prices").row
     assert (row["values"], row["waiting"]) == (2, 0)
     assert [partition["consumed"] for partition in row["partitions"]] == [p["end"] for p in row["partitions"]]
 
@@ -35,7 +35,7 @@ def test_status_tells_the_definition_what_it_holds_and_what_waits(run: Run) -> N
 def test_a_topic_that_breaks_promises_is_a_problem(run: Run, memory_cluster: MemoryCluster) -> None:
     run("declare", "prices", "-k", "ticker")
     memory_cluster.alter_topic_config("prices", {"cleanup.policy": "delete"})
-    ran = run("status", "prices")
+    ran = run("stats", "prices")
     assert ran.code == 4
     assert ran.row["findings"][0]["setting"] == "cleanup.policy"
     assert "cleanup.policy" in ran.row["problems"][0]
@@ -44,7 +44,7 @@ def test_a_topic_that_breaks_promises_is_a_problem(run: Run, memory_cluster: Mem
 
 def test_a_group_that_is_gone_is_a_problem(prices: Run, memory_cluster: MemoryCluster) -> None:
     memory_cluster.delete_group("lvq.prices")
-    ran = prices("status", "prices")
+    ran = prices("stats", "prices")
     assert ran.code == 4
     assert "lvq.prices" in ran.row["problems"][0]
     (damage,) = ran.row["damage"]
@@ -52,7 +52,7 @@ def test_a_group_that_is_gone_is_a_problem(prices: Run, memory_cluster: MemoryCl
     (partition,) = ran.row["partitions"]
     assert (partition["values"], partition["consumed"], partition["waiting"], partition["lag"]) == (2, None, None, None)
     assert (ran.row["waiting"], ran.row["oldest"], ran.row["consumers"]) == (None, None, None)
-    lines = prices("status", "prices", person=True).text
+    lines = prices("stats", "prices", person=True).text
     assert "lvq repair prices --start earliest --apply" in " ".join(lines.split())
     assert " ? " in lines
 
@@ -60,7 +60,7 @@ def test_a_group_that_is_gone_is_a_problem(prices: Run, memory_cluster: MemoryCl
 def test_what_waits_is_counted_whatever_the_order_of_the_acks(prices: Run, memory_cluster: MemoryCluster) -> None:
     prices("put", "prices", "AAPL", "1")
     prices("purge", "prices", "--key", "MSFT", "--yes")
-    row = prices("status", "prices").row
+    row = prices("stats", "prices").row
     assert (row["values"], row["waiting"], row["lag"], row["attempted"], row["consumers"]) == (3, 2, 3, 0, 0)
     (partition,) = row["partitions"]
     assert (partition["consumed"], partition["waiting"], partition["oldest"]) == (0, 2, row["oldest"])
@@ -74,9 +74,9 @@ def test_a_commit_text_without_room_is_told(prices: Run, memory_cluster: MemoryC
     queue, rng = LastValueQueue.open("prices", cluster=memory_cluster), Random(1)
     runs = [len(run) for run in re.findall("0+|1+", f"0{rng.getrandbits(23_500):023500b}1")]
     overwrite(queue, p0=said(queue, memory_cluster.end_offsets("prices")[0] - 24_000, *runs))
-    row = prices("status", "prices").row
+    row = prices("stats", "prices").row
     assert row["crowded"] == [0]
-    text = " ".join(prices("status", "prices", person=True).text.split())
+    text = " ".join(prices("stats", "prices", person=True).text.split())
     assert "the commit text of partition 0 is full (" in text
     assert "of 4,095 characters): acks are not stored" in text
     assert "max_deliveries" in text
@@ -87,8 +87,8 @@ def test_what_was_handed_out_before_and_who_is_at_work_is_told(prices: Run, memo
     with queue.consumer(commit_interval=0.01) as consumer:
         delivery = consumer.acquire(30)
         assert delivery is not None
-        eventually(lambda: prices("status", "prices").row["attempted"] == 1)
-        text = prices("status", "prices", person=True).text
+        eventually(lambda: prices("stats", "prices").row["attempted"] == 1)
+        text = prices("stats", "prices", person=True).text
         assert "1 consumer at work; the oldest message is of " in text
         assert "1 handed out before: in work, or back" in text
 
@@ -98,18 +98,18 @@ def test_what_became_of_the_values_is_told(prices: Run, memory_cluster: MemoryCl
     for key in ("AAPL", "AAPL", "ORCL"):
         prices("put", "prices", key, "1")
     prices("delete", "prices", "ORCL")
-    row = prices("status", "prices").row
+    row = prices("stats", "prices").row
     assert row["tally"] == {"added": 5, "replaced": 1, "deleted": 1, "consumed": 1}
     assert (row["waiting"], row["redelivered"]) == (2, 0)
-    text = prices("status", "prices", person=True).text
+    text = prices("stats", "prices", person=True).text
     assert "of the newest 5 values 1 was replaced, 1 was deleted, 1 was consumed, 2 are to be consumed" in text
 
 
 def test_redeliveries_are_told_where_they_are_counted(prices: Run, memory_cluster: MemoryCluster) -> None:
     queue = LastValueQueue.open("prices", cluster=memory_cluster)
     overwrite(queue, p0=said(queue, 0, delivered=2, counts={0: 3, 1: 2}))
-    assert prices("status", "prices").row["redelivered"] == 3
-    assert "redelivered 3 times" in prices("status", "prices", person=True).text
+    assert prices("stats", "prices").row["redelivered"] == 3
+    assert "redelivered 3 times" in prices("stats", "prices", person=True).text
 
 
 def test_softer_findings_and_strange_records_are_told_and_are_no_problem(
@@ -119,14 +119,14 @@ def test_softer_findings_and_strange_records_are_told_and_are_no_problem(
     memory_cluster.add_partitions("prices", 2)
     memory_cluster.write("prices", b"IBM", b"1", [("ticker", b"OTHER")], partition=0)
     memory_cluster.write("prices", b"IBM", b"1", partition=1)
-    ran = prices("status", "--bare", "prices", "--key-header", "ticker")
+    ran = prices("stats", "--bare", "prices", "--key-header", "ticker")
     assert ran.code == 0
     assert [finding["setting"] for finding in ran.row["findings"]] == ["message.timestamp.type"]
     assert ran.row["split_keys"] == ["IBM"]
     assert ran.row["mismatched"] == 1
     assert ran.row["group"] is None
     assert ran.row["waiting"] is None
-    text = prices("status", "--bare", "prices", "--key-header", "ticker", person=True).text
+    text = prices("stats", "--bare", "prices", "--key-header", "ticker", person=True).text
     assert "! message.timestamp.type is CreateTime" in text
     assert "1 key in several partitions (IBM)" in text
     assert "1 record whose key header is not the record key" in text
@@ -136,22 +136,22 @@ def test_an_open_transaction_is_told_at_once(prices: Run, memory_cluster: Memory
     writer = memory_cluster.writer(transactional_id="tx")
     writer.begin_transaction()
     writer.append("prices", b"IBM", b"120").result(5)
-    row = prices("status", "prices").row
+    row = prices("stats", "prices").row
     assert row["state"] == "blocked"
     assert row["blocked"] == [{"partition": 0, "open_since": 2, "target": 3}]
-    assert "! not all is visible" in prices("status", "prices", person=True).text
+    assert "! not all is visible" in prices("stats", "prices", person=True).text
     writer.abort_transaction()
 
 
 def test_what_this_user_may_not_see_is_told(prices: Run, memory_cluster: MemoryCluster) -> None:
     memory_cluster.fail_next("topic_config", Unauthorized("No.", code="TOPIC_AUTHORIZATION_FAILED"), 9)
-    ran = prices("status", "prices")
+    ran = prices("stats", "prices")
     assert ran.code == 0
     assert "may not read" in ran.row["unchecked"][0]
 
 
 def test_a_person_reads_it_on_one_screen(prices: Run) -> None:
-    lines = prices("status", "prices", person=True).text.splitlines()
+    lines = prices("stats", "prices", person=True).text.splitlines()
     assert lines[0] == "prices  holds 2 values, 2 to be consumed"
     assert "the header ticker" in lines[1]
     assert "group lvq.prices" in lines[2]
@@ -167,7 +167,7 @@ def test_a_person_reads_it_on_one_screen(prices: Run) -> None:
 @pytest.mark.parametrize("width", [30, 45])
 def test_the_partitions_fit_a_narrow_terminal(prices: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    ran = prices("status", "prices", person=True)
+    ran = prices("stats", "prices", person=True)
     lines = ran.text.splitlines()
     at = next(number for number, line in enumerate(lines) if "PARTITION" in line)
     assert "TO CONSUME" in lines[at]
