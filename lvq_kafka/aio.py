@@ -95,11 +95,11 @@ class _Call(Generic[T]):
             abandoned = self._abandoned
         if not abandoned:
             with suppress(RuntimeError):  # the loop is closed already: nobody waits any more
-                self._loop.call_soon_threadsafe(self._tell, failure)
+                self._loop.call_soon_threadsafe(self._resolve, failure)
                 return
-        self._take_back()
+        self._undo_result()
 
-    def _tell(self, failure: BaseException | None) -> None:
+    def _resolve(self, failure: BaseException | None) -> None:
         if self.future.cancelled():  # `abandon` follows
             return
         if failure is None:
@@ -113,11 +113,11 @@ class _Call(Generic[T]):
             self._abandoned = True
             done = self._done
         if done:
-            in_background(self._take_back)
+            in_background(self._undo_result)
         if self.future.done() and not self.future.cancelled():
             self.future.exception()  # or the loop would say that nobody has asked for it
         return not done
 
-    def _take_back(self) -> None:
+    def _undo_result(self) -> None:
         if self._undo is not None and self._result:
             self._undo(self._result.pop())

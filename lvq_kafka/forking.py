@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from lvq_kafka.errors import BoundToProcess
 
-__all__ = ["Bound", "LeftBehind", "left_behind", "tell_of_forks"]
+__all__ = ["Bound", "LeftBehind", "left_behind", "notify_of_forks"]
 
 
 class Bound:
@@ -41,7 +41,7 @@ _open: WeakSet[LeftBehind] = WeakSet()
 _kept: list[LeftBehind] = []  # in a child
 
 
-def tell_of_forks(thing: LeftBehind) -> None:
+def notify_of_forks(thing: LeftBehind) -> None:
     """Call ``left_behind`` in every child process that is forked from now on, for as long as the thing lives."""
     _open.add(thing)
 

@@ -16,12 +16,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.embedded import EmbeddedBroker
+from lvq_kafka.embedded.data_directory import META, new_id
 from lvq_kafka.embedded.jars import ensure_jars
 from lvq_kafka.embedded.java import find_java
 from lvq_kafka.embedded.jvm import Jvm
 from lvq_kafka.embedded.ports import free_ports
-from lvq_kafka.embedded.properties import HOST
-from lvq_kafka.embedded.storage import META, new_id
+from lvq_kafka.embedded.server_properties import HOST
 from lvq_kafka.kafka.readiness_probe import ReadinessProbe
 from tests.waiting import eventually
 

@@ -1,7 +1,7 @@
 """The command ``lvq``: last value queues from the shell. Needs the extra ``cli``.
 
-For programs every command writes JSON lines (`lvq_kafka.cli.rows` documents them), for people tables and boards; what
-is not data goes to stderr. `lvq_kafka.cli.outcome` holds the exit codes.
+For programs every command writes JSON lines (`lvq_kafka.cli.json_lines` documents them), for people tables and boards;
+what is not data goes to stderr. `lvq_kafka.cli.exit_codes` holds the exit codes.
 """
 
 from __future__ import annotations

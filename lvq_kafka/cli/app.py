@@ -22,10 +22,10 @@ from lvq_kafka.cli.commands.repair import repair
 from lvq_kafka.cli.commands.stats import stats
 from lvq_kafka.cli.commands.watch import watch
 from lvq_kafka.cli.commands.write import delete, put, send
+from lvq_kafka.cli.common_options import cluster_options
+from lvq_kafka.cli.exit_codes import EXIT_CODES, FAULT, INTERRUPTED, NO_READER, describe, exit_code, print_problem
+from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.logs import logs_shown
-from lvq_kafka.cli.options import cluster_options
-from lvq_kafka.cli.outcome import EXIT_CODES, FAULT, INTERRUPTED, NO_READER, describe, exit_code, tell
-from lvq_kafka.cli.session import Session
 from lvq_kafka.cli.signals import ended_by
 from lvq_kafka.core.quoting import printable
 
@@ -46,16 +46,16 @@ class Lvq(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        session = ctx.ensure_object(Session)
+        invocation = ctx.ensure_object(Invocation)
         if os.environ.get("TERM") in ("dumb", "unknown"):  # shows what colours are made of
             ctx.color = False
         try:
             try:
-                with logs_shown(session):
+                with logs_shown(invocation):
                     result = super().invoke(ctx)
             finally:
-                session.close()
-            session.out.flush()
+                invocation.close()
+            invocation.out.flush()
         except click.exceptions.Exit:
             raise
         except click.ClickException as error:
@@ -65,7 +65,7 @@ class Lvq(click.Group):
             _leave_pipe()
             ctx.exit(NO_READER)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # whatever it is, it ends with one line
-            _fail(ctx, session, error)
+            _fail(ctx, invocation, error)
         return result
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -91,18 +91,18 @@ class Lvq(click.Group):
             formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
 
 
-def _fail(ctx: click.Context, session: Session, error: BaseException) -> NoReturn:
-    if session.debug:
+def _fail(ctx: click.Context, invocation: Invocation, error: BaseException) -> NoReturn:
+    if invocation.debug:
         sys.stderr.write(printable("".join(traceback.format_exception(error)), keep="\n\t"))
     try:
-        session.out.flush()  # what was written before still counts
+        invocation.out.flush()  # what was written before still counts
     except OSError:
         _leave_pipe()
     code = exit_code(error)
     if code == FAULT and (signal := ended_by()) is not None:
         code = 128 + signal  # no fault: the client has hidden that it was interrupted
     elif code != INTERRUPTED:
-        tell(describe(error))
+        print_problem(describe(error))
     ctx.exit(code)
 
 

@@ -13,9 +13,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from lvq_kafka.cli.json_lines import how_gone
 from lvq_kafka.cli.leaders import Leaders
 from lvq_kafka.cli.output import count, printable_key, printable_text, printable_value
-from lvq_kafka.cli.rows import how_gone
 from lvq_kafka.cli.table import plain_table
 from lvq_kafka.core.quoting import printable
 from lvq_kafka.entries import Deleted, EndOfDump, Entry, Event
@@ -90,14 +90,14 @@ class Board:
         with Live(console=console, auto_refresh=False) as live:
             shown = 0.0
             while browser.state != "closed":
-                came = self._take(browser, time.monotonic() + _FRAME)
+                came = self._apply_events(browser, time.monotonic() + _FRAME)
                 now = time.monotonic()
                 lit = any(now - at < _GLOW + 2 * _FRAME for at, _ in self._rate)
                 if came or lit or now - shown > _STILL:
                     shown = now
                     live.update(self.picture(now, _state(browser.state), console.width, console.height), refresh=True)
 
-    def _take(self, browser: Browser[Any], until: float) -> bool:
+    def _apply_events(self, browser: Browser[Any], until: float) -> bool:
         """Take what comes until then; whether anything did."""
         came, changed = False, 0
         while (left := until - time.monotonic()) > 0:

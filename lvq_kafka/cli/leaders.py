@@ -32,7 +32,7 @@ class Leaders:
 
     def first(self, number: int) -> list[str]:
         """The first keys, in order: so many, or as many as there are."""
-        self._take_in_changes()
+        self._apply_changes()
         most = number + self._spare
         if self._floor is not None and len(self._known) < number:
             self._know(self._keys, most)
@@ -40,7 +40,7 @@ class Leaders:
             self._know(self._known, most)
         return heapq.nsmallest(number, self._known, key=self._known.__getitem__)
 
-    def _take_in_changes(self) -> None:
+    def _apply_changes(self) -> None:
         changed, self._changed = self._changed, set()
         for key in changed:
             self._known.pop(key, None)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from lvq_kafka.cli.outcome import tell
+from lvq_kafka.cli.exit_codes import print_problem
 from lvq_kafka.core.quoting import printable
 
 __all__ = ["logs_shown"]
@@ -30,13 +30,13 @@ class _Stderr(logging.Handler):
     def __init__(self, session: Debuggable) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        self._session = session
+        self._invocation = session
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._session.debug:
+        if self._invocation.debug:
             sys.stderr.write(f"{printable(self.format(record), keep=_LINES)}\n")
         elif record.levelno == logging.WARNING and record.name != _CLIENT:
-            tell(record.getMessage(), warning=True)
+            print_problem(record.getMessage(), warning=True)
 
 
 @contextmanager
@@ -61,4 +61,4 @@ def logs_shown(session: Debuggable) -> Iterator[None]:
 
 def _show(message: Warning | str, *_: object, **__: object) -> None:
     """As `warnings.showwarning`, without the place in the source, which says nothing to one who typed a command."""
-    tell(str(message), warning=True)
+    print_problem(str(message), warning=True)

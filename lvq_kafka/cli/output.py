@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lvq_kafka.cli.rows import to_line
+from lvq_kafka.cli.json_lines import to_line
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.core.quoting import printable
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from lvq_kafka.core.pending import Item
 from lvq_kafka.core.validation import waiting
 from lvq_kafka.errors import LVQError, OutcomeUnknown
-from lvq_kafka.forking import Bound, left_behind, tell_of_forks
+from lvq_kafka.forking import Bound, left_behind, notify_of_forks
 
 __all__ = ["Decision", "Durability", "JointSettlement", "Settlement"]
 
@@ -42,7 +42,7 @@ class Decision(Future[None]):
     def __init__(self) -> None:
         super().__init__()
         self.set_running_or_notify_cancel()
-        tell_of_forks(self)
+        notify_of_forks(self)
 
     def make(self, failure: BaseException | None) -> None:
         """It is removed, or there is a reason why not. Only the first time counts."""

@@ -25,7 +25,7 @@ from lvq_kafka.core.policy import DELETE_RETENTION
 from lvq_kafka.core.quoting import bounded
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.errors import LockLost, OutcomeUnknown, StateError, TransportError
-from lvq_kafka.forking import left_behind, tell_of_forks
+from lvq_kafka.forking import left_behind, notify_of_forks
 
 __all__ = ["SharedState"]
 
@@ -80,7 +80,7 @@ class SharedState(SharedStateBase):
         self._epochs: dict[int, int] = {}  # by partition, the last of its leaders that wrote anything of what was read
         self._absence = Absence(DELETE_RETENTION)
         self._turned_at = clock()
-        tell_of_forks(self)
+        notify_of_forks(self)
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""

@@ -17,9 +17,9 @@ from lvq_kafka.cli.signals import ended_by, heed_signals
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.connecting import connect_within
 from lvq_kafka.core.policy import TopicSpec, reason_for, topic_settings
-from lvq_kafka.demo.board import LateBrowser, play
-from lvq_kafka.demo.session import LateSession
+from lvq_kafka.demo.price_board import LateBrowser, play
 from lvq_kafka.demo.sharing import share
+from lvq_kafka.demo.spark_session import LateSession
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.demo.ticks import Tick, load_ticks, monthly_closes
 from lvq_kafka.errors import QueueError

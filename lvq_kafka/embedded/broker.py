@@ -9,8 +9,8 @@ from typing import Self
 
 from lvq_kafka.embedded.jars import Progress
 from lvq_kafka.embedded.listeners import Listener
-from lvq_kafka.embedded.node import Node, Options
-from lvq_kafka.embedded.properties import CONTROLLER, HOST, PLAIN
+from lvq_kafka.embedded.node import BrokerOptions, Node
+from lvq_kafka.embedded.server_properties import CONTROLLER, HOST, PLAIN
 from lvq_kafka.errors import ConfigError, EmbeddedBrokerError, StateError
 
 __all__ = ["EmbeddedBroker"]
@@ -62,7 +62,7 @@ class EmbeddedBroker:
                 )
         if not 0 <= (port or 0) <= 65535:
             raise ConfigError(f"port={port} is no port.", options=["port"], hint="0 to 65535; 0 is any that is free.")
-        self._options = Options(
+        self._options = BrokerOptions(
             data_dir=data_dir.expanduser().absolute() if data_dir is not None else None,
             port=port or None,
             heap=heap,

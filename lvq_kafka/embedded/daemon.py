@@ -18,7 +18,7 @@ from lvq_kafka.embedded.broker import EmbeddedBroker
 from lvq_kafka.embedded.cache import cache_dir, locked
 from lvq_kafka.embedded.jars import Progress
 from lvq_kafka.embedded.processes import ProcessIdentity
-from lvq_kafka.embedded.properties import HOST
+from lvq_kafka.embedded.server_properties import HOST
 from lvq_kafka.errors import EmbeddedBrokerError
 
 __all__ = ["BrokerStatus", "daemon_status", "start_daemon", "stop_daemon"]
@@ -48,7 +48,7 @@ class BrokerStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
+class _DaemonRecord:
     """What the file says: the status, and the two processes behind it."""
 
     status: BrokerStatus
@@ -118,14 +118,14 @@ def start_daemon(
 
 def daemon_status() -> BrokerStatus | None:
     """Return the status of the running daemon, or None if there is none."""
-    record = _Record.read()
+    record = _DaemonRecord.read()
     return record.status if record is not None and record.jvm.alive else None
 
 
 def stop_daemon(*, timeout: float = 30.0) -> BrokerStatus | None:
     """Stop the daemon, by force after ``timeout`` seconds. Return what it was, or None if there was none."""
     with locked(_lock_path()):
-        record = _Record.read()
+        record = _DaemonRecord.read()
         stopped = record if record is not None and record.alive else None
         if stopped is not None:
             stopped.supervisor.send(signal.SIGTERM)
@@ -153,7 +153,7 @@ def _detach(broker: EmbeddedBroker, *, temporary: bool) -> BrokerStatus:
         started_at=time.time(),
     )
     # First on record, then on its own: a program that is killed in between leaves no broker that nobody knows of.
-    _Record(status, supervisor, jvm).write()
+    _DaemonRecord(status, supervisor, jvm).write()
     broker.detach()
     return status
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lvq_kafka.embedded.data_directory import PreparedStorage, new_id
 from lvq_kafka.embedded.java import Java
-from lvq_kafka.embedded.storage import PreparedStorage, new_id
 
 __all__ = ["Jvm"]
 

@@ -8,26 +8,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lvq_kafka.embedded.failures import address_in_use, check_space, explain, keep_log
+from lvq_kafka.embedded.data_directory import META
+from lvq_kafka.embedded.failure_reports import address_in_use, check_space, explain, keep_log
 from lvq_kafka.embedded.jars import Progress, ensure_jars
 from lvq_kafka.embedded.java import find_java
 from lvq_kafka.embedded.jvm import Jvm
 from lvq_kafka.embedded.listeners import Listener
 from lvq_kafka.embedded.ports import free_ports, is_free
 from lvq_kafka.embedded.process import SupervisedProcess
-from lvq_kafka.embedded.properties import HOST, PLAIN, render, server_properties
 from lvq_kafka.embedded.readiness import wait_until_ready
-from lvq_kafka.embedded.storage import META
+from lvq_kafka.embedded.server_properties import HOST, PLAIN, render, server_properties
 from lvq_kafka.errors import BrokerStartFailed, EmbeddedBrokerError
 
-__all__ = ["Node", "Options"]
+__all__ = ["BrokerOptions", "Node"]
 
 _STOP_SECONDS = 30.0  # the first broker ever needs a few, to write the class archive
 _PORT_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class BrokerOptions:
     """What a broker was asked to be; see :class:`EmbeddedBroker`."""
 
     data_dir: Path | None
@@ -45,7 +45,7 @@ class Options:
 class Node:
     """A node whose process has been started at least once. Made by :meth:`start`, unusable after :meth:`discard`."""
 
-    def __init__(self, options: Options, jvm: Jvm, home: Path) -> None:
+    def __init__(self, options: BrokerOptions, jvm: Jvm, home: Path) -> None:
         self.options = options
         self.home = home
         self.log_path = options.log_path or home / "broker.log"
@@ -63,7 +63,7 @@ class Node:
         )
 
     @classmethod
-    def start(cls, options: Options) -> Node:
+    def start(cls, options: BrokerOptions) -> Node:
         """Bring a node up, until it serves clients."""
         jvm = Jvm(find_java(), ensure_jars(options.progress), options.heap, options.java_options)
         if options.port is not None and not is_free(options.port):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 
-from lvq_kafka.embedded.properties import HOST
+from lvq_kafka.embedded.server_properties import HOST
 
 __all__ = ["free_ports", "is_free"]
 

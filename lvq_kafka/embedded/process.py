@@ -81,7 +81,7 @@ class SupervisedProcess:
         """Start ``command``. One that cannot be started ends with exit code 127, and the log says why."""
         with self._lock:
             self._pid = self._exit = None
-            self._tell({"run": list(command)})
+            self._send({"run": list(command)})
             while not self._read(None):
                 pass
 
@@ -92,7 +92,7 @@ class SupervisedProcess:
         """
         with self._lock:
             before = self._sent
-            self._tell({"signal": name})
+            self._send({"signal": name})
             while self._sent == before and self._supervised:
                 self._read(None)
 
@@ -105,7 +105,7 @@ class SupervisedProcess:
 
     def detach(self) -> None:
         """Let the child and its supervisor live on without this program."""
-        self._tell({"detach": True})
+        self._send({"detach": True})
         self._close_pipes()
         # Should it end before this program does, it is not to remain as a zombie.
         threading.Thread(target=self._supervisor.wait, name="lvq-detached", daemon=True).start()
@@ -122,7 +122,7 @@ class SupervisedProcess:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _tell(self, order: dict[str, object]) -> None:
+    def _send(self, order: dict[str, object]) -> None:
         assert self._supervisor.stdin is not None
         with self._lock, contextlib.suppress(OSError, ValueError):  # that it is gone is seen by _read
             self._supervisor.stdin.write(json.dumps(order).encode() + b"\n")

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from lvq_kafka.embedded.properties import HOST
+from lvq_kafka.embedded.server_properties import HOST
 
 __all__ = ["wait_until_ready"]
 

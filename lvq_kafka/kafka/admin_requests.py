@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import Closed, ConfigError
-from lvq_kafka.forking import left_behind, tell_of_forks
+from lvq_kafka.forking import left_behind, notify_of_forks
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_admin
 from lvq_kafka.kafka.error_mapping import TRANSIENT, UNREACHABLE, kafka_error
@@ -38,7 +38,7 @@ class _Connection:
         self._config = config
         self._current = self._open()
         self._changing = Lock()
-        tell_of_forks(self)  # a child keeps it, and does not use it
+        notify_of_forks(self)  # a child keeps it, and does not use it
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""
@@ -76,7 +76,7 @@ class _Shared:
     def __init__(self) -> None:
         self._lock = Lock()
         self._connections: WeakValueDictionary[ClientConfig, _Connection] = WeakValueDictionary()
-        tell_of_forks(self)
+        notify_of_forks(self)
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`. Those who have the parent's connections keep them."""
@@ -122,7 +122,7 @@ class AdminRequests:
         self._is_shared = shared
         self._connection: _Connection | None = _shared.connect(config) if shared else _Connection(config)
         self._left: _Connection | None = None  # in a forked child: the parent's, which must not be let go there
-        tell_of_forks(self)
+        notify_of_forks(self)
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""
@@ -234,7 +234,7 @@ class _Keeper:
     def __init__(self) -> None:
         self._kept: list[_Abandoned] = []
         self._lock = Lock()
-        tell_of_forks(self)
+        notify_of_forks(self)
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""

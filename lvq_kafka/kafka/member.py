@@ -14,7 +14,7 @@ from lvq_kafka.cluster import Answered, Commit, GroupListener
 from lvq_kafka.core.records import Fetch
 from lvq_kafka.core.rights import consuming
 from lvq_kafka.errors import BrokerUnavailable, Closed, LVQError, OffsetsPending, TopicNotFound, TransportError
-from lvq_kafka.forking import left_behind, tell_of_forks
+from lvq_kafka.forking import left_behind, notify_of_forks
 from lvq_kafka.kafka.ages import milliseconds
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
@@ -88,7 +88,7 @@ class KafkaMember:
             defaults["socket.timeout.ms"] = _longer_than_a_session(config)
         self._consumer: Consumer | None = open_consumer(config, self._health, owned, defaults)
         self._left: Consumer | None = None  # in a forked child: the parent's
-        tell_of_forks(self)
+        notify_of_forks(self)
         self._pump = MessagePump(self._consumer, topic, self._health, needs=self.needs, late=True)
         self._asking(
             f"subscribe to topic {topic!r}",

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import BrokerUnavailable, Closed, OffsetsPending
-from lvq_kafka.forking import tell_of_forks
+from lvq_kafka.forking import notify_of_forks
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.error_mapping import TRANSIENT, UNREACHABLE, kafka_error
@@ -78,7 +78,7 @@ class OffsetFetcher:
         self._lock = Lock()
         self._kept: dict[str, _GroupClient] = {}
         self._closed = False
-        tell_of_forks(self)
+        notify_of_forks(self)
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`. This object keeps the consumers: closing one here never returns."""
@@ -185,7 +185,7 @@ class _Housekeeper:
         self._lock = Lock()
         self._fetchers: WeakSet[OffsetFetcher] = WeakSet()
         self._at_work = False
-        tell_of_forks(self)
+        notify_of_forks(self)
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""

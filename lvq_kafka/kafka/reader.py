@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import Closed, LVQError, TopicNotFound, TransportError
-from lvq_kafka.forking import left_behind, tell_of_forks
+from lvq_kafka.forking import left_behind, notify_of_forks
 from lvq_kafka.kafka.client import ClientConfig, PropertyValue
 from lvq_kafka.kafka.connect import Health, open_consumer
 from lvq_kafka.kafka.error_mapping import kafka_error
@@ -201,7 +201,7 @@ class KafkaReader:
         self._pump = MessagePump(self._consumer, topic, health, groupless=True, headers=headers, late=late)
         self._assigned: set[int] = set()
         self._left: Consumer | None = None  # in a forked child: the parent's
-        tell_of_forks(self)
+        notify_of_forks(self)
         self.assign(positions)
 
     def left_behind(self) -> None:

@@ -15,7 +15,7 @@ from lvq_kafka.core.keys import key_text
 from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.rights import Right
 from lvq_kafka.errors import BoundToProcess, Closed, LVQError, MessageTooLarge, StateError, TransportError
-from lvq_kafka.forking import left_behind, tell_of_forks
+from lvq_kafka.forking import left_behind, notify_of_forks
 from lvq_kafka.kafka.ages import limit_of, without_deadline
 from lvq_kafka.kafka.client import ClientConfig
 from lvq_kafka.kafka.connect import Health, open_producer
@@ -103,7 +103,7 @@ class KafkaWriter:
             except LVQError:
                 self.close(0)
                 raise
-        tell_of_forks(self)
+        notify_of_forks(self)
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""

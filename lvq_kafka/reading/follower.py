@@ -14,7 +14,7 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.value_store import ValueStore
-from lvq_kafka.forking import tell_of_forks
+from lvq_kafka.forking import notify_of_forks
 from lvq_kafka.places import opened_at
 from lvq_kafka.reading.catch_up_waiter import CatchUpWaiter, Timeout
 from lvq_kafka.reading.change_notifier import Subscription
@@ -87,7 +87,7 @@ class Follower:
             )
             thread.start()
             self._threads.append(thread)  # whoever closes meanwhile can join none that was not started
-        tell_of_forks(self)
+        notify_of_forks(self)
 
     def fail(self, error: Exception) -> None:
         """Stop for good because of an error."""

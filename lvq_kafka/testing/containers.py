@@ -19,8 +19,8 @@ from testcontainers.core.container import DockerContainer
 
 from lvq_kafka.embedded.listeners import Listener
 from lvq_kafka.embedded.ports import free_ports
-from lvq_kafka.embedded.properties import HOST, PLAIN, render, server_properties
 from lvq_kafka.embedded.readiness import wait_until_ready
+from lvq_kafka.embedded.server_properties import HOST, PLAIN, render, server_properties
 from lvq_kafka.errors import BrokerStartFailed, StateError
 from lvq_kafka.testing.docker_engine import docker_unavailable_reason, kafka_image, owner_labels, prepare
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 from docker.errors import NotFound
 from testcontainers.core.network import Network
 
-from lvq_kafka.embedded.properties import HOST, PLAIN
+from lvq_kafka.embedded.server_properties import HOST, PLAIN
 from lvq_kafka.testing.containers import CONTROLLER_PORT, KafkaContainer, prepare_engine
 from lvq_kafka.testing.docker_engine import owner_labels
 

@@ -11,7 +11,7 @@ from lvq_kafka.core.rights import Operation
 from lvq_kafka.errors import Closed, ConfigError, DataLoss, OffsetsPending, TransportError
 from lvq_kafka.testing.memory_controls import Controls
 from lvq_kafka.testing.memory_member import MemoryMember
-from lvq_kafka.testing.memory_partition import Partition, Topic
+from lvq_kafka.testing.memory_partition import PartitionLog, Topic
 from lvq_kafka.testing.memory_reader import MemoryReader
 from lvq_kafka.testing.memory_state import DEFAULTS
 from lvq_kafka.testing.memory_writer import MemoryWriter
@@ -300,7 +300,7 @@ class MemoryCluster(Controls):
         self._enter(operation)
         return self._state.topic(topic)
 
-    def _offsets(self, operation: str, topic: str, offset: Callable[[Partition], int]) -> dict[int, int]:
+    def _offsets(self, operation: str, topic: str, offset: Callable[[PartitionLog], int]) -> dict[int, int]:
         with self._state.changed:
             return {partition.index: offset(partition) for partition in self._topic(operation, topic).partitions}
 

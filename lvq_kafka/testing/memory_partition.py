@@ -11,7 +11,7 @@ from itertools import islice
 from lvq_kafka.core.records import Headers, Record
 from lvq_kafka.errors import DataLoss
 
-__all__ = ["Partition", "Topic", "TransactionState"]
+__all__ = ["PartitionLog", "Topic", "TransactionState"]
 
 
 class TransactionState(Enum):
@@ -31,7 +31,7 @@ class _Span:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _LogEntry:
     """One used offset: a record, or (``record`` None) the marker that ends a transaction."""
 
     offset: int
@@ -45,7 +45,7 @@ class _Entry:
 
 
 @dataclass(slots=True)
-class Partition:
+class PartitionLog:
     """The log of one partition. Not thread-safe: the cluster's lock guards it.
 
     Offsets are used up by records and by transaction markers; a compaction leaves holes. ``end`` is the next offset
@@ -57,7 +57,7 @@ class Partition:
     start: int = 0
     end: int = 0
     closed: int = 0  # what lies below is in closed segments, and so is all but the last entry
-    _entries: list[_Entry] = field(default_factory=list)
+    _entries: list[_LogEntry] = field(default_factory=list)
     _open: dict[int, _Span] = field(default_factory=dict)  # by the producer's number
     _epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # of its leaders, and where each began
 
@@ -105,7 +105,7 @@ class Partition:
         offset = self.end
         span = None if producer is None else self._open.setdefault(producer, _Span(offset))
         record = Record(self.index, offset, timestamp, key, value, headers)
-        self._entries.append(_Entry(offset, timestamp, record, span))
+        self._entries.append(_LogEntry(offset, timestamp, record, span))
         self.end += 1
         return offset
 
@@ -114,7 +114,7 @@ class Partition:
         span = self._open.pop(producer, None)
         if span is not None:
             span.state = state
-            self._entries.append(_Entry(self.end, timestamp, None, span))
+            self._entries.append(_LogEntry(self.end, timestamp, None, span))
             self.end += 1
 
     def read(self, position: int, limit: int) -> tuple[list[Record], int]:
@@ -189,10 +189,10 @@ class Partition:
             kept = [e for e in kept if e.record is not None or id(e.span) in used or not e.offset < min(limit, active)]
         self._entries = kept
 
-    def _from(self, offset: int) -> Iterator[_Entry]:
+    def _from(self, offset: int) -> Iterator[_LogEntry]:
         return islice(self._entries, bisect_left(self._entries, offset, key=lambda entry: entry.offset), None)
 
-    def _below(self, offset: int) -> Iterator[_Entry]:
+    def _below(self, offset: int) -> Iterator[_LogEntry]:
         return islice(self._entries, bisect_left(self._entries, offset, key=lambda entry: entry.offset))
 
 
@@ -204,9 +204,9 @@ class Topic:
     id: str
     replication_factor: int
     config: dict[str, str]
-    partitions: list[Partition]
+    partitions: list[PartitionLog]
 
     def grow(self, total: int) -> None:
         """Add partitions up to ``total``."""
         for index in range(len(self.partitions), total):
-            self.partitions.append(Partition(self.name, index))
+            self.partitions.append(PartitionLog(self.name, index))

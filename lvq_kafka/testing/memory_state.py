@@ -14,7 +14,7 @@ from lvq_kafka.core.quoting import quoted
 from lvq_kafka.core.records import Headers, Position
 from lvq_kafka.errors import BrokerUnavailable, ConfigError, DeliveryFailed, MessageTooLarge, TopicNotFound
 from lvq_kafka.testing.memory_group import Group
-from lvq_kafka.testing.memory_partition import Partition, Topic, TransactionState
+from lvq_kafka.testing.memory_partition import PartitionLog, Topic, TransactionState
 
 __all__ = ["DEFAULTS", "OPERATIONS", "ClusterState", "no_answer", "record_size", "refused"]
 
@@ -127,7 +127,7 @@ class ClusterState:
                 hint="Check the topic's name and the cluster, or declare a queue.",
             ) from None
 
-    def partition(self, topic: str, partition: int) -> Partition:
+    def partition(self, topic: str, partition: int) -> PartitionLog:
         """One partition of a topic.
 
         Raises:

@@ -32,7 +32,7 @@ _TIMEOUT = 60.0  # seconds in which what is open still has to end, before the ne
 _DELIVERIES = (DeliveryFailed, DeliveryUnknown)
 
 
-class _Receipt(AwaitableReceipt):
+class _MemoryReceipt(AwaitableReceipt):
     """`Receipt` over a standard future."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class _Append:
     key: bytes
     value: bytes | None
     headers: Headers
-    receipt: _Receipt
+    receipt: _MemoryReceipt
 
 
 class MemoryWriter:
@@ -89,7 +89,7 @@ class MemoryWriter:
         )
         self._closed = False
         self._waiting: list[_Append] = []
-        self._failed: list[tuple[_Receipt, TransportError]] = []
+        self._failed: list[tuple[_MemoryReceipt, TransportError]] = []
         with cluster.changed:
             self._producer = cluster.new_producer(transactional_id)
             cluster.outbox.append(self._send_waiting)
@@ -102,7 +102,7 @@ class MemoryWriter:
         headers: Sequence[tuple[str, bytes | None]] | None = None,
     ) -> Receipt:
         """See `LogWriter.append`."""
-        append = _Append(topic, key, value, tuple(headers or ()), _Receipt())
+        append = _Append(topic, key, value, tuple(headers or ()), _MemoryReceipt())
         if record_size(append.key, append.value, append.headers) > CLIENT_LIMIT:
             raise MessageTooLarge(
                 f"The message for key {quoted(key_text(key))} is larger than the {CLIENT_LIMIT} bytes that the client "
@@ -278,7 +278,7 @@ class MemoryWriter:
             raise StateError("No transaction is open.", hint="Call begin_transaction first.")
 
 
-def _resolve(receipt: _Receipt, outcome: Position | TransportError) -> None:
+def _resolve(receipt: _MemoryReceipt, outcome: Position | TransportError) -> None:
     if isinstance(outcome, TransportError):
         receipt.future.set_exception(outcome)
     else:

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from lvq_kafka import BYTES, JSON, TEXT, Codec, Entry, LastValueQueue, queues
 from lvq_kafka.cli.board import Board
-from lvq_kafka.cli.feeding import _parse
-from lvq_kafka.cli.rows import Format, event_line, to_line
+from lvq_kafka.cli.bulk_send import _parse
+from lvq_kafka.cli.json_lines import Format, event_line, to_line
 from lvq_kafka.cli.table import ValueTable
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.commit_map import CommitMap

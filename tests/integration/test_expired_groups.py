@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from lvq_kafka import LastValueQueue, TopicSpec
 from lvq_kafka.cli.app import lvq
+from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import Output
-from lvq_kafka.cli.session import Session
 from lvq_kafka.cluster import Commit
 from lvq_kafka.embedded import EmbeddedBroker
 from lvq_kafka.errors import GroupNotFound, OffsetsExpired
@@ -61,7 +61,7 @@ def forget(queue: Queue, *partitions: int, seconds: float = 0.5) -> None:
 
 def run(queue: Queue, *arguments: str) -> tuple[int, str]:
     """Run ``lvq`` for a person: its exit code, and all that it has said."""
-    ran = CliRunner().invoke(lvq, arguments, obj=Session(cluster=queue.cluster, out=Output(True)), prog_name="lvq")
+    ran = CliRunner().invoke(lvq, arguments, obj=Invocation(cluster=queue.cluster, out=Output(True)), prog_name="lvq")
     return ran.exit_code, " ".join((ran.stdout + ran.stderr).split())
 
 

@@ -36,12 +36,12 @@ from lvq_kafka import (
     queues,
 )
 from lvq_kafka.cli.app import lvq
+from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import Output
-from lvq_kafka.cli.session import Session
 from lvq_kafka.core.definition import REGISTRY_TOPIC
 from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.rights import Right
-from lvq_kafka.embedded import EmbeddedBroker, Listener, failures, java
+from lvq_kafka.embedded import EmbeddedBroker, Listener, failure_reports, java
 from lvq_kafka.errors import (
     ConfigError,
     CorruptDownload,
@@ -406,8 +406,8 @@ def cluster(memory_cluster: MemoryCluster) -> Iterator[MemoryCluster]:
 
 def run(cluster: MemoryCluster, *arguments: str, stdin: bytes | None = None) -> tuple[int, list[str]]:
     """Run ``lvq``; its exit code and the lines on stderr that are no warning."""
-    session = Session(cluster=cluster, out=Output(person=False))
-    result = CliRunner().invoke(lvq, arguments, input=stdin, obj=session, prog_name="lvq")
+    invocation = Invocation(cluster=cluster, out=Output(person=False))
+    result = CliRunner().invoke(lvq, arguments, input=stdin, obj=invocation, prog_name="lvq")
     return result.exit_code, [line for line in result.stderr.splitlines() if not line.startswith("lvq: warning:")]
 
 
@@ -543,8 +543,8 @@ class TestBrokenDefinitions:
             assert f"the queue {name} " in caplog.text
 
     def test_the_shell_lists_the_others_and_warns(self, cluster: MemoryCluster) -> None:
-        session = Session(cluster=cluster, out=Output(person=False))
-        result = CliRunner().invoke(lvq, ["queues"], obj=session, prog_name="lvq")
+        invocation = Invocation(cluster=cluster, out=Output(person=False))
+        result = CliRunner().invoke(lvq, ["queues"], obj=invocation, prog_name="lvq")
         assert result.exit_code == 0
         assert len(result.stdout.splitlines()) == 4
         assert len([line for line in result.stderr.splitlines() if line.startswith("lvq: warning: left out:")]) == 4
@@ -601,7 +601,11 @@ def test_nothing_that_can_be_shown_shows_a_secret(memory_cluster: MemoryCluster)
     cluster = KafkaCluster(ClientConfig("127.0.0.1:1", {"sasl.password": SECRET}))
     queue = LastValueQueue("prices", key_header=None, cluster=cluster, value=TEXT)
     shown = [config, cluster, queue, queue.view(), queue.browser(), queue.definition, Listener.sasl({"alice": SECRET})]
-    for thing in (*shown, Session(cluster=cluster), EmbeddedBroker(listeners={"S": Listener.sasl({"alice": SECRET})})):
+    for thing in (
+        *shown,
+        Invocation(cluster=cluster),
+        EmbeddedBroker(listeners={"S": Listener.sasl({"alice": SECRET})}),
+    ):
         assert SECRET not in f"{thing!r} {thing!s}"
     cluster.close()
 
@@ -667,7 +671,7 @@ Usage = namedtuple("Usage", "total used free")
 def test_a_full_disk_is_said_before_anything_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lvq_kafka.embedded.node.ensure_jars", lambda progress: [tmp_path / "kafka.jar"])
     monkeypatch.setattr("lvq_kafka.embedded.node.find_java", lambda: java.Java(Path("java"), 21))
-    monkeypatch.setattr(failures.shutil, "disk_usage", lambda path: Usage(10**9, 10**9, 5_000_000))
+    monkeypatch.setattr(failure_reports.shutil, "disk_usage", lambda path: Usage(10**9, 10**9, 5_000_000))
     home = tmp_path / "data"
     with pytest.raises(DiskFull, match="5 MB free") as caught:
         EmbeddedBroker(data_dir=home).start()

@@ -16,9 +16,9 @@ from rich.console import Console
 
 from lvq_kafka import TEXT, LastValueQueue, queues
 from lvq_kafka.demo import __main__ as demo
-from lvq_kafka.demo import session as late
-from lvq_kafka.demo.board import play
-from lvq_kafka.demo.session import LateSession
+from lvq_kafka.demo import spark_session as late
+from lvq_kafka.demo.price_board import play
+from lvq_kafka.demo.spark_session import LateSession
 from lvq_kafka.demo.stage import Stage
 from lvq_kafka.demo.ticks import Tick
 from lvq_kafka.errors import StateError, TransportError
@@ -59,7 +59,7 @@ def given(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> Mem
     monkeypatch.setattr(demo, "provide_broker", provide)
     monkeypatch.setattr("lvq_kafka.kafka.KafkaCluster", lambda config: memory_cluster)
     monkeypatch.setattr(demo, "BOARD_SECONDS", 0.2)
-    monkeypatch.setattr("lvq_kafka.demo.session._open_session", Mock)
+    monkeypatch.setattr("lvq_kafka.demo.spark_session._open_session", Mock)
     monkeypatch.setattr(demo, "share", lambda stage, queue, servers, closes: None)
     monkeypatch.setattr(memory_cluster, "close", lambda: None)
     return memory_cluster

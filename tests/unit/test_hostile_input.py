@@ -20,8 +20,8 @@ from click.testing import CliRunner, Result
 
 from lvq_kafka import JSON, Entry, LastValueQueue, Message, Position, Producer, QueueDefinition, queues
 from lvq_kafka.cli.app import lvq
+from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import Output
-from lvq_kafka.cli.session import Session
 from lvq_kafka.cluster import Commit
 from lvq_kafka.core.definition import REGISTRY_TOPIC
 from lvq_kafka.core.packing import uvarints
@@ -88,8 +88,8 @@ def poison(cluster: MemoryCluster, key: str | bytes, value: bytes | None) -> Non
 
 
 def run(cluster: MemoryCluster, *arguments: str, stdin: bytes | None = None, person: bool = False) -> Result:
-    session = Session(cluster=cluster, out=Output(person))
-    return CliRunner().invoke(lvq, arguments, input=stdin, obj=session, prog_name="lvq", env={"COLUMNS": "100"})
+    invocation = Invocation(cluster=cluster, out=Output(person))
+    return CliRunner().invoke(lvq, arguments, input=stdin, obj=invocation, prog_name="lvq", env={"COLUMNS": "100"})
 
 
 def assert_harmless(text: str) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lvq_kafka.cli.options import Command, output_options, timeout_option
-from lvq_kafka.cli.outcome import NOTHING, Complaint
-from lvq_kafka.cli.session import Session
+from lvq_kafka.cli.common_options import Command, output_options, timeout_option
+from lvq_kafka.cli.exit_codes import NOTHING, Complaint
+from lvq_kafka.cli.invocation import Invocation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -40,7 +40,7 @@ def broker() -> None:
 @timeout_option(60.0, "How long its start may take.")
 @output_options
 @click.pass_obj
-def start(session: Session, *, port: int, data_dir: Path | None, heap: str, timeout: float) -> None:
+def start(invocation: Invocation, *, port: int, data_dir: Path | None, heap: str, timeout: float) -> None:
     """Start it, unless it runs; return when it serves clients. The first time its jars are downloaded."""
     from lvq_kafka.embedded import daemon_status, start_daemon
 
@@ -50,26 +50,26 @@ def start(session: Session, *, port: int, data_dir: Path | None, heap: str, time
     def progress(what: str, done: int, total: int) -> None:
         doing[0] = f"{what}: {done:,} of {total:,}" if done < total else "starting Kafka"
 
-    with session.out.waiting(lambda: doing[0]):
+    with invocation.out.waiting(lambda: doing[0]):
         status = start_daemon(
             port=port or None, data_dir=data_dir, heap=heap, startup_timeout=timeout, progress=progress
         )
     started = status != before
-    _show(session, status, "runs" if started else "runs already", started=started)
+    _show(invocation, status, "runs" if started else "runs already", started=started)
 
 
 @broker.command("stop", cls=Command, examples=["lvq broker stop"])
 @output_options
 @click.pass_obj
-def stop(session: Session) -> None:
+def stop(invocation: Invocation) -> None:
     """Stop it. Temporary data are gone then."""
     from lvq_kafka.embedded import stop_daemon
 
-    with session.out.waiting(lambda: "stopping Kafka"):
+    with invocation.out.waiting(lambda: "stopping Kafka"):
         status = stop_daemon()
     if status is None:
         raise Complaint("No broker was running.", NOTHING)
-    _show(session, status, "has stopped", running=False)
+    _show(invocation, status, "has stopped", running=False)
 
 
 @broker.command(
@@ -77,25 +77,25 @@ def stop(session: Session) -> None:
 )
 @output_options
 @click.pass_obj
-def status(session: Session) -> None:
+def status(invocation: Invocation) -> None:
     """Tell whether it runs, and where. Ends with 1 when it does not."""
     from lvq_kafka.embedded import daemon_status
 
     found = daemon_status()
     if found is None:
         raise Complaint("No broker is running. Start one: lvq broker start", NOTHING)
-    _show(session, found, "runs")
+    _show(invocation, found, "runs")
 
 
-def _show(session: Session, status: BrokerStatus, how: str, *, running: bool = True, **facts: bool) -> None:
-    if session.out.person:
-        session.out.say(_told(status, how, running=running))
+def _show(invocation: Invocation, status: BrokerStatus, how: str, *, running: bool = True, **facts: bool) -> None:
+    if invocation.out.person:
+        invocation.out.say(_status_text(status, how, running=running))
         return
     row: dict[str, Any] = {"bootstrap_servers": status.bootstrap_servers, "running": running, **facts, **asdict(status)}
-    session.out.row({name: str(value) if isinstance(value, Path) else value for name, value in row.items()})
+    invocation.out.row({name: str(value) if isinstance(value, Path) else value for name, value in row.items()})
 
 
-def _told(status: BrokerStatus, how: str, *, running: bool) -> RenderableType:
+def _status_text(status: BrokerStatus, how: str, *, running: bool) -> RenderableType:
     from rich.text import Text
 
     from lvq_kafka.cli.table import clock

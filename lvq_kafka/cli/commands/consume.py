@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 import click
 
-from lvq_kafka.cli.options import command, format_option
-from lvq_kafka.cli.outcome import COMMAND_FAILED, NOTHING, Complaint, complain_of_unread, tell
+from lvq_kafka.cli.common_options import command, format_option
+from lvq_kafka.cli.exit_codes import COMMAND_FAILED, NOTHING, Complaint, complain_of_unread, print_problem
+from lvq_kafka.cli.invocation import Invocation, QueueChoice
+from lvq_kafka.cli.json_lines import Format, is_unread, value_line
 from lvq_kafka.cli.output import Output
 from lvq_kafka.cli.output import count as counted
-from lvq_kafka.cli.rows import Format, is_unread, value_line
-from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.thread_group import ThreadGroup
@@ -92,7 +92,7 @@ _LOOK = 0.5  # seconds; how long one who waits for a message takes to see that a
 )
 @format_option
 def consume(
-    session: Session,
+    invocation: Invocation,
     queue: str,
     *,
     count: int | None,
@@ -116,8 +116,10 @@ def consume(
     """
     if run is None and workers > 1:
         raise click.UsageError("--workers goes with --exec.")
-    opened = session.open(QueueChoice(queue), form)
-    handle = _Printer(session.out, form, opened.key_header) if run is None else _Runner(run, on_failure, max_deliveries)
+    opened = invocation.open(QueueChoice(queue), form)
+    handle = (
+        _Printer(invocation.out, form, opened.key_header) if run is None else _Runner(run, on_failure, max_deliveries)
+    )
     with opened.consumer(
         undecodable="raw",
         max_deliveries=max_deliveries,
@@ -126,11 +128,11 @@ def consume(
         lock_timeout=lock_timeout,
     ) as consumer:
         team = _Team(consumer, handle, workers, count, timeout)
-        session.out.note("waiting for messages; Ctrl-C ends")
+        invocation.out.note("waiting for messages; Ctrl-C ends")
         try:
             team.run()
         finally:
-            session.out.note(f"{counted(team.done, 'message')} consumed")
+            invocation.out.note(f"{counted(team.done, 'message')} consumed")
     if isinstance(handle, _Printer):
         complain_of_unread(handle.unread, form)
     if team.done < (count or 1):
@@ -162,7 +164,7 @@ class _Team:
             self._threads.run()
 
     def _work(self) -> None:
-        while not self._threads.stop.is_set() and self._begin():
+        while not self._threads.stop.is_set() and self._claim_next():
             delivery = self._acquire()
             done = delivery is not None and self._handle(delivery)
             with self._lock:
@@ -171,7 +173,7 @@ class _Team:
             if delivery is None:
                 return
 
-    def _begin(self) -> bool:
+    def _claim_next(self) -> bool:
         with self._lock:
             enough = self._count is not None and self._begun >= self._count
             self._begun += not enough
@@ -237,7 +239,7 @@ class _Runner:
             now = "was rejected, after its last delivery" if rejected else "is still in the queue"
             raise Complaint(f"{what}; the message {now}.", COMMAND_FAILED)
         if not rejected:
-            tell(f"{what}; it is tried again", warning=True)
+            print_problem(f"{what}; it is tried again", warning=True)
             threading.Event().wait(_RETRY_PAUSE)
         return rejected
 

@@ -9,7 +9,7 @@ An export is JSON lines in UTF-8. The first line tells what it is::
 partition: every record below it has been folded in, and none at or above it; a view's snapshot and Spark's hold the
 same rows at the same cut (G8). ``topic_id`` tells that topic from another one of the same name. ``key_header`` is null
 when the record key itself is the key. ``format`` is how values are written, and ``values`` how many lines follow: one
-for each key, in queue order, as `lvq_kafka.cli.rows` documents them.
+for each key, in queue order, as `lvq_kafka.cli.json_lines` documents them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any
 import click
 
 from lvq_kafka.cli.commands.read import read_timeout
-from lvq_kafka.cli.options import command, format_option, queue_argument
-from lvq_kafka.cli.outcome import complain_of_unread
+from lvq_kafka.cli.common_options import command, format_option, queue_argument
+from lvq_kafka.cli.exit_codes import complain_of_unread
+from lvq_kafka.cli.invocation import Invocation, QueueChoice
+from lvq_kafka.cli.json_lines import Format, is_unread, to_line, value_line
 from lvq_kafka.cli.output import count
-from lvq_kafka.cli.rows import Format, is_unread, to_line, value_line
-from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.reading.snapshot import Snapshot
 
 __all__ = ["export"]
@@ -41,7 +41,7 @@ __all__ = ["export"]
 @click.argument("file", required=False, default="-")
 @format_option
 @read_timeout
-def export(session: Session, choice: QueueChoice, *, file: str, form: Format, timeout: float) -> None:
+def export(invocation: Invocation, choice: QueueChoice, *, file: str, form: Format, timeout: float) -> None:
     """Write a snapshot of all current values.
 
     It is one cut through the log.
@@ -54,18 +54,21 @@ def export(session: Session, choice: QueueChoice, *, file: str, form: Format, ti
     as browse writes it, in queue order. Without FILE, or with -, it goes to stdout;
     a FILE is there when it is complete. put --from-jsonl reads it back.
     """
-    queue = session.open(choice, form)
-    with session.view(queue, timeout) as view:
+    queue = invocation.open(choice, form)
+    with invocation.view(queue, timeout) as view:
         snapshot = view.snapshot()
     written = unread = 0
-    with _opened(file, session) as write, session.out.waiting(lambda: f"writing {written:,} of {len(snapshot):,}"):
+    with (
+        _opened(file, invocation) as write,
+        invocation.out.waiting(lambda: f"writing {written:,} of {len(snapshot):,}"),
+    ):
         write(to_line(_export_header(queue.name, queue.key_header, snapshot, form)))
         for entry in snapshot.iter_entries():
             write(value_line(entry, form))
             written += 1
             unread += is_unread(entry.value, form)
     if file != "-":
-        session.out.note(f"{count(written, 'value')} of {queue.name} in {file}")
+        invocation.out.note(f"{count(written, 'value')} of {queue.name} in {file}")
     complain_of_unread(unread, form)
 
 
@@ -83,11 +86,11 @@ def _export_header(name: str, key_header: str | None, snapshot: Snapshot[Any], f
 
 
 @contextmanager
-def _opened(file: str, session: Session) -> Iterator[Callable[[bytes], object]]:
+def _opened(file: str, invocation: Invocation) -> Iterator[Callable[[bytes], object]]:
     """Where an export goes. A regular file gets its name when all is in it."""
     path = Path(file)
     if file == "-":
-        yield session.out.raw
+        yield invocation.out.raw
     elif path.exists() and not path.is_file():
         with path.open("wb") as pipe:
             yield pipe.write

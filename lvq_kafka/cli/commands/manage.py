@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lvq_kafka.cli.asking import confirm, yes_option
-from lvq_kafka.cli.options import command, timeout_option
+from lvq_kafka.cli.common_options import command, timeout_option
+from lvq_kafka.cli.confirm import confirm, yes_option
+from lvq_kafka.cli.invocation import Invocation, QueueChoice
+from lvq_kafka.cli.offset_spec import in_words, offsets_by_partition, point
 from lvq_kafka.cli.output import Output, count
-from lvq_kafka.cli.points import in_words, offsets_by_partition, point
-from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.managing.management import Change, Point
 
 if TYPE_CHECKING:
@@ -28,21 +28,21 @@ _reading = timeout_option(60.0, "How long reading the queue may take.")
 @_key_option
 @yes_option
 @_reading
-def purge(session: Session, queue: str, *, keys: tuple[str, ...], yes: bool, timeout: float) -> None:
+def purge(invocation: Invocation, queue: str, *, keys: tuple[str, ...], yes: bool, timeout: float) -> None:
     """Count what is in a queue as consumed.
 
     The topic stays as it is. No consumer may be at work.
     """
-    opened = session.open(QueueChoice(queue))
+    opened = invocation.open(QueueChoice(queue))
     if keys:
         confirm(_sure(f"the messages of {count(len(keys), 'key')}", queue), yes=yes, if_not="Nothing was purged.")
-        change = _working(session, opened, lambda: opened.purge(keys=keys, timeout=timeout))
+        change = _working(invocation, opened, lambda: opened.purge(keys=keys, timeout=timeout))
         messages = change.messages or 0
     else:
-        messages = _working(session, opened, lambda: opened.stats(timeout=timeout)).depth
+        messages = _working(invocation, opened, lambda: opened.stats(timeout=timeout)).depth
         confirm(_sure(count(messages, "message"), queue), yes=yes, if_not="Nothing was purged.")
         change = opened.purge(timeout=timeout)
-    _tell_change(session.out, "purged", queue, change, messages)
+    _print_change(invocation.out, "purged", queue, change, messages)
 
 
 @command("expire", examples=["lvq expire prices --older-than 86400 --yes"])
@@ -52,15 +52,15 @@ def purge(session: Session, queue: str, *, keys: tuple[str, ...], yes: bool, tim
 )
 @yes_option
 @_reading
-def expire(session: Session, queue: str, *, older_than: float, yes: bool, timeout: float) -> None:
+def expire(invocation: Invocation, queue: str, *, older_than: float, yes: bool, timeout: float) -> None:
     """Count as consumed what has been in a queue for long.
 
     The topic stays as it is. No consumer may be at work.
     """
-    opened = session.open(QueueChoice(queue))
+    opened = invocation.open(QueueChoice(queue))
     confirm(_sure(f"what is older than {older_than:,g} s", queue), yes=yes, if_not="Nothing was expired.")
-    change = _working(session, opened, lambda: opened.expire(older_than, timeout=timeout))
-    _tell_change(session.out, "expired", queue, change, change.messages or 0)
+    change = _working(invocation, opened, lambda: opened.expire(older_than, timeout=timeout))
+    _print_change(invocation.out, "expired", queue, change, change.messages or 0)
 
 
 @command(
@@ -82,7 +82,7 @@ def expire(session: Session, queue: str, *, older_than: float, yes: bool, timeou
     help="Or an offset for a partition. Repeatable; the other partitions stay where they are.",
 )
 @yes_option
-def reset(session: Session, queue: str, *, to: Point | None, offsets: dict[int, int], yes: bool) -> None:
+def reset(invocation: Invocation, queue: str, *, to: Point | None, offsets: dict[int, int], yes: bool) -> None:
     """Let a queue go on at another point.
 
     What lies from there on, and is still in the log, is in the queue; nothing else is. A time is in seconds since the
@@ -90,18 +90,18 @@ def reset(session: Session, queue: str, *, to: Point | None, offsets: dict[int, 
     """
     if (to is None) == (not offsets):
         raise click.UsageError("Give --to, or --offset for some partitions.")
-    opened = session.open(QueueChoice(queue))
+    opened = invocation.open(QueueChoice(queue))
     confirm(
         f"Let {queue} go on {in_words(offsets or to)}? What it has consumed since comes again.",
         yes=yes,
         if_not="Nothing was reset.",
     )
     change = opened.reset(offsets or to or "earliest")
-    if session.out.person:
+    if invocation.out.person:
         bases = ", ".join(f"{partition}: {one.base:,}" for partition, one in sorted(change.after.items()))
-        session.out.done(f"{queue} goes on at {bases}")
+        invocation.out.done(f"{queue} goes on at {bases}")
     else:
-        session.out.row({"reset": queue, "offsets": _bases(change)})
+        invocation.out.row({"reset": queue, "offsets": _bases(change)})
 
 
 @command("move", examples=["lvq move prices archive", "lvq move orders review --key 4711 --yes"])
@@ -112,7 +112,7 @@ def reset(session: Session, queue: str, *, to: Point | None, offsets: dict[int, 
 @yes_option
 @_reading
 def move(
-    session: Session,
+    invocation: Invocation,
     queue: str,
     destination: str,
     *,
@@ -125,30 +125,30 @@ def move(
 
     There they are new: each replaces what that queue has for its key. No consumer of QUEUE may be at work.
     """
-    opened, target = session.open(QueueChoice(queue)), session.open(QueueChoice(destination))
+    opened, target = invocation.open(QueueChoice(queue)), invocation.open(QueueChoice(destination))
     what = f"the messages of {count(len(keys), 'key')}" if keys else "all messages"
     confirm(f"Move {what} from {queue} to {destination}?", yes=yes, if_not="Nothing was moved.")
     change = _working(
-        session,
+        invocation,
         opened,
         lambda: opened.move(target, keys=keys or None, atomic=not not_atomic, timeout=timeout),
     )
-    if session.out.person:
-        session.out.done(f"{count(change.messages or 0, 'message')} moved from {queue} to {destination}")
+    if invocation.out.person:
+        invocation.out.done(f"{count(change.messages or 0, 'message')} moved from {queue} to {destination}")
     else:
-        session.out.row({"moved": queue, "to": destination, "messages": change.messages, "offsets": _bases(change)})
+        invocation.out.row({"moved": queue, "to": destination, "messages": change.messages, "offsets": _bases(change)})
 
 
 @command("reclaim", examples=["lvq reclaim prices"])
 @click.argument("queue")
 @yes_option
-def reclaim(session: Session, queue: str, *, yes: bool) -> None:
+def reclaim(invocation: Invocation, queue: str, *, yes: bool) -> None:
     """Delete from a queue's topic what all queues on it have consumed.
 
     What is gone is gone for all readers of the topic. It takes a topic with the policy compact,delete; consumers may be
     at work.
     """
-    opened = session.open(QueueChoice(queue))
+    opened = invocation.open(QueueChoice(queue))
     outcome = opened.reclaim(dry_run=True)
     if outcome.offsets:
         queues = ", ".join(outcome.queues)
@@ -158,16 +158,16 @@ def reclaim(session: Session, queue: str, *, yes: bool) -> None:
             if_not="Nothing was deleted.",
         )
         outcome = opened.reclaim()
-    if session.out.person:
+    if invocation.out.person:
         told = f"{count(outcome.offsets, 'offset')} of {opened.topic} deleted"
-        session.out.done(told if outcome.offsets else f"there is nothing to delete from {opened.topic}")
+        invocation.out.done(told if outcome.offsets else f"there is nothing to delete from {opened.topic}")
     else:
         starts = {str(partition): start for partition, start in sorted(outcome.after.items())}
-        session.out.row({"reclaimed": opened.topic, "offsets": outcome.offsets, "starts": starts})
+        invocation.out.row({"reclaimed": opened.topic, "offsets": outcome.offsets, "starts": starts})
 
 
-def _working(session: Session, queue: LastValueQueue[Any], work: Callable[[], Any]) -> Any:
-    with session.out.waiting(lambda: f"reading {queue.name}"):
+def _working(invocation: Invocation, queue: LastValueQueue[Any], work: Callable[[], Any]) -> Any:
+    with invocation.out.waiting(lambda: f"reading {queue.name}"):
         return work()
 
 
@@ -179,7 +179,7 @@ def _bases(change: Change) -> dict[str, int]:
     return {str(partition): one.base for partition, one in sorted(change.after.items())}
 
 
-def _tell_change(out: Output, verb: str, queue: str, change: Change, messages: int) -> None:
+def _print_change(out: Output, verb: str, queue: str, change: Change, messages: int) -> None:
     if not out.person:
         row = {verb: queue, "messages": messages, "without_room": change.without_room, "offsets": _bases(change)}
         out.row(row)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from lvq_kafka.cli.asking import confirm, yes_option
-from lvq_kafka.cli.options import command, pair
-from lvq_kafka.cli.outcome import tell
+from lvq_kafka.cli.common_options import command, pair
+from lvq_kafka.cli.confirm import confirm, yes_option
+from lvq_kafka.cli.exit_codes import print_problem
+from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import count
-from lvq_kafka.cli.session import Session
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition
 from lvq_kafka.core.fold import Order
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
@@ -84,7 +84,7 @@ __all__ = ["declare", "drop", "finding_row", "queues"]
     help="An option of the queue by its name here, in Qpid, Artemis or Broker-J. Repeatable.",
 )
 def declare(
-    session: Session,
+    invocation: Invocation,
     name: str,
     *,
     key_header: str | None,
@@ -118,16 +118,16 @@ def declare(
     del fields["name"]
     spec = TopicSpec(partitions=partitions, replication_factor=replication_factor, config=dict(topic_config))
     queue = LastValueQueue.declare(
-        name, **fields, start=start, spec=spec, on_mismatch=on_mismatch, cluster=session.connect()
+        name, **fields, start=start, spec=spec, on_mismatch=on_mismatch, cluster=invocation.connect()
     )
     assert queue.declaration is not None
     # What was found amiss has been told already: the library warns of it.
     for unchecked in queue.declaration.unchecked:
-        tell(f"not checked: {unchecked}", warning=True)
-    if session.out.person:
-        session.out.say(_declared(definition, queue.declaration, spec))
+        print_problem(f"not checked: {unchecked}", warning=True)
+    if invocation.out.person:
+        invocation.out.say(_declared(definition, queue.declaration, spec))
     else:
-        session.out.row(_declaration_row(definition, queue.declaration))
+        invocation.out.row(_declaration_row(definition, queue.declaration))
 
 
 def _definition(
@@ -193,23 +193,23 @@ def _key(definition: QueueDefinition) -> str:
 
 
 @command("queues", examples=["lvq queues", "lvq queues | jq -r .name"])
-def queues(session: Session) -> None:
+def queues(invocation: Invocation) -> None:
     """List the declared queues."""
-    definitions = all_queues(cluster=session.connect())
-    if not session.out.person:
+    definitions = all_queues(cluster=invocation.connect())
+    if not invocation.out.person:
         for definition in definitions:
-            session.out.row(asdict(definition))
+            invocation.out.row(asdict(definition))
         return
     if not definitions:
-        session.out.note("No queue is declared. Try: lvq declare prices --key-header ticker")
+        invocation.out.note("No queue is declared. Try: lvq declare prices --key-header ticker")
         return
     from lvq_kafka.cli.table import fitted_table
 
     table, left_out = fitted_table(
-        session.out.console.width, [_shown(definition) for definition in definitions], gives_way=_GIVES_WAY
+        invocation.out.console.width, [_shown(definition) for definition in definitions], gives_way=_GIVES_WAY
     )
-    session.out.say(table)
-    session.out.note_left_out(left_out)
+    invocation.out.say(table)
+    invocation.out.note_left_out(left_out)
 
 
 _GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "TOPIC", "KEY")
@@ -231,17 +231,17 @@ def _shown(definition: QueueDefinition) -> dict[str, str]:
 @click.argument("name")
 @click.option("--with-topic", is_flag=True, help="Delete its topic too, with everything in it.")
 @yes_option
-def drop(session: Session, name: str, *, with_topic: bool, yes: bool) -> None:
+def drop(invocation: Invocation, name: str, *, with_topic: bool, yes: bool) -> None:
     """Delete a queue.
 
     That is its definition, and what it knows of consumption. Its topic and the values in it stay, unless --with-topic
     is given.
     """
-    queue = LastValueQueue.open(name, cluster=session.connect())
+    queue = LastValueQueue.open(name, cluster=invocation.connect())
     what = f"and its topic {queue.topic} with everything in it" if with_topic else f"(its topic {queue.topic} stays)"
     confirm(f"Delete the queue {name} {what}?", yes=yes, if_not="Nothing was deleted.")
     queue.drop(delete_topic=with_topic)
-    if session.out.person:
-        session.out.note(f"{name} is gone{' with its topic' if with_topic else f'; its topic {queue.topic} stays'}.")
+    if invocation.out.person:
+        invocation.out.note(f"{name} is gone{' with its topic' if with_topic else f'; its topic {queue.topic} stays'}.")
     else:
-        session.out.row({"dropped": name, "topic": queue.topic, "topic_deleted": with_topic})
+        invocation.out.row({"dropped": name, "topic": queue.topic, "topic_deleted": with_topic})

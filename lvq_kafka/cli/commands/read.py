@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from lvq_kafka.cli.options import command, format_option, queue_argument, timeout_option
-from lvq_kafka.cli.outcome import BAD_DATA, NOTHING, Complaint, complain_of_unread, tell
+from lvq_kafka.cli.common_options import command, format_option, queue_argument, timeout_option
+from lvq_kafka.cli.exit_codes import BAD_DATA, NOTHING, Complaint, complain_of_unread, print_problem
+from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
+from lvq_kafka.cli.json_lines import Format, event_line, is_unread, to_json, to_line, value_line
 from lvq_kafka.cli.output import Output, count, printable_value
-from lvq_kafka.cli.rows import Format, event_line, is_unread, to_json, to_line, value_line
-from lvq_kafka.cli.session import QueueChoice, Session, events_of
 from lvq_kafka.core.quoting import brief, printable
 from lvq_kafka.entries import EndOfDump, Entry
 from lvq_kafka.reading.browser import Browser
@@ -30,16 +30,16 @@ read_timeout = timeout_option(60.0, "How long reading what the queue holds may t
 @format_option
 @read_timeout
 def get(
-    session: Session, choice: QueueChoice, *, keys: tuple[str, ...], raw: bool, form: Format, timeout: float
+    invocation: Invocation, choice: QueueChoice, *, keys: tuple[str, ...], raw: bool, form: Format, timeout: float
 ) -> None:
     """Print the current values of keys.
 
     Ends with 1 when a key has no value. What consumers have consumed is still the current value of its key.
     """
-    out = session.out
-    queue = session.open(choice, form)
+    out = invocation.out
+    queue = invocation.open(choice, form)
     found, missing = [], []
-    with session.view(queue, timeout) as view:
+    with invocation.view(queue, timeout) as view:
         for key in dict.fromkeys(keys):
             try:
                 found.append(view.entry(key))
@@ -132,7 +132,7 @@ def _filters(ctx: click.Context, param: click.Parameter, given: tuple[str, ...])
 @format_option
 @read_timeout
 def browse(
-    session: Session,
+    invocation: Invocation,
     choice: QueueChoice,
     *,
     follow: bool,
@@ -152,9 +152,9 @@ def browse(
     """
     if updates_only and replay:
         raise click.UsageError("--updates-only leaves out the values that --replay is about.")
-    queue = session.open(choice, form)
+    queue = invocation.open(choice, form)
     following = follow or updates_only
-    with session.browser(
+    with invocation.browser(
         queue,
         dump=not updates_only,
         replay_period=replay,
@@ -164,7 +164,7 @@ def browse(
         follow=following,
         catch_up_timeout=timeout,
     ) as browser:
-        unread = write_events(session.out, browser, form, queue.key_header, following=following)
+        unread = write_events(invocation.out, browser, form, queue.key_header, following=following)
     complain_of_unread(unread, form)
 
 
@@ -188,6 +188,6 @@ def write_events(out: Output, browser: Browser[Any], form: Format, key_header: s
             unread += is_unread(event.value, form)
         elif isinstance(event, EndOfDump):
             for shortfall in event.blocked:
-                tell(f"not all is visible: {shortfall}", warning=True)
+                print_problem(f"not all is visible: {shortfall}", warning=True)
             out.note(f"{count(values, 'value')}{'; updates follow, Ctrl-C ends' if following else ''}")
     return unread

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from lvq_kafka.cli.options import command
-from lvq_kafka.cli.outcome import WRONG_QUEUE, Complaint
+from lvq_kafka.cli.common_options import command
+from lvq_kafka.cli.exit_codes import WRONG_QUEUE, Complaint
+from lvq_kafka.cli.invocation import Invocation, QueueChoice
+from lvq_kafka.cli.offset_spec import point
 from lvq_kafka.cli.output import Output, count
-from lvq_kafka.cli.points import point
-from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.core.quoting import printable
 from lvq_kafka.managing.damage import Damage
 from lvq_kafka.managing.management import Point
@@ -26,7 +26,7 @@ __all__ = ["damage_row", "repair"]
 @click.argument("queue")
 @click.option("--start", callback=point, metavar="WHERE", help="Where to begin if it is lost what was consumed.")
 @click.option("--apply", is_flag=True, help="Do it, and do not only show it.")
-def repair(session: Session, queue: str, *, start: Point | None, apply: bool) -> None:
+def repair(invocation: Invocation, queue: str, *, start: Point | None, apply: bool) -> None:
     """Show what is wrong with what a queue has committed, and mend it.
 
     Where it is lost what was consumed, --start says where to begin: earliest, latest, or a time. A commit of something
@@ -35,13 +35,13 @@ def repair(session: Session, queue: str, *, start: Point | None, apply: bool) ->
 
     Ends with 4 while something is wrong.
     """
-    opened = session.open(QueueChoice(queue))
+    opened = invocation.open(QueueChoice(queue))
     outcome = opened.repair(start, dry_run=not apply)
     offsets = {str(partition): one.base for partition, one in sorted(outcome.after.items())}
-    if session.out.person:
-        _show_repair(session.out, queue, outcome.found, outcome.left, offsets, applied=apply)
+    if invocation.out.person:
+        _show_repair(invocation.out, queue, outcome.found, outcome.left, offsets, applied=apply)
     else:
-        session.out.row(
+        invocation.out.row(
             {
                 "repair": queue,
                 "found": [damage_row(damage) for damage in outcome.found],

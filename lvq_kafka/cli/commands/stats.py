@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.cli.commands.queues import finding_row
 from lvq_kafka.cli.commands.repair import damage_row
-from lvq_kafka.cli.options import command, queue_argument, timeout_option
-from lvq_kafka.cli.outcome import WRONG_QUEUE, Complaint
+from lvq_kafka.cli.common_options import command, queue_argument, timeout_option
+from lvq_kafka.cli.exit_codes import WRONG_QUEUE, Complaint
+from lvq_kafka.cli.invocation import Invocation, QueueChoice
+from lvq_kafka.cli.json_lines import blocked_rows, shown
 from lvq_kafka.cli.output import count
-from lvq_kafka.cli.rows import blocked_rows, shown
-from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.cluster import TopicDescription
 from lvq_kafka.consuming.crowding import CROWDED_REMEDY
 from lvq_kafka.core.keys import encode_key
@@ -76,22 +76,22 @@ class QueueReport:
 @command("stats", examples=["lvq stats prices", "lvq stats prices | jq '.partitions[].waiting'"])
 @queue_argument
 @timeout_option(60.0, "How long reading what the queue holds may take.")
-def stats(session: Session, choice: QueueChoice, *, timeout: float) -> None:
+def stats(invocation: Invocation, choice: QueueChoice, *, timeout: float) -> None:
     """Show what a queue holds and whether all is well.
 
     That is its definition, its values and what waits to be consumed, by partition, and whether its topic and what is
     committed for it are as they have to be. Ends with 4 when something breaks what a queue promises.
     """
-    queue = session.open(choice)
+    queue = invocation.open(choice)
     group = None if choice.bare or queue.definition.non_destructive else queue.definition.group
-    with session.out.waiting(lambda: f"looking at {queue.name}"):
+    with invocation.out.waiting(lambda: f"looking at {queue.name}"):
         found = _examine(queue, group, timeout)
-    if session.out.person:
-        partitions, left_out = _partitions(found.partitions, session.out.console.width, consumable=group is not None)
-        session.out.say(_picture(queue, group, found, partitions))
-        session.out.note_left_out(left_out)
+    if invocation.out.person:
+        partitions, left_out = _partitions(found.partitions, invocation.out.console.width, consumable=group is not None)
+        invocation.out.say(_picture(queue, group, found, partitions))
+        invocation.out.note_left_out(left_out)
     else:
-        session.out.row(_row(queue, group, found))
+        invocation.out.row(_row(queue, group, found))
     if found.problems:
         raise Complaint(
             f"{queue.name} has {count(len(found.problems), 'problem')}: {' '.join(found.problems)}", WRONG_QUEUE

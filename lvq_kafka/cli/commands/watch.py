@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from lvq_kafka.cli.commands.read import write_events
-from lvq_kafka.cli.options import command, format_option, queue_argument, timeout_option
-from lvq_kafka.cli.rows import Format, event_line
-from lvq_kafka.cli.session import QueueChoice, Session, events_of
+from lvq_kafka.cli.common_options import command, format_option, queue_argument, timeout_option
+from lvq_kafka.cli.invocation import Invocation, QueueChoice, events_of
+from lvq_kafka.cli.json_lines import Format, event_line
 
 __all__ = ["watch"]
 
@@ -28,7 +28,7 @@ __all__ = ["watch"]
 @format_option
 @timeout_option(60.0, "How long reading what the queue holds may take.")
 def watch(
-    session: Session, choice: QueueChoice, *, keys: tuple[str, ...], sort: str, form: Format, timeout: float
+    invocation: Invocation, choice: QueueChoice, *, keys: tuple[str, ...], sort: str, form: Format, timeout: float
 ) -> None:
     """Watch current values change.
 
@@ -36,9 +36,9 @@ def watch(
     for each field. A terminal that can only write line by line (TERM=dumb) gets rows, as from browse --follow. Piped,
     it gives the values of now, end-of-dump, and every change. What consumers have consumed is still shown.
     """
-    out = session.out
-    queue = session.open(choice, form)
-    with session.browser(queue, keys=keys or None, hide_consumed=False, catch_up_timeout=timeout) as browser:
+    out = invocation.out
+    queue = invocation.open(choice, form)
+    with invocation.browser(queue, keys=keys or None, hide_consumed=False, catch_up_timeout=timeout) as browser:
         if out.person and out.console.is_dumb_terminal:  # which cannot write over what it shows
             write_events(out, browser, form, queue.key_header, following=True)
             return

@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from lvq_kafka.cli.feeding import Sent, lines_of, sent_in_order
-from lvq_kafka.cli.options import command, format_option, pair, queue_argument
+from lvq_kafka.cli.bulk_send import Sent, lines_of, sent_in_order
+from lvq_kafka.cli.common_options import command, format_option, pair, queue_argument
+from lvq_kafka.cli.invocation import Invocation, QueueChoice
+from lvq_kafka.cli.json_lines import Format, Line, parse_value, shown
 from lvq_kafka.cli.output import Output, count
-from lvq_kafka.cli.rows import Format, Line, parse_value, shown
-from lvq_kafka.cli.session import QueueChoice, Session
 from lvq_kafka.core.keys import encode_key
 from lvq_kafka.core.quoting import printable
 from lvq_kafka.core.records import header_value
@@ -55,7 +55,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Do not report p
 @format_option
 @quiet_option
 def send(
-    session: Session,
+    invocation: Invocation,
     choice: QueueChoice,
     *,
     value: str | None,
@@ -78,7 +78,7 @@ def send(
     else:
         common: list[tuple[str, bytes | None]] = [(name, encode_key(text)) for name, text in headers]
         given = _with_headers(lines_of(source, form), common)
-    _produce(session, choice, form, given, quiet)
+    _produce(invocation, choice, form, given, quiet)
 
 
 @command(
@@ -98,7 +98,7 @@ def send(
 @format_option
 @quiet_option
 def put(
-    session: Session,
+    invocation: Invocation,
     choice: QueueChoice,
     *,
     key: str | None,
@@ -120,16 +120,16 @@ def put(
         raise click.UsageError("Give KEY and VALUE; - as VALUE is stdin. To remove a key: lvq delete.")
     else:
         given = [Line(encode_key(key), _value(value, form), common)]
-    _produce(session, choice, form, given, quiet)
+    _produce(invocation, choice, form, given, quiet)
 
 
 @command("delete", examples=["lvq delete prices IBM", "lvq delete prices IBM MSFT"])
 @queue_argument
 @click.argument("keys", nargs=-1, required=True)
 @quiet_option
-def delete(session: Session, choice: QueueChoice, *, keys: tuple[str, ...], quiet: bool) -> None:
+def delete(invocation: Invocation, choice: QueueChoice, *, keys: tuple[str, ...], quiet: bool) -> None:
     """Remove keys and their values."""
-    _produce(session, choice, "bytes", [Line(encode_key(key), None, [], delete=True) for key in keys], quiet)
+    _produce(invocation, choice, "bytes", [Line(encode_key(key), None, [], delete=True) for key in keys], quiet)
 
 
 def _either(one: bool, source: Any) -> None:
@@ -147,21 +147,23 @@ def _with_headers(lines: Iterable[Line | None], common: list[tuple[str, bytes | 
         yield line and Line(line.key, line.value, [*common, *line.headers], line.delete)
 
 
-def _produce(session: Session, choice: QueueChoice, form: Format, lines: Iterable[Line | None], quiet: bool) -> None:
-    queue = session.open(choice, form)
+def _produce(
+    invocation: Invocation, choice: QueueChoice, form: Format, lines: Iterable[Line | None], quiet: bool
+) -> None:
+    queue = invocation.open(choice, form)
     begin = time.monotonic()
     total = 0
     bulk = not isinstance(lines, list)
-    with queue.producer() as producer, session.out.waiting(lambda: f"sending to {queue.name}: {total:,}"):
+    with queue.producer() as producer, invocation.out.waiting(lambda: f"sending to {queue.name}: {total:,}"):
         for sent in sent_in_order(lines, lambda line: _hand_over(producer, line)):
             if sent is None:
-                session.out.flush()
+                invocation.out.flush()
                 continue
             total += 1
-            if not quiet and not (bulk and session.out.person):
-                _report(session.out, sent, queue.key_header)
+            if not quiet and not (bulk and invocation.out.person):
+                _report(invocation.out, sent, queue.key_header)
     if bulk:
-        session.out.note(f"{count(total, 'message')} sent to {queue.name} in {time.monotonic() - begin:.1f} s")
+        invocation.out.note(f"{count(total, 'message')} sent to {queue.name} in {time.monotonic() - begin:.1f} s")
 
 
 def _hand_over(producer: Producer[Any], line: Line) -> Any:

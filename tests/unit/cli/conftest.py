@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from lvq_kafka.cli.app import lvq
+from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.output import Output
-from lvq_kafka.cli.session import Session
 from lvq_kafka.testing import MemoryCluster
 
 
@@ -47,8 +47,8 @@ def run(memory_cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("COLUMNS", "100")
 
     def run(*arguments: str, stdin: str | bytes | None = None, person: bool = False) -> Ran:
-        session = Session(cluster=memory_cluster, out=Output(person))
-        result = CliRunner().invoke(lvq, arguments, input=stdin, obj=session, prog_name="lvq")
+        invocation = Invocation(cluster=memory_cluster, out=Output(person))
+        result = CliRunner().invoke(lvq, arguments, input=stdin, obj=invocation, prog_name="lvq")
         return Ran(result.exit_code, result.stdout_bytes, result.stderr)
 
     return run

@@ -8,7 +8,7 @@ import threading
 
 from lvq_kafka import TEXT, LastValueQueue
 from lvq_kafka.cli.app import lvq
-from lvq_kafka.cli.session import Session
+from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.signals import heed_signals
 from lvq_kafka.testing import MemoryCluster
 
@@ -28,7 +28,7 @@ def main() -> None:
         producer.put("MSFT", "400.00")
     threading.Thread(target=change, daemon=True).start()
     heed_signals()  # as the entry point does
-    lvq(sys.argv[1:], prog_name="lvq", obj=Session(cluster=cluster))
+    lvq(sys.argv[1:], prog_name="lvq", obj=Invocation(cluster=cluster))
 
 
 if __name__ == "__main__":

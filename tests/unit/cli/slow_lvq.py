@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from lvq_kafka import TEXT, LastValueQueue
 from lvq_kafka.cli.app import lvq
-from lvq_kafka.cli.session import Session
+from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.cli.signals import heed_signals
 from lvq_kafka.cluster import LogReader
 from lvq_kafka.core.records import Fetch, RecordBatch
@@ -54,7 +54,7 @@ def main() -> None:
 
     threading.Thread(target=wait_for_a_line, daemon=True).start()
     heed_signals()  # as the entry point does
-    lvq(sys.argv[1:], prog_name="lvq", obj=Session(cluster=cluster))
+    lvq(sys.argv[1:], prog_name="lvq", obj=Invocation(cluster=cluster))
 
 
 if __name__ == "__main__":

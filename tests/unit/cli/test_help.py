@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from lvq_kafka.cli.app import SECTIONS, lvq
-from lvq_kafka.cli.options import Command
-from lvq_kafka.cli.outcome import EXIT_CODES
+from lvq_kafka.cli.common_options import Command
+from lvq_kafka.cli.exit_codes import EXIT_CODES
 
 
 def commands(group: click.Group = lvq, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

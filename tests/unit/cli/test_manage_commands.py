@@ -14,7 +14,7 @@ from tests.unit.cli.conftest import Run
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The answers of a person at a terminal; what was asked is not looked at."""
     given: list[bool] = []
-    monkeypatch.setattr("lvq_kafka.cli.asking._can_ask", lambda: True)
+    monkeypatch.setattr("lvq_kafka.cli.confirm._can_ask", lambda: True)
     monkeypatch.setattr(click, "confirm", lambda *_, **__: given.pop(0))
     return given
 

@@ -141,7 +141,7 @@ def test_drop_asks_and_takes_no_for_an_answer(prices: Run, monkeypatch: pytest.M
     assert ran.code == 2
     assert "--yes" in ran.stderr
     answers = iter([False, True])
-    monkeypatch.setattr("lvq_kafka.cli.asking._can_ask", lambda: True)
+    monkeypatch.setattr("lvq_kafka.cli.confirm._can_ask", lambda: True)
     monkeypatch.setattr(click, "confirm", lambda *_, **__: next(answers))
     ran = prices("drop", "prices")
     assert ran.code == 1
@@ -153,7 +153,7 @@ def test_ctrl_c_at_the_question_deletes_nothing(prices: Run, monkeypatch: pytest
     def interrupted(*_: object, **__: object) -> bool:
         raise click.Abort
 
-    monkeypatch.setattr("lvq_kafka.cli.asking._can_ask", lambda: True)
+    monkeypatch.setattr("lvq_kafka.cli.confirm._can_ask", lambda: True)
     monkeypatch.setattr(click, "confirm", interrupted)
     ran = prices("drop", "prices")
     assert (ran.code, ran.stdout, ran.stderr) == (130, b"", "")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lvq_kafka.embedded import EmbeddedBroker, Listener
-from lvq_kafka.embedded.properties import render, server_properties
+from lvq_kafka.embedded.server_properties import render, server_properties
 from lvq_kafka.errors import ConfigError, StateError
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from lvq_kafka.cli.outcome import NOTHING, Complaint
+from lvq_kafka.cli.exit_codes import NOTHING, Complaint
 
 __all__ = ["confirm", "yes_option"]
 

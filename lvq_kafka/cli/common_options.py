@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from lvq_kafka.cli.rows import CODECS
-from lvq_kafka.cli.session import QueueChoice, Session
+from lvq_kafka.cli.invocation import Invocation, QueueChoice
+from lvq_kafka.cli.json_lines import CODECS
 
 __all__ = [
     "Command",
@@ -61,7 +61,7 @@ class Command(click.Command):
 
 
 def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], Command]:
-    """Make a command that talks to a cluster; it gets the `Session` first."""
+    """Make a command that talks to a cluster; it gets the `Invocation` first."""
 
     def make(function: Callable[..., Any]) -> Command:
         made: Command = click.command(name, cls=Command, examples=examples)(cluster_options(click.pass_obj(function)))
@@ -123,13 +123,13 @@ def _decorated(function: F, options: Sequence[Callable[[F], F]]) -> F:
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None:
-    session = ctx.ensure_object(Session)
+    invocation = ctx.ensure_object(Invocation)
     if value is None or param.name is None:
         return
     if param.name == "json":
-        session.out.json = True
+        invocation.out.json = True
     else:
-        setattr(session, param.name, value)
+        setattr(invocation, param.name, value)
 
 
 def queue_argument(function: F) -> F:

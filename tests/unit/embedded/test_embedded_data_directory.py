@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lvq_kafka.embedded.storage import PreparedStorage, new_id
+from lvq_kafka.embedded.data_directory import PreparedStorage, new_id
 
 META = "#\nnode.id=1\ndirectory.id=dir\nversion=1\ncluster.id=cluster\n"
 

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from lvq_kafka.cli.commands import queues
-from lvq_kafka.cli.outcome import EXIT_CODES, Complaint, exit_code, tell
+from lvq_kafka.cli.exit_codes import EXIT_CODES, Complaint, exit_code, print_problem
 from lvq_kafka.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -118,7 +118,7 @@ def test_what_is_told_is_one_write_so_that_it_stays_one_line_beside_a_board(monk
 
     writes: list[str] = []
     monkeypatch.setattr("sys.stderr", Writes())
-    tell("The broker\nis gone.", warning=True)
+    print_problem("The broker\nis gone.", warning=True)
     assert writes == ["lvq: warning: The broker is gone.\n"]
 
 

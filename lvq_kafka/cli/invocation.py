@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lvq_kafka.cli.json_lines import CODECS, Format
 from lvq_kafka.cli.output import Output
-from lvq_kafka.cli.rows import CODECS, Format
 from lvq_kafka.connecting import connect_within
 from lvq_kafka.errors import ConfigError, EmbeddedBrokerError
 from lvq_kafka.queue import LastValueQueue
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lvq_kafka.reading.queue_reader import QueueReader
     from lvq_kafka.reading.view import View
 
-__all__ = ["QueueChoice", "Session", "events_of"]
+__all__ = ["Invocation", "QueueChoice", "events_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class QueueChoice:
 
 
 @dataclass
-class Session:
+class Invocation:
     """One run of the command line.
 
     Args:

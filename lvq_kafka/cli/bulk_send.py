@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from queue import Empty, Queue
 from typing import IO
 
-from lvq_kafka.cli.rows import Format, Line, parse_line
+from lvq_kafka.cli.json_lines import Format, Line, parse_line
 from lvq_kafka.cluster import Receipt
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import DecodeError
@@ -130,7 +130,7 @@ def sent_in_order(lines: Iterable[Line | None], hand_over: Callable[[Line], Rece
                 continue
             in_flight.append((line, hand_over(line)))
             while in_flight and (in_flight[0][1].done() or len(in_flight) > _IN_FLIGHT):
-                yield _take(in_flight)
+                yield _await_oldest(in_flight)
     except Exception:
         yield from _stored(in_flight)
         raise
@@ -139,9 +139,9 @@ def sent_in_order(lines: Iterable[Line | None], hand_over: Callable[[Line], Rece
 
 def _stored(in_flight: deque[tuple[Line, Receipt]]) -> Iterator[Sent]:
     while in_flight:
-        yield _take(in_flight)
+        yield _await_oldest(in_flight)
 
 
-def _take(in_flight: deque[tuple[Line, Receipt]]) -> Sent:
+def _await_oldest(in_flight: deque[tuple[Line, Receipt]]) -> Sent:
     line, receipt = in_flight.popleft()
     return Sent(line, receipt.result())

@@ -40,7 +40,7 @@ __all__ = [
     "complain_of_unread",
     "describe",
     "exit_code",
-    "tell",
+    "print_problem",
 ]
 
 NOTHING = 1
@@ -116,7 +116,7 @@ def describe(error: BaseException) -> str:
     return " ".join([text, *getattr(error, "__notes__", [])])
 
 
-def tell(message: str, *, warning: bool = False) -> None:
+def print_problem(message: str, *, warning: bool = False) -> None:
     """Say something on stderr, in one line: an error, or a warning."""
     name = click.style("lvq: ", fg="yellow" if warning else "red", bold=True)
     # In one write: beside a board that is shown, each write becomes a line of its own.

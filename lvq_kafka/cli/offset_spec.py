@@ -7,7 +7,7 @@ from datetime import datetime
 
 import click
 
-from lvq_kafka.cli.options import pair
+from lvq_kafka.cli.common_options import pair
 from lvq_kafka.managing.management import Point
 
 __all__ = ["in_words", "offsets_by_partition", "point"]

@@ -9,8 +9,8 @@ from queue import Empty, Full
 
 import pytest
 
-from lvq_kafka.cli.feeding import Ahead, lines_of, sent_in_order
-from lvq_kafka.cli.rows import Line
+from lvq_kafka.cli.bulk_send import Ahead, lines_of, sent_in_order
+from lvq_kafka.cli.json_lines import Line
 from lvq_kafka.core.records import Position
 from lvq_kafka.errors import DecodeError, DeliveryFailed
 

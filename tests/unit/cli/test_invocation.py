@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lvq_kafka.cli import session as session_module
+from lvq_kafka.cli import invocation as session_module
 from lvq_kafka.cli.app import lvq
-from lvq_kafka.cli.session import Session
+from lvq_kafka.cli.invocation import Invocation
 from lvq_kafka.errors import ConfigError
 from tests.unit.cli.terminal import terminal
 
@@ -32,17 +32,17 @@ def config(tmp_path: Path) -> str:
 
 def properties(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, Any]:
     """The client's properties that a command line leads to."""
-    session = Session()
+    invocation = Invocation()
 
     def look(**_: object) -> list[object]:
-        found.update(session._client_config(session_module.os.environ).properties)
+        found.update(invocation._client_config(session_module.os.environ).properties)
         return []
 
     found: dict[str, Any] = {}
-    monkeypatch.setattr(Session, "connect", lambda self: self)
-    monkeypatch.setattr(Session, "close", lambda self: None)
+    monkeypatch.setattr(Invocation, "connect", lambda self: self)
+    monkeypatch.setattr(Invocation, "close", lambda self: None)
     monkeypatch.setattr("lvq_kafka.cli.commands.queues.all_queues", look)
-    result = CliRunner().invoke(lvq, arguments, obj=session)
+    result = CliRunner().invoke(lvq, arguments, obj=invocation)
     assert result.exit_code == 0, result.stderr
     return found
 
@@ -80,7 +80,7 @@ def test_a_running_broker_is_used_when_nothing_else_is_named(monkeypatch: pytest
 
 def test_without_any_cluster_the_error_says_how_to_name_one() -> None:
     with pytest.raises(ConfigError, match="lvq broker start"):
-        Session()._client_config({})
+        Invocation()._client_config({})
     result = CliRunner().invoke(lvq, ["queues"])
     assert result.exit_code == 2
     assert "lvq: No cluster is named." in result.stderr
