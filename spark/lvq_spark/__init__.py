@@ -15,15 +15,15 @@ from lvq_kafka.extras import needing
 
 with needing("spark", "lvq_spark"):
     from lvq_spark.decoding import ProtobufMessage, decode
-    from lvq_spark.errors import task_errors
     from lvq_spark.pinning import SnapshotSpec, pin
     from lvq_spark.publishing import Published, publish
-    from lvq_spark.registry import SchemaRegistry, SubjectSchemas
     from lvq_spark.schema import SCHEMA
+    from lvq_spark.schema_registry import SchemaRegistry, SubjectSchemas
     from lvq_spark.session import local_session
     from lvq_spark.snapshots import choose_engine, snapshot
     from lvq_spark.source.registering import register
     from lvq_spark.store import Version, merge, merge_each, read_merged, read_version, refresh, upsert, versions
+    from lvq_spark.task_failures import task_errors
 
 __all__ = [
     "SCHEMA",

@@ -14,7 +14,7 @@ from lvq_kafka.cluster import Cluster, LogEnd, TopicDescription
 from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, Unauthorized
 
-__all__ = ["AsOfPolicy", "Bounds", "Settings"]
+__all__ = ["AsOfPolicy", "Bounds", "TopicSettings"]
 
 AsOfPolicy = Literal["fail", "warn"]
 """What to do about a cut of the past, of which the topic may have compacted records away: refuse it, or warn."""
@@ -24,7 +24,7 @@ _TIMESTAMP_TYPES = {"CreateTime": 0, "LogAppendTime": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TopicSettings:
     """The settings of a topic that a cut depends on. What this user may not see counts as Kafka's default.
 
     One that is not compacted keeps every record for ever: what retention takes of it, it takes from its start.
@@ -38,7 +38,7 @@ class Settings:
     """0 for the producers' times, 1 for append times, -1 for not known."""
 
     @classmethod
-    def ask(cls, cluster: Cluster, topic: str, timeout: float = 10.0) -> Settings:
+    def ask(cls, cluster: Cluster, topic: str, timeout: float = 10.0) -> TopicSettings:
         """The settings now."""
         try:
             found = cluster.topic_config(topic, timeout=timeout)
@@ -130,7 +130,12 @@ class Bounds:
         return end, tuple(Shortfall(p, end[p], wanted[p], now[p]) for p in sorted(end) if now[p] < wanted[p])
 
     def reached(
-        self, cluster: Cluster, moments: Mapping[int, float], settings: Settings, policy: AsOfPolicy, timeout: float
+        self,
+        cluster: Cluster,
+        moments: Mapping[int, float],
+        settings: TopicSettings,
+        policy: AsOfPolicy,
+        timeout: float,
     ) -> dict[int, int]:
         """The first offset in each partition that is not older than a moment, or the end of the log.
 

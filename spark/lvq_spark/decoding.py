@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from lvq_kafka.core.validation import choice
 from lvq_kafka.errors import ConfigError
-from lvq_spark.forms import Form, ProtobufMessage, Read, read_values
-from lvq_spark.registry import SubjectSchemas
+from lvq_spark.forms import DecodedValue, Form, ProtobufMessage, read_values
 from lvq_spark.schema import quoted
+from lvq_spark.schema_registry import SubjectSchemas
 from lvq_spark.session import require_frame
 
 if TYPE_CHECKING:
@@ -77,10 +77,10 @@ def decode(
     """
     _check(df, form, column, on_error)
     read = read_values(df[quoted(column)], form, schema, df, framed=framed, options=options or {})
-    return _settled(df, read, column, on_error, form)
+    return _apply_policy(df, read, column, on_error, form)
 
 
-def _settled(df: DataFrame, read: Read, column: str, on_error: OnError, form: Form) -> DataFrame:
+def _apply_policy(df: DataFrame, read: DecodedValue, column: str, on_error: OnError, form: Form) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     raw = df[quoted(column)]

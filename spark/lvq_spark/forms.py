@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.errors import ConfigError
 from lvq_spark.avro_limits import limit_avro
-from lvq_spark.registry import SubjectSchemas
 from lvq_spark.remote import spark_errors
+from lvq_spark.schema_registry import SubjectSchemas
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-__all__ = ["Form", "ProtobufMessage", "Read", "read_values"]
+__all__ = ["DecodedValue", "Form", "ProtobufMessage", "read_values"]
 
 Form = Literal["json", "avro", "protobuf"]
 """How values are written."""
@@ -62,7 +62,7 @@ zero, for the first message of the schema.
 """
 
 
-class Read(NamedTuple):
+class DecodedValue(NamedTuple):
     """What decoding a value gives: the value, and why there is none, which is null for a good one."""
 
     value: Column
@@ -77,7 +77,7 @@ def read_values(
     *,
     framed: bool,
     options: Mapping[str, str],
-) -> Read:
+) -> DecodedValue:
     """Values of a column of a frame, as `lvq_spark.decode` has it.
 
     Raises:
@@ -94,7 +94,7 @@ def read_values(
             )
         rest, unframed = _unframed(raw, form)
         read = read_values(rest, form, schema, df, framed=False, options=options)
-        return Read(read.value, F.coalesce(unframed, read.error))
+        return DecodedValue(read.value, F.coalesce(unframed, read.error))
     if form == "json":
         if isinstance(schema, SubjectSchemas | ProtobufMessage):
             raise ConfigError(
@@ -116,7 +116,7 @@ def read_values(
     raise ConfigError("Avro needs the schema of the values.", options=["schema"], hint="Give its text, as JSON.")
 
 
-def _json(raw: Column, schema: str | DataType | None, options: Mapping[str, str]) -> Read:
+def _json(raw: Column, schema: str | DataType | None, options: Mapping[str, str]) -> DecodedValue:
     """Values between a beginning and an end of our own: Spark's reader stops behind the first good value otherwise.
 
     A value could bring an end of its own, and what follows be the beginning of another. So the end has to come right
@@ -142,7 +142,7 @@ def _json(raw: Column, schema: str | DataType | None, options: Mapping[str, str]
         good = reduce(and_, _whole(value, kind, nullable=True), good)
     good = F.coalesce(good, F.lit(False)) & F.is_valid_utf8(raw.cast("string"))
     wanted = "is no JSON" if schema is None else "is not JSON of its schema"
-    return Read(value, F.when(~good, F.lit(wanted)))
+    return DecodedValue(value, F.when(~good, F.lit(wanted)))
 
 
 def _whole(value: Column, kind: DataType, *, nullable: bool) -> list[Column]:
@@ -182,7 +182,7 @@ def _type(schema: str | DataType) -> DataType:
         raise ConfigError(f"{schema!r} is no Spark type: {reason}", options=["schema"]) from None
 
 
-def _avro(raw: Column, writer: str, reader: str, options: Mapping[str, str], df: DataFrame) -> Read:
+def _avro(raw: Column, writer: str, reader: str, options: Mapping[str, str], df: DataFrame) -> DecodedValue:
     """A value and, behind it, an end of our own: where that was read as it is, the value is good, be it null.
 
     Spark's reader stops behind the first good value otherwise. One that is too short takes some of the end for its own.
@@ -195,10 +195,10 @@ def _avro(raw: Column, writer: str, reader: str, options: Mapping[str, str], df:
     settings = {**options, "avroSchema": _followed(reader), "mode": "PERMISSIVE"}
     parsed = _understood(df, lambda: from_avro(F.concat(raw, end), _followed(writer), settings), "Avro")
     whole = F.coalesce(parsed["end"] == end, F.lit(False))
-    return Read(parsed["value"], F.when(~whole, F.lit("is not Avro of its schema")))
+    return DecodedValue(parsed["value"], F.when(~whole, F.lit("is not Avro of its schema")))
 
 
-def _protobuf(raw: Column, message: ProtobufMessage, options: Mapping[str, str], df: DataFrame) -> Read:
+def _protobuf(raw: Column, message: ProtobufMessage, options: Mapping[str, str], df: DataFrame) -> DecodedValue:
     """A message is never null, be it empty: where there is none it could not be read.
 
     What follows a message is a part of it to Protobuf: fields that it does not know, or that replace others. So a value
@@ -211,7 +211,7 @@ def _protobuf(raw: Column, message: ProtobufMessage, options: Mapping[str, str],
     value = _understood(
         df, lambda: from_protobuf(raw, message.name, options=settings, binaryDescriptorSet=described), "Protobuf"
     )
-    return Read(value, F.when(value.isNull(), F.lit("is not Protobuf of its message")))
+    return DecodedValue(value, F.when(value.isNull(), F.lit("is not Protobuf of its message")))
 
 
 def _understood(df: DataFrame, make: Callable[[], Column], form: str) -> Column:
@@ -246,7 +246,7 @@ def _followed(schema: str) -> str:
     return json.dumps({"type": "record", "name": "LvqValue", "fields": fields})
 
 
-def _registered(raw: Column, schemas: SubjectSchemas, options: Mapping[str, str], df: DataFrame) -> Read:
+def _registered(raw: Column, schemas: SubjectSchemas, options: Mapping[str, str], df: DataFrame) -> DecodedValue:
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     (rest, unframed), frame = _unframed(raw, "avro"), F.hex(F.substring(raw, 1, _FRAMES["avro"]))
@@ -259,7 +259,7 @@ def _registered(raw: Column, schemas: SubjectSchemas, options: Mapping[str, str]
         mine = frame == f"{identity:010X}"
         value = F.when(mine, read.value).otherwise(value)
         error = error.when(mine, read.error)
-    return Read(value, error.otherwise(unknown))
+    return DecodedValue(value, error.otherwise(unknown))
 
 
 def _unframed(raw: Column, form: Form) -> tuple[Column, Column]:

@@ -18,7 +18,7 @@ from lvq_kafka.core.validation import choice, delays, instance, mapping
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.managing.group_checks import OnForeignCommits, check_group, known_ends
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.bounds import AsOfPolicy, Bounds, Settings
+from lvq_spark.bounds import AsOfPolicy, Bounds, TopicSettings
 
 __all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "check_queue", "pin"]
 
@@ -134,7 +134,7 @@ def pin(
     _check_offsets("end", end)
     definition, cluster = queue.definition, queue.cluster
     topic, pinned = definition.topic, time.time()
-    settings = Settings.ask(cluster, topic, timeout)
+    settings = TopicSettings.ask(cluster, topic, timeout)
     # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
     commits = {} if group is None else cluster.committed(group, topic, timeout=timeout)
     if group != definition.group:

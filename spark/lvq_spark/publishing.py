@@ -12,14 +12,14 @@ from lvq_kafka.core.validation import choice, delays
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import pin
+from lvq_spark.serialization import map_in_arrow
 from lvq_spark.session import require_frame, require_spark
-from lvq_spark.shipping import map_in_arrow
 from lvq_spark.snapshots import client_config, snapshot
 from lvq_spark.writing.checks import check_deletes, check_rows
 from lvq_spark.writing.deleting import Delete
 from lvq_spark.writing.rows import missing, newest_rows
 from lvq_spark.writing.sending import Write
-from lvq_spark.writing.sizes import Limits, suspect
+from lvq_spark.writing.sizes import SizeLimits, suspect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -115,7 +115,7 @@ def publish(
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
     # A missing right is told before anything runs, and so is a missing topic.
     cluster.check_may("Write", topic, timeout=timeout)
-    limits, config = Limits.ask(cluster, topic, config, timeout)
+    limits, config = SizeLimits.ask(cluster, topic, config, timeout)
     may_be_too_large = suspect(limits, queue.key_header)
     checked = rows.persist()
     deletes: list[Row] = []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lvq_kafka.errors import ConfigError, JavaNotFound
-from lvq_spark.connector.reading import has_connector
+from lvq_spark.connector.connector_engine import has_connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +62,10 @@ def local_session(
         _choose_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if connector:
-            from lvq_spark.connector.jars import check_spark, connector_jars  # only here: executors need nothing of it
+            from lvq_spark.connector.connector_jars import (  # only here: executors need nothing of it
+                check_spark,
+                connector_jars,
+            )
 
             check_spark(pyspark_version)
             own = properties.get("spark.jars")

@@ -11,13 +11,13 @@ from lvq_kafka.core.validation import choice, chosen_keys, instance
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.connector.reading import has_connector, read_with_connector
+from lvq_spark.connector.connector_engine import has_connector, read_with_connector
+from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
 from lvq_spark.pinning import Moment, SnapshotSpec, check_queue, pin
-from lvq_spark.scan.reading import Consistency
+from lvq_spark.scan.log_range import Consistency
 from lvq_spark.schema import SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
+from lvq_spark.serialization import NEEDS, map_in_arrow
 from lvq_spark.session import require_spark
-from lvq_spark.settling import claim_columns, claims_schema, settled
-from lvq_spark.shipping import NEEDS, map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,11 +94,11 @@ def snapshot(
         start, end, as_of, group, timeout: as for `pin`.
         spec: a cut that `pin` has fixed before; excludes ``start``, ``end``, ``as_of`` and ``group``.
         consistency: what to do about keys whose record of the cut may be gone: ``"pinned"`` fails, ``"atleast"`` takes
-            the record that superseded it. See `lvq_spark.scan.reading.Consistency`.
+            the record that superseded it. See `lvq_spark.scan.log_range.Consistency`.
         engine: what reads: ``"python"``, the tasks' own Python, needs nothing else and costs least; ``"connector"``,
             Spark's Kafka connector, spills keys to disk, and takes the Java client's ways to authenticate. The rows
             are the same. ``"auto"`` takes what `choose_engine` says.
-        connector_options: options for the connector; see `lvq_spark.connector.reading.read_with_connector`.
+        connector_options: options for the connector; see `lvq_spark.connector.connector_engine.read_with_connector`.
 
     Raises:
         ConfigError: options clash, there is no such column, the queue does not lie on a Kafka cluster, or Spark's
@@ -180,15 +180,15 @@ def _read_with_python(
 ) -> DataFrame:
     try:
         from lvq_spark.scan.scanning import Scan
-        from lvq_spark.scan.tasks import Read, ReadClaims
+        from lvq_spark.scan.tasks import ReadCandidates, ReadRows
     except ImportError as missing:
         raise ConfigError(f"Spark snapshots need the package {missing.name}.", hint=NEEDS) from missing
     tasks = len(spec.ranges)
     places = spark.range(0, tasks, 1, max(1, tasks))
     if tasks < 2:
-        return map_in_arrow(places, Read(Scan(spec, config, columns, consistency, keys=keys)), ddl(columns))
-    read = ReadClaims(Scan(spec, config, claim_columns(columns), consistency, keys=keys))
-    return settled(map_in_arrow(places, read, claims_schema(columns)), spec, columns)
+        return map_in_arrow(places, ReadRows(Scan(spec, config, columns, consistency, keys=keys)), ddl(columns))
+    read = ReadCandidates(Scan(spec, config, candidate_columns(columns), consistency, keys=keys))
+    return merge_partitions(map_in_arrow(places, read, candidates_schema(columns)), spec, columns)
 
 
 def client_config(queue: LastValueQueue[Any]) -> ClientConfig:

@@ -13,7 +13,7 @@ from lvq_kafka import LastValueQueue
 from lvq_kafka.core.records import Record
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import local_session
-from lvq_spark.scan.tally import logger as tasks_logger
+from lvq_spark.scan.task_metrics import logger as tasks_logger
 from tests.spark.starting import quick_start
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ def uncommitted(lvq_topic: str) -> Callable[[LastValueQueue[bytes]], AbstractCon
 
 
 WAYS = {
-    "anew": {"building.OVERLAY": 0.0},
-    "overlaid by the driver": {"building.OVERLAY": 1000.0},
-    "overlaid by Spark": {"building.OVERLAY": 1000.0, "little.OFFSETS": 0},
+    "anew": {"layout.builder.OVERLAY": 0.0},
+    "overlaid by the driver": {"layout.builder.OVERLAY": 1000.0},
+    "overlaid by Spark": {"layout.builder.OVERLAY": 1000.0, "driver_delta.OFFSETS": 0},
 }
 """How a store works a delta in; and the limits that choose the way, whatever the delta's size."""
 

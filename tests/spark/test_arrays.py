@@ -61,8 +61,8 @@ from lvq_kafka.core.commit_map import CommitMap
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_spark import SnapshotSpec
 from lvq_spark.scan.arrays import nulls_for_empty_lists
-from lvq_spark.scan.claims import strays, to_claims
-from lvq_spark.scan.columns import COLUMNS, to_arrow
+from lvq_spark.scan.candidates import strays, to_claims
+from lvq_spark.scan.arrow_columns import COLUMNS, to_arrow
 
 records = [Record(0, 1, 2, b"k", b"v", (("h", b"1"),)), Record(0, 2, 2, None, None)]
 (rows,) = to_arrow(RecordBatch.of(records), "t", columns=list(COLUMNS))

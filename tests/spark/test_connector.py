@@ -20,8 +20,8 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import local_session, pin, snapshot, task_errors
-from lvq_spark.connector import reading
-from lvq_spark.connector.jars import CONNECTOR, connector_jars
+from lvq_spark.connector import connector_engine
+from lvq_spark.connector.connector_jars import CONNECTOR, connector_jars
 from lvq_spark.connector.java_properties import java_properties
 from lvq_spark.snapshots import Engine, choose_engine
 from tests.raw_records import UNREADABLE_NAME, RawRecord, produce_raw
@@ -269,7 +269,7 @@ def test_a_topic_of_very_many_partitions_is_planned_at_once(
     """And what it promises is the same: rows, keyless ones among them, and a hole in the log makes it look behind."""
     from pyspark.errors import PythonException
 
-    monkeypatch.setattr(reading, "APART", 2)
+    monkeypatch.setattr(connector_engine, "APART", 2)
     queue = make_queue(3, config={"cleanup.policy": "delete"})
     producer = Producer({"bootstrap.servers": lvq_broker.bootstrap_servers})
     for number in range(12):
@@ -348,15 +348,15 @@ def test_without_the_connector_auto_still_reads_and_who_asks_for_it_is_told_how_
     spark: SparkSession, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = pin(make_queue())
-    assert reading.has_connector(spark)
-    monkeypatch.setattr("lvq_spark.connector.reading.has_connector", lambda spark: False)
+    assert connector_engine.has_connector(spark)
+    monkeypatch.setattr("lvq_spark.connector.connector_engine.has_connector", lambda spark: False)
     monkeypatch.setattr("lvq_spark.snapshots.has_connector", lambda spark: False)
     choice = choose_engine(spark, replace(spec, end={0: 10**9}))
     assert choice.engine == "python"
     assert "the connector is not in this session" in choice.reason
     wanted = rf"--packages org\.apache\.spark:spark-sql-kafka-0-10_2\.13:{spark.version}, or .*connector=True"
     with pytest.raises(ConfigError, match=wanted):
-        reading.read_with_connector(spark, spec, ClientConfig("localhost:9092"))
+        connector_engine.read_with_connector(spark, spec, ClientConfig("localhost:9092"))
 
 
 def test_a_session_without_the_connector_is_told_from_one_with_it() -> None:
@@ -377,7 +377,7 @@ def test_a_session_without_the_connector_is_told_from_one_with_it() -> None:
             raise AnalysisException(errorClass="KAFKA_DATA_SOURCE_NOT_ENABLED", messageParameters={"message": "kafka"})
 
     with pytest.raises(ConfigError, match=r"_2\.13:4\.0\.1,"):
-        reading.require_connector(Session())  # type: ignore[arg-type]
+        connector_engine.require_connector(Session())  # type: ignore[arg-type]
 
 
 def test_options_of_the_connector_and_the_python_engine_exclude_each_other(

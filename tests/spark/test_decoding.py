@@ -22,7 +22,7 @@ from lvq_kafka.errors import AuthenticationFailed, ConfigError, TransportError
 from lvq_spark import snapshot
 from lvq_spark.avro_limits import AVRO_LIMITS, limit_avro
 from lvq_spark.decoding import Form, ProtobufMessage, decode
-from lvq_spark.registry import SchemaRegistry, SubjectSchemas
+from lvq_spark.schema_registry import SchemaRegistry, SubjectSchemas
 from tests.spark.registries import Answers, serving
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from lvq_kafka.errors import ConfigError, DataLoss, MissingKey, QueueNotDeclared
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import submitting
-from lvq_spark.points import EARLIEST
+from lvq_spark.offset_options import EARLIEST
 from lvq_spark.publishing import Published
 from lvq_spark.schema import SNAPSHOT_COLUMNS
 from lvq_spark.store import read_version

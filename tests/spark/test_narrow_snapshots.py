@@ -148,10 +148,10 @@ def test_an_empty_queue_has_the_columns_too(spark: SparkSession, make_queue: Mak
 @pytest.fixture
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[Scan]:
     """What snapshots send to the executors."""
-    from lvq_spark import shipping, snapshots
+    from lvq_spark import serialization, snapshots
 
     found: list[Scan] = []
-    send = shipping.map_in_arrow
+    send = serialization.map_in_arrow
 
     def remember(rows: Any, step: Any, schema: str) -> Any:
         found.append(step.scan)

@@ -19,7 +19,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.producer import Producer
 from lvq_spark import snapshot
 from lvq_spark.publishing import Published, publish
-from lvq_spark.writing.sizes import Limits, oversize, suspect
+from lvq_spark.writing.sizes import SizeLimits, oversize, suspect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -269,7 +269,7 @@ def test_a_row_is_too_large_when_client_or_broker_would_refuse_it_and_only_then(
         ("k", [("ticker", None)]),
         ("k", [(UNKEYED_HEADER, "1")]),
     ]
-    limits = [Limits(10_000, None, "t"), Limits(1_048_588, 20_000, "t")]
+    limits = [SizeLimits(10_000, None, "t"), SizeLimits(1_048_588, 20_000, "t")]
     for cluster, limit in zip((KafkaCluster(small), lvq_cluster), limits):
         rows, refused = [], []
         with Producer(cluster, queue.topic, key_header="ticker") as producer:
@@ -350,7 +350,7 @@ def test_a_write_that_is_tried_again_counts_once_and_leaves_the_same_values(
     spark: SparkSession, make_queue: MakeQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lvq_spark import publishing
-    from lvq_spark.shipping import Step, map_in_arrow
+    from lvq_spark.serialization import Step, map_in_arrow
 
     tried = tmp_path / "tried"
 
@@ -375,7 +375,7 @@ def test_a_write_that_is_tried_again_counts_once_and_leaves_the_same_values(
 
 def test_no_secret_is_in_a_plan(frame: Frame, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     from lvq_spark import publishing
-    from lvq_spark.shipping import map_in_arrow
+    from lvq_spark.serialization import map_in_arrow
 
     queue = make_queue()
     cluster = KafkaCluster(ClientConfig(queue.cluster.config.bootstrap_servers, {"sasl.password": "hunter2"}))  # type: ignore[attr-defined]

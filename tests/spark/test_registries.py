@@ -22,7 +22,7 @@ from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import register
 from lvq_spark.avro_names import whole
 from lvq_spark.decoding import ProtobufMessage, decode
-from lvq_spark.registry import SchemaRegistry
+from lvq_spark.schema_registry import SchemaRegistry
 from tests.spark.registries import served
 from tests.waiting import eventually
 

@@ -25,12 +25,12 @@ from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryCluster
 from lvq_spark import SnapshotSpec, pin
 from lvq_spark.connector import guarding
-from lvq_spark.scan.columns import COLUMNS, to_arrow
-from lvq_spark.scan.homes import Partitioner, home_partitions
+from lvq_spark.merge_partitions_spark import candidate_columns
+from lvq_spark.scan.arrow_columns import COLUMNS, to_arrow
+from lvq_spark.scan.home_partition import Partitioner, home_partitions
 from lvq_spark.scan.latest import RECORD, Latest
-from lvq_spark.scan.reading import read_range
+from lvq_spark.scan.log_range import read_range
 from lvq_spark.scan.scanning import Scan
-from lvq_spark.settling import claim_columns
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def guarded(
     monkeypatch.setattr(guarding, "KafkaCluster", lambda config: cluster)
     monkeypatch.setattr(cluster, "close", lambda: None)
     batch = RecordBatch.of(Record(0, offset, 0, key, b"1") for offset, key in ((1, b"b"), (2, b"c")))
-    columns = claim_columns()
+    columns = candidate_columns()
     (found,) = to_arrow(batch, "t", columns=columns)
     numbered = found.append_column("number", pa.array(numbers, pa.int64()))
     guard = guarding.Guard(spec, ClientConfig("nowhere:1"), "pinned", (0,), columns, keys=keys)
@@ -361,7 +361,7 @@ def test_a_topic_that_is_not_compacted_has_lost_nothing_and_is_not_read_on(
 ) -> None:
     cluster.alter_topic_config("t", {"cleanup.policy": "delete"})
     monkeypatch.setattr("lvq_spark.scan.scanning.read_on", None)
-    monkeypatch.setattr("lvq_spark.scan.scanning.unbroken", None)
+    monkeypatch.setattr("lvq_spark.scan.scanning.first_without_gap", None)
     assert read(cluster, replace(cut(cluster), end=transactional.end)) == CUT
 
 

@@ -17,7 +17,7 @@ from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, JavaNotFound
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import merge, merge_each, publish, refresh, register, snapshot, upsert
-from lvq_spark.connector.jars import check_spark
+from lvq_spark.connector.connector_jars import check_spark
 from lvq_spark.session import _choose_java, local_session
 
 

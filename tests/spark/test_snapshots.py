@@ -21,7 +21,7 @@ from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_kafka.testing import MemoryCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import SCHEMA, SnapshotSpec, pin, read_version, refresh, snapshot
-from lvq_spark.shipping import Step, map_in_arrow
+from lvq_spark.serialization import Step, map_in_arrow
 from tests.readme import block
 from tests.waiting import eventually
 
@@ -394,7 +394,7 @@ def test_the_same_spec_gives_the_same_rows_again(
 
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize(
-    ("engine", "module"), [("python", "lvq_spark.snapshots"), ("connector", "lvq_spark.connector.reading")]
+    ("engine", "module"), [("python", "lvq_spark.snapshots"), ("connector", "lvq_spark.connector.connector_engine")]
 )
 def test_a_task_that_is_tried_again_reads_the_same_rows(
     spark: SparkSession,
@@ -524,7 +524,7 @@ def shipped() -> Callable[[list[Any]], Any]:
     from pyspark import cloudpickle
 
     from lvq_spark.connector.guarding import Guard
-    from lvq_spark.shipping import portable
+    from lvq_spark.serialization import portable
 
     guard = Guard(SnapshotSpec("t", "id", {0: 0}, {0: 0}), ClientConfig("nowhere:1"), "pinned")
     return pickle.loads(cloudpickle.dumps(portable(guard)))  # type: ignore[no-any-return,no-untyped-call]
@@ -570,7 +570,7 @@ def test_what_spark_hands_over_has_no_null_in_place_of_a_list(spark: SparkSessio
 
 
 def test_a_callback_that_cannot_be_sent_is_an_error_on_the_driver() -> None:
-    from lvq_spark.shipping import portable
+    from lvq_spark.serialization import portable
 
     lock = __import__("threading").Lock()
     with pytest.raises(ConfigError, match="cannot be sent to the executors"):
@@ -583,7 +583,7 @@ def test_a_driver_without_spark_says_what_to_install(
     queue = make_queue()
     monkeypatch.delitem(sys.modules, "lvq_spark.scan.tasks", raising=False)
     monkeypatch.delitem(sys.modules, "lvq_spark.connector.guarding", raising=False)
-    monkeypatch.delitem(sys.modules, "lvq_spark.scan.columns", raising=False)
+    monkeypatch.delitem(sys.modules, "lvq_spark.scan.arrow_columns", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"need the package pyarrow\. Install lvq-kafka\[spark\]"):
         snapshot(spark, queue)

@@ -21,10 +21,10 @@ from lvq_kafka.errors import DataLoss
 from lvq_spark import snapshot, task_errors
 from lvq_spark.store import DataFile, Version, read_version, refresh, upsert, versions
 from lvq_spark.store.hadoop import HadoopStorage
-from lvq_spark.store.overlaying import overlaid
+from lvq_spark.store.layout.driver_overlay import overlaid
 from lvq_spark.store.storage import LocalStorage, Storage
 from lvq_spark.store.versions import Store
-from tests.spark.test_store_overlaying import CHANGES, NOWHERE, delta, first
+from tests.spark.test_store_driver_overlay import CHANGES, NOWHERE, delta, first
 from tests.spark.test_store_refresh import append, values
 from tests.spark.test_store_versions import rewrite
 

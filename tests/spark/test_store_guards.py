@@ -45,11 +45,11 @@ from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot, task_errors
 from lvq_spark.scan.scanning import Scan
 from lvq_spark.store import read_version, refresh, versions
-from lvq_spark.store.building import horizon
-from lvq_spark.store.guards import aged, epochs_of, look, overdue, pinned_at, quiet, unfit
+from lvq_spark.store.guards import aged, epochs_of, log_state, overdue, pinned_at, quiet, unfit
+from lvq_spark.store.layout.builder import horizon
+from lvq_spark.store.layout.spark_delta import STORED
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.storage import LocalStorage
-from lvq_spark.store.tables import STORED
 from lvq_spark.store.versions import Store
 from tests.integration.test_leader_epochs import cut
 from tests.spark.overtaking import Overtaken
@@ -80,14 +80,14 @@ def queue(memory_cluster: MemoryCluster) -> LastValueQueue[Any]:
 
 def base(queue: LastValueQueue[Any], **changes: Any) -> Version:
     """A version of the queue as it is now."""
-    log = look(queue, 10.0)
+    log = log_state(queue, 10.0)
     facts = {"topic": "t", "topic_id": log.topic_id, "key_header": None, "key_mismatch": "record", "schema": STORED}
     seen = {"start": log.start, "end": log.end, "epochs": log.epochs, "pinned": log.at}
     return replace(VERSION, **{**facts, **seen, **changes})
 
 
 def judged(queue: LastValueQueue[Any], version: Version) -> LVQError | None:
-    return unfit(version, queue, look(queue, 10.0), 10.0)
+    return unfit(version, queue, log_state(queue, 10.0), 10.0)
 
 
 def test_a_version_of_this_log_can_be_built_upon(queue: LastValueQueue[Any], memory_cluster: MemoryCluster) -> None:
@@ -134,7 +134,7 @@ def test_a_version_of_a_topic_that_is_not_compacted_does_not_grow_too_old(
     memory_cluster.write("t", b"new", b"v", partition=1)
     assert isinstance(judged(queue, version), DataLoss)
     memory_cluster.alter_topic_config("t", {"cleanup.policy": "delete"})
-    log = look(queue, 10.0)
+    log = log_state(queue, 10.0)
     assert judged(queue, version) is None
     assert overdue(replace(log, at=long_ago), "refresh") is None
     assert not quiet(base(queue, pinned=long_ago), log)
@@ -155,13 +155,13 @@ def test_a_log_that_was_cut_and_has_grown_again_is_told(
     assert re.search("has lost records that version 7 was read from.* partition 1", str(found))
     assert judged(queue, replace(version, epochs={})) is None, "offsets alone do not tell"
     memory_cluster.write("t", b"k", b"v", partition=0)
-    assert epochs_of(queue, look(queue, 10.0), version.end) == {0: 0, 1: 2}
+    assert epochs_of(queue, log_state(queue, 10.0), version.end) == {0: 0, 1: 2}
 
 
 def test_the_epoch_of_a_cut_beyond_the_look_is_known_only_where_the_leader_has_stayed(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
-    log = look(queue, 10.0)
+    log = log_state(queue, 10.0)
     for partition in (0, 1):
         memory_cluster.write("t", b"k", b"v", partition=partition)
     assert epochs_of(queue, log, {0: 4, 1: 6}) == {0: 0, 1: 0}
@@ -181,7 +181,7 @@ def test_a_version_older_than_deletes_are_kept_is_told_unless_nothing_was_writte
     assert re.search(r"1\d\d s old, and t keeps deletes for 60 s", str(found))
     young = replace(old, pinned=datetime.now(UTC) - timedelta(seconds=20))
     assert judged(queue, young) is None
-    log = look(queue, 10.0)
+    log = log_state(queue, 10.0)
     assert aged(young, log, log.at + timedelta(seconds=41)) is not None, "it is judged again when all is read"
 
 
@@ -189,13 +189,13 @@ def test_settings_that_may_not_be_read_are_taken_for_kafka_s_own(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
     memory_cluster.fail_next("topic_config", Unauthorized("no", code="TOPIC_AUTHORIZATION_FAILED"))
-    assert look(queue, 10.0).retention == 86_400.0
+    assert log_state(queue, 10.0).retention == 86_400.0
 
 
 def test_a_cut_is_as_old_as_what_was_written_behind_it(
     queue: LastValueQueue[Any], memory_cluster: MemoryCluster
 ) -> None:
-    log = look(queue, 10.0)
+    log = log_state(queue, 10.0)
     assert pinned_at(queue, log, log.end) == log.at
     late = replace(log, at=datetime.now(UTC) + timedelta(seconds=650))  # seen from then, all was written long before
     assert pinned_at(queue, late, {0: 2, 1: 5}) == late.at - timedelta(seconds=3600)
@@ -287,7 +287,7 @@ def test_a_version_that_grows_too_old_while_the_delta_is_read_is_given_up(
     refresh(spark, queue, path)
     append(queue, ("a", "2"))
     times = [datetime.now(UTC), datetime.now(UTC) + timedelta(days=2)]
-    monkeypatch.setattr("lvq_spark.store.building.now", lambda: times.pop(0) if len(times) > 1 else times[0])
+    monkeypatch.setattr("lvq_spark.store.layout.builder.now", lambda: times.pop(0) if len(times) > 1 else times[0])
     with pytest.raises(DataLoss, match="Version 1 is 172"):
         refresh(spark, queue, path, on_stale="fail")
     assert Store(LocalStorage(path)).numbers() == [1]
@@ -324,7 +324,7 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
     refresh(spark, queue, path)
     overtaken = Overtaken(queue)
     overtaken.transaction("a")
-    monkeypatch.setattr("lvq_spark.store.upkeep.pin", overtaken)
+    monkeypatch.setattr("lvq_spark.store.incremental.pin", overtaken)
     overtaken.overtakes = {1}
     version = refresh(spark, queue, path, on_stale="fail")
     assert (version.kind, version.end, len(overtaken.cuts)) == ("delta", overtaken.cuts[1].end, 2)
@@ -355,7 +355,7 @@ def test_partitions_that_are_added_between_the_look_and_the_cut_are_a_reason(
         append(queue, *[(f"k{n}", str(total)) for n in range(20)])
         return pin(*args, **options)
 
-    monkeypatch.setattr("lvq_spark.store.upkeep.pin", grown)
+    monkeypatch.setattr("lvq_spark.store.incremental.pin", grown)
     assert refresh(spark, queue, path).partitions == 3
     with pytest.raises(TopicMismatch, match="has 4 partitions; when version 1 was made, 3"):
         refresh(spark, queue, path, on_stale="fail")
@@ -419,7 +419,7 @@ def test_every_error_that_a_task_may_raise_keeps_its_type_and_its_message(error:
 def test_a_version_that_is_pruned_while_somebody_reads_it_is_told_with_what_helps(
     spark: SparkSession, make_queue: MakeQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lvq_spark.store.building.OVERLAY", 0.0)
+    monkeypatch.setattr("lvq_spark.store.layout.builder.OVERLAY", 0.0)
     queue, path = make_queue(), str(tmp_path)
     append(queue, ("a", "1"))
     first = refresh(spark, queue, path)
@@ -478,7 +478,7 @@ def test_a_refresh_that_is_killed_leaves_the_old_version_or_the_whole_new_one(
     there: bool,
     overlay: float,
 ) -> None:
-    monkeypatch.setattr("lvq_spark.store.building.OVERLAY", overlay)
+    monkeypatch.setattr("lvq_spark.store.layout.builder.OVERLAY", overlay)
     queue, path = make_queue(), str(tmp_path)
     append(queue, ("a", "1"), ("b", "1"))
     refresh(spark, queue, path)
@@ -634,7 +634,7 @@ def test_an_unclean_leader_election_under_a_pinned_cut_is_data_loss(
             assert pinned.end[0] < cluster.end_offsets("prices")[0]
             return pinned
 
-        monkeypatch.setattr("lvq_spark.store.upkeep.pin", elected_once_pinned)
+        monkeypatch.setattr("lvq_spark.store.incremental.pin", elected_once_pinned)
         version = refresh(spark, queue, path, on_stale="fail", timeout=30)
         assert (version.kind, version.read_from, version.end) == ("delta", {0: 20}, {0: 50})
         rows = collect(read_version(spark, path))

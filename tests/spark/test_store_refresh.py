@@ -18,7 +18,8 @@ from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_kafka.testing.compaction import force_compaction
 from lvq_spark import pin, snapshot
-from lvq_spark.store import Version, layers, read_version, refresh, versions
+from lvq_spark.store import Version, read_version, refresh, versions
+from lvq_spark.store.layout import layers
 from lvq_spark.store.storage import open_storage
 from lvq_spark.store.versions import Store
 from tests.waiting import eventually

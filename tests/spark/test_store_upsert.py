@@ -40,10 +40,10 @@ Batch = Callable[..., "DataFrame"]
 @pytest.fixture
 def batch(spark: SparkSession) -> Batch:
     """All records of a queue's topic in a range of offsets, as a source gives them to a stream."""
-    from lvq_spark.scan.columns import SNAPSHOT_COLUMNS
+    from lvq_spark.scan.arrow_columns import SNAPSHOT_COLUMNS
     from lvq_spark.scan.scanning import Scan
-    from lvq_spark.scan.tasks import Read
-    from lvq_spark.shipping import map_in_arrow
+    from lvq_spark.scan.tasks import ReadRows
+    from lvq_spark.serialization import map_in_arrow
 
     def batch(
         queue: LastValueQueue[bytes], start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None
@@ -52,7 +52,7 @@ def batch(spark: SparkSession) -> Batch:
         spec = pin(queue, start=start, end=end)
         tasks = len(spec.ranges)
         scan = Scan(spec, queue.cluster.config, SNAPSHOT_COLUMNS, deletes=True, conflate=False)
-        return map_in_arrow(spark.range(0, tasks, 1, max(1, tasks)), Read(scan), SCHEMA)
+        return map_in_arrow(spark.range(0, tasks, 1, max(1, tasks)), ReadRows(scan), SCHEMA)
 
     return batch
 

@@ -16,8 +16,8 @@ from lvq_kafka import LastValueQueue
 from lvq_kafka.errors import ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import task_errors
-from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.registering import register
+from lvq_spark.source.source_options import SourceOptions
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -275,11 +275,11 @@ def test_g5_transactions_that_end_in_time_are_not_told_of_and_a_new_one_is() -> 
 
     hidden = Hidden()
     for second in range(60):  # one after the other, and never none
-        assert hidden.look({0: second, 1: 7}, {0: second + 3, 1: 7}, second * LASTS / 2) == []
-    looks = [hidden.look({0: 99, 1: 7}, {0: 103 + n, 1: 7}, 1000.0 + n) for n in range(20)]
+        assert hidden.newly_hidden({0: second, 1: 7}, {0: second + 3, 1: 7}, second * LASTS / 2) == []
+    looks = [hidden.newly_hidden({0: 99, 1: 7}, {0: 103 + n, 1: 7}, 1000.0 + n) for n in range(20)]
     assert [look for look in looks if look] == [[Shortfall(0, 99, 108, 99)]], "once"
-    assert hidden.look({0: 130, 1: 7}, {0: 130, 1: 9}, 2000.0) == []
-    assert hidden.look({0: 130, 1: 7}, {0: 130, 1: 9}, 2010.0) == [Shortfall(1, 7, 9, 7)]
+    assert hidden.newly_hidden({0: 130, 1: 7}, {0: 130, 1: 9}, 2000.0) == []
+    assert hidden.newly_hidden({0: 130, 1: 7}, {0: 130, 1: 9}, 2010.0) == [Shortfall(1, 7, 9, 7)]
 
 
 def test_compaction_of_a_batch_to_be_read_is_no_loss(

@@ -123,7 +123,7 @@ def test_r25_what_comes_in_the_moment_between_look_and_delete_is_named(
     """A log has no compare-and-set: what cannot be prevented is not kept quiet."""
     queue = make_queue(key_header="ticker")
     put(queue, "a", "b", "c")
-    cut, look, looks = pin(queue), Tail.look, []
+    cut, look, looks = pin(queue), Tail.new_values, []
 
     def look_and_be_late(tail: Tail) -> Any:
         seen = list(look(tail))
@@ -132,7 +132,7 @@ def test_r25_what_comes_in_the_moment_between_look_and_delete_is_named(
         looks.append(seen)
         return seen
 
-    monkeypatch.setattr(Tail, "look", look_and_be_late)
+    monkeypatch.setattr(Tail, "new_values", look_and_be_late)
     assert deleted(queue, cut, "a", "b") == {"vanished": 2, "spared": 0, "overwritten": [b"a"]}
     assert held(queue) == {"c": b"of others"}
     assert len(looks) == 2
@@ -147,14 +147,14 @@ def test_r25_a_look_goes_before_each_thousand_deletes(make_queue: MakeQueue, mon
     queue = make_queue(partitions=2)
     names = [f"k{n}" for n in range(2500)]
     put(queue, *names)
-    cut, look, looks = pin(queue), Tail.look, []
+    cut, look, looks = pin(queue), Tail.new_values, []
 
     def look_and_write(tail: Tail) -> Any:
         put(queue, names[1000 * len(looks) + 100] if len(looks) < 3 else "other")
         looks.append(sum(queue.cluster.end_offsets(queue.topic).values()))
         return look(tail)
 
-    monkeypatch.setattr(Tail, "look", look_and_write)
+    monkeypatch.setattr(Tail, "new_values", look_and_write)
     assert deleted(queue, cut, *names) == {"vanished": 2497, "spared": 3, "overwritten": []}
     assert [after - before for before, after in pairwise(looks)] == [1000, 1000, 500]
     assert held(queue).keys() == {"k100", "k1100", "k2100", "other"}

@@ -11,7 +11,7 @@ import numpy as np
 
 from lvq_kafka.core.mismatch import KeyMismatchPolicy, choose_keys
 from lvq_kafka.core.records import RecordBatch
-from lvq_spark.scan.columns import ROWS, header_bytes
+from lvq_spark.scan.arrow_columns import ROWS, header_bytes
 from lvq_spark.scan.spilling import Spill
 
 __all__ = ["RECORD", "Latest"]

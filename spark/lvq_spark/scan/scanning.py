@@ -18,10 +18,11 @@ from lvq_kafka.core.records import Position, RecordBatch
 from lvq_kafka.errors import DataLoss, KeyMismatch
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.columns import BYTES, COLUMNS, ROWS, to_arrow
-from lvq_spark.scan.homes import JAVA, Partitioner, check_homes
+from lvq_spark.scan.arrow_columns import BYTES, COLUMNS, ROWS, to_arrow
+from lvq_spark.scan.compaction_gap import first_without_gap
+from lvq_spark.scan.home_partition import JAVA, Partitioner, check_homes
 from lvq_spark.scan.latest import Latest
-from lvq_spark.scan.reading import (
+from lvq_spark.scan.log_range import (
     PATIENCE,
     Consistency,
     check_changes,
@@ -31,8 +32,7 @@ from lvq_spark.scan.reading import (
     read_on,
     read_range,
 )
-from lvq_spark.scan.tally import Tally
-from lvq_spark.scan.unbroken import unbroken
+from lvq_spark.scan.task_metrics import TaskMetrics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +91,7 @@ class Scan:
     changes: bool = False
     patience: float = PATIENCE
 
-    def read(self, partition: int, tally: Tally | None = None) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: int, metrics: TaskMetrics | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in offset order, over a connection of its own.
 
         Args:
@@ -106,22 +106,22 @@ class Scan:
             TransportError: the cluster cannot be reached or refuses.
         """
         with closing(KafkaCluster(self.config)) as cluster, _collector_held_back():
-            yield from self.rows_of(cluster, partition, patience=self.patience, tally=tally)
+            yield from self.rows_of(cluster, partition, patience=self.patience, metrics=metrics)
 
     def rows_of(
-        self, cluster: Cluster, partition: int, *, patience: float = PATIENCE, tally: Tally | None = None
+        self, cluster: Cluster, partition: int, *, patience: float = PATIENCE, metrics: TaskMetrics | None = None
     ) -> Iterator[pa.RecordBatch]:
         """As `read`, over a connection that is there."""
-        tally = Tally() if tally is None else tally
+        metrics = TaskMetrics() if metrics is None else metrics
         read = self._newest if self.conflate else self._all
-        for batch in read(cluster, partition, patience, tally):
-            tally.rows += len(batch)
+        for batch in read(cluster, partition, patience, metrics):
+            metrics.rows += len(batch)
             yield from to_arrow(
                 batch, self.spec.topic, columns=self.columns, timestamp_type=self.spec.timestamp_type, most=self.bytes
             )
-        tally.log(self.spec, partition)
+        metrics.log(self.spec, partition)
 
-    def _newest(self, cluster: Cluster, partition: int, patience: float, tally: Tally) -> Iterator[RecordBatch]:
+    def _newest(self, cluster: Cluster, partition: int, patience: float, metrics: TaskMetrics) -> Iterator[RecordBatch]:
         spec = self.spec
         start, end = spec.start[partition], spec.end[partition]
         with self._latest() as latest:
@@ -134,8 +134,8 @@ class Scan:
                     self._check_homes(wanted.keys[:LOOK], partition)
                     looked = True
                 latest.apply(wanted)
-            tally.records, tally.replaced, tally.keyless = count, latest.replaced, latest.keyless
-            tally.mismatched = None if self.spec.decisive_header is None else latest.mismatched
+            metrics.records, metrics.replaced, metrics.keyless = count, latest.replaced, latest.keyless
+            metrics.mismatched = None if self.spec.decisive_header is None else latest.mismatched
             # Without holes in the offsets nothing can be missing; with some, they may be of before the cut or of after.
             if count < end - start and self.changes:
                 check_changes(cluster, spec, partition, time.time())
@@ -147,21 +147,21 @@ class Scan:
             behind = (overtaken.rows(at, at + self.rows) for at in range(0, len(overtaken), self.rows))
             for batch in chain(latest.batches(self.rows), behind):
                 self._check_homes(batch.keys, partition)
-                yield self._visible(batch, tally)
+                yield self._visible(batch, metrics)
 
-    def _all(self, cluster: Cluster, partition: int, patience: float, tally: Tally) -> Iterator[RecordBatch]:
+    def _all(self, cluster: Cluster, partition: int, patience: float, metrics: TaskMetrics) -> Iterator[RecordBatch]:
         spec = self.spec
-        tally.records = 0
+        metrics.records = 0
         start, end = spec.start[partition], spec.end[partition]
         for batch in read_range(cluster, spec.topic, partition, start, end, patience=patience, **self._how):
-            tally.records += len(batch)
+            metrics.records += len(batch)
             wanted = self._wanted(batch)
             if self.keyless == "drop":
                 keys, _ = choose_keys(wanted, spec.topic, spec.decisive_header, spec.key_mismatch)
                 wanted = wanted.pick([row for row, key in enumerate(keys) if key is not None])
             for at in range(0, len(wanted), self.rows):
-                yield self._visible(wanted.rows(at, at + self.rows), tally)
-        if self.changes and tally.records < end - start:
+                yield self._visible(wanted.rows(at, at + self.rows), metrics)
+        if self.changes and metrics.records < end - start:
             check_changes(cluster, spec, partition, time.time())
         check_topic(cluster, spec)
         check_uncut(cluster, spec, partition)
@@ -197,10 +197,10 @@ class Scan:
         wanted = self.keys
         return batch if wanted is None else batch.pick([row for row, key in enumerate(keys) if key in wanted])
 
-    def _visible(self, batch: RecordBatch, tally: Tally) -> RecordBatch:
+    def _visible(self, batch: RecordBatch, metrics: TaskMetrics) -> RecordBatch:
         """What is to be seen of the newest records: without what is done, and without deletes unless asked for."""
         deletes = batch.values.count(None)
-        tally.deletes += deletes
+        metrics.deletes += deletes
         if deletes and not self.deletes:
             batch = batch.pick([row for row, value in enumerate(batch.values) if value is not None])
         done = self.spec.done
@@ -219,7 +219,7 @@ class Scan:
         behind = self.overtaken(cluster, partition, latest, patience)
         if not len(behind):
             return behind
-        first = unbroken(cluster, self.spec, self.config, partition, patience=patience)
+        first = first_without_gap(cluster, self.spec, self.config, partition, patience=patience)
         if any(key in latest and latest.offset(key) > offset for key, offset in first.items()):
             return RecordBatch()
         if self.consistency == "pinned":

@@ -12,7 +12,7 @@ from typing import IO
 
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.errors import SpillFailed
-from lvq_spark.scan.columns import BYTES, ROWS, header_bytes, parts
+from lvq_spark.scan.arrow_columns import BYTES, ROWS, header_bytes, parts
 
 __all__ = ["Spill"]
 

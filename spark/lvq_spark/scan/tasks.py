@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lvq_spark.scan.claims import strays, to_claims
+from lvq_spark.scan.candidates import strays, to_candidates
 from lvq_spark.scan.scanning import Scan
-from lvq_spark.scan.tally import Tally
+from lvq_spark.scan.task_metrics import TaskMetrics
 
-__all__ = ["Read", "ReadClaims"]
+__all__ = ["ReadCandidates", "ReadRows"]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadRows:
     """Reads the partitions whose places among those of the cut come in."""
 
     scan: Scan
@@ -27,8 +27,8 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadClaims:
-    """Reads as `Read` does, for `lvq_spark.settling.settled`: all that takes part in what counts for a key (R14).
+class ReadCandidates:
+    """Reads as `ReadRows` does, for `merge_partitions_spark`: all that takes part in what counts for a key (R14).
 
     What is not to be seen, be it deleted or done by a group, has a row that says so; see `to_claims`.
     """
@@ -39,11 +39,11 @@ class ReadClaims:
         """Their rows; deletes come, whether the scan asks for them or not."""
         whole = replace(self.scan, spec=replace(self.scan.spec, done=None), deletes=True)
         for partition in _partitions(whole, places):
-            tally = Tally(strays=0)
-            for rows in whole.read(partition, tally):
-                claims = to_claims(rows, partition, self.scan.spec)
-                tally.strays = (tally.strays or 0) + strays(claims)
-                yield claims
+            metrics = TaskMetrics(strays=0)
+            for rows in whole.read(partition, metrics):
+                candidates = to_candidates(rows, partition, self.scan.spec)
+                metrics.strays = (metrics.strays or 0) + strays(candidates)
+                yield candidates
 
 
 def _partitions(scan: Scan, places: Iterable[pa.RecordBatch]) -> Iterator[int]:

@@ -15,14 +15,14 @@ from pyspark.sql.types import StructType
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.homes import JAVA
-from lvq_spark.scan.tally import logger
+from lvq_spark.scan.home_partition import JAVA
+from lvq_spark.scan.task_metrics import logger
 from lvq_spark.schema import TYPES, check_columns, ddl
-from lvq_spark.shipping import carried
+from lvq_spark.serialization import carried
 from lvq_spark.source.catalog import created_with, keeping, kept
-from lvq_spark.source.given import merged
-from lvq_spark.source.options import SourceOptions
+from lvq_spark.source.option_map import merged
 from lvq_spark.source.planning import plan, ranges
+from lvq_spark.source.source_options import SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +72,7 @@ class LvqDataSource(DataSource):
                                    ``lvq.partitioner`` only their home partitions are read; a wrong one loses rows
     lvq.group, lvq.hideConsumed    only what this group, or the queue's own (true), has not consumed, as a browser that
                                    is opened now shows it; ``lvq.onForeignCommits`` refuse, ignore
-    lvq.consistency                pinned, atleast; see `lvq_spark.scan.reading.Consistency`
+    lvq.consistency                pinned, atleast; see `lvq_spark.scan.log_range.Consistency`
     lvq.batchRows, lvq.batchBytes  10000, 8m; of an Arrow batch
     lvq.memoryBytes                256m; of records that a task holds in memory, the rest is in a temporary file
     lvq.extraColumns               deleted: whether the row is a delete

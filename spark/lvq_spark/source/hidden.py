@@ -17,9 +17,9 @@ class Hidden:
 
     def __init__(self) -> None:
         self._since: dict[tuple[int, int], float] = {}
-        self._told: set[tuple[int, int]] = set()
+        self._reported: set[tuple[int, int]] = set()
 
-    def look(self, stable: Mapping[int, int], ends: Mapping[int, int], now: float) -> list[Shortfall]:
+    def newly_hidden(self, stable: Mapping[int, int], ends: Mapping[int, int], now: float) -> list[Shortfall]:
         """Where a transaction has been open for `LASTS` seconds, and was not told of yet.
 
         Args:
@@ -29,7 +29,7 @@ class Hidden:
         """
         here = [(p, offset) for p, offset in stable.items() if offset < ends.get(p, 0)]
         self._since = {place: self._since.get(place, now) for place in here}
-        self._told.intersection_update(here)
-        due = [place for place in here if now - self._since[place] >= LASTS and place not in self._told]
-        self._told.update(due)
+        self._reported.intersection_update(here)
+        due = [place for place in here if now - self._since[place] >= LASTS and place not in self._reported]
+        self._reported.update(due)
         return [Shortfall(p, offset, ends[p], offset) for p, offset in sorted(due)]

@@ -10,10 +10,10 @@ from itertools import pairwise
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
+from lvq_spark.offset_options import Offsets, resolve, times
 from lvq_spark.pinning import SnapshotSpec, pin
-from lvq_spark.points import Offsets, resolve, times
-from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.pruning import homes
+from lvq_spark.source.source_options import SourceOptions
 
 __all__ = ["assigned", "open_queue", "plan", "ranges"]
 

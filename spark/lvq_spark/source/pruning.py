@@ -7,7 +7,7 @@ from collections.abc import Collection
 from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.errors import ConfigError
 from lvq_spark.scan.arrays import binary
-from lvq_spark.scan.homes import Partitioner, home_partitions
+from lvq_spark.scan.home_partition import Partitioner, home_partitions
 
 __all__ = ["homes"]
 

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.errors import ConfigError
+from lvq_spark.serialization import carried
 from lvq_spark.session import require_spark
-from lvq_spark.shipping import carried
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

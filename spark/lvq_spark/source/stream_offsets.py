@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lvq_kafka.errors import ConfigError, TopicRecreated
-from lvq_spark.points import TOPIC_ID
+from lvq_spark.offset_options import TOPIC_ID
 
 __all__ = ["StreamOffset", "limited"]
 

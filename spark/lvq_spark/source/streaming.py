@@ -15,15 +15,15 @@ from lvq_kafka.core.progress import Shortfall, describe
 from lvq_kafka.errors import DataLoss
 from lvq_kafka.kafka import KafkaCluster
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.bounds import Settings
+from lvq_spark.bounds import TopicSettings
+from lvq_spark.offset_options import EARLIEST, Offsets, resolve
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.points import EARLIEST, Offsets, resolve
-from lvq_spark.scan.tally import logger
-from lvq_spark.shipping import carried
+from lvq_spark.scan.task_metrics import logger
+from lvq_spark.serialization import carried
 from lvq_spark.source.batch import rows
 from lvq_spark.source.hidden import Hidden
-from lvq_spark.source.options import SourceOptions
 from lvq_spark.source.planning import assigned, open_queue, ranges
+from lvq_spark.source.source_options import SourceOptions
 from lvq_spark.source.stream_offsets import StreamOffset, limited
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         highest = self._highest()
         self._target = _, ends = _now(), self._ends()
         # Asked in this order, nothing but an open transaction parts them.
-        self._tell([Shortfall(p, end, highest[p], end) for p, end in ends.items() if end < highest.get(p, 0)])
+        self._warn([Shortfall(p, end, highest[p], end) for p, end in ends.items() if end < highest.get(p, 0)])
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where a batch that starts there ends; the same offset where there is nothing to read, or to note.
@@ -114,7 +114,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         asked, ends = self._target or (_now(), self._ends())
         highest = self._highest()
         if self._target is None:
-            self._tell(self._hidden.look(ends, highest, time.monotonic()))
+            self._warn(self._hidden.newly_hidden(ends, highest, time.monotonic()))
         starts = self._starts(begun, ends, highest)
         end = {partition: max(starts[partition], offset) for partition, offset in ends.items()}
         caught_up = True
@@ -141,7 +141,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         described = cluster.describe_topic(topic)
         reached.check_topic(topic, described.id)
         starts = self._starts(begun, reached.offsets, self._highest())
-        definition, settings = self._definition_queue.definition, Settings.ask(cluster, topic)
+        definition, settings = self._definition_queue.definition, TopicSettings.ask(cluster, topic)
         everything = range(max(described.partitions, *(partition + 1 for partition in reached.offsets)))
         ends = {partition: reached.offsets.get(partition, 0) for partition in everything}
         spec = SnapshotSpec(
@@ -190,7 +190,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the log of each partition ends, with what is not committed."""
         return self._opened().end_offsets(self._topic)
 
-    def _tell(self, hidden: Sequence[Shortfall]) -> None:
+    def _warn(self, hidden: Sequence[Shortfall]) -> None:
         if hidden:
             logger.warning(
                 "The stream of %s ends early: %s. Commit or abort it, or wait for its time-out; kafka-transactions.sh "
@@ -222,7 +222,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         time for deletes that are yet to come, and seldom.
         """
         idle = (asked - begun.caught_up) / 1000
-        return idle > SELDOM and idle > Settings.ask(self._opened(), self._topic).delete_retention / 2
+        return idle > SELDOM and idle > TopicSettings.ask(self._opened(), self._topic).delete_retention / 2
 
     # ---------------------------------------------------------------- on the executors
 

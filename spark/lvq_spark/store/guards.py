@@ -18,9 +18,9 @@ from lvq_kafka.errors import (
     TopicRecreated,
 )
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.bounds import Settings
-from lvq_spark.scan.reading import Consistency
-from lvq_spark.store.layers import STORED
+from lvq_spark.bounds import TopicSettings
+from lvq_spark.scan.log_range import Consistency
+from lvq_spark.store.layout.layers import STORED
 from lvq_spark.store.manifest import Version
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
     "check_policies",
     "check_upkeep",
     "epochs_of",
-    "look",
+    "log_state",
     "now",
     "overdue",
     "pinned_at",
@@ -70,7 +70,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def look(queue: LastValueQueue[Any], timeout: float) -> LogState:
+def log_state(queue: LastValueQueue[Any], timeout: float) -> LogState:
     """Ask for all that a version is judged by.
 
     Raises:
@@ -78,7 +78,7 @@ def look(queue: LastValueQueue[Any], timeout: float) -> LogState:
         TransportError: the cluster cannot be reached or refuses.
     """
     at, topic, cluster = now(), queue.definition.topic, queue.cluster
-    retention = Settings.ask(cluster, topic, timeout).delete_retention
+    retention = TopicSettings.ask(cluster, topic, timeout).delete_retention
     ends = cluster.stable_ends(topic, timeout=timeout)
     start = cluster.start_offsets(
         topic, timeout=timeout

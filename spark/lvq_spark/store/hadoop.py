@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from lvq_spark.store.storage import Entry
+from lvq_spark.store.storage import StoredFile
 
 __all__ = ["HadoopStorage"]
 
@@ -48,7 +48,7 @@ class HadoopStorage:
             return []
         return sorted(str(status.getPath().getName()) for status in self._files.listStatus(path))
 
-    def files(self, folder: str) -> list[Entry]:
+    def files(self, folder: str) -> list[StoredFile]:
         """See `Storage`."""
         path = self._path(folder)
         if not self._files.exists(path):
@@ -58,7 +58,7 @@ class HadoopStorage:
         while listing.hasNext():
             status = listing.next()
             name = str(status.getPath().toUri().getPath())[above:]
-            found.append(Entry(name, int(status.getLen())))
+            found.append(StoredFile(name, int(status.getLen())))
         return sorted(found)
 
     def touched(self, name: str) -> float:
@@ -98,7 +98,7 @@ class HadoopStorage:
         found = self._jvm.java.util.zip.CRC32()
         stream = self._jvm.java.util.zip.CheckedInputStream(self._files.open(path), found)
         try:
-            with _damage_told():
+            with _as_io_error():
                 stream.transferTo(self._jvm.java.io.OutputStream.nullOutputStream())
         finally:
             stream.close()
@@ -151,7 +151,7 @@ def _not_there(root: str, name: str) -> FileNotFoundError:
 
 
 @contextmanager
-def _damage_told() -> Iterator[None]:
+def _as_io_error() -> Iterator[None]:
     """What a file system finds damaged by checksums of its own, as the operating system says it of a disk."""
     from py4j.protocol import Py4JJavaError
 
@@ -183,7 +183,7 @@ class _HadoopFile(io.RawIOBase):
         many = min(len(buffer), self._size - self._at)
         if many <= 0:
             return 0
-        with _damage_told():
+        with _as_io_error():
             self._stream.seek(self._at)
             found = bytes(self._stream.readNBytes(many))
         buffer[: len(found)] = found

@@ -13,7 +13,7 @@ from lvq_spark.schema import SNAPSHOT_COLUMNS
 from lvq_spark.session import require_spark
 from lvq_spark.store.contents import Contents
 from lvq_spark.store.guards import AGAIN, now
-from lvq_spark.store.layers import STORED
+from lvq_spark.store.layout.layers import STORED
 from lvq_spark.store.manifest import Version, decode, encode
 
 if TYPE_CHECKING:

@@ -9,31 +9,31 @@ from typing import TYPE_CHECKING, Any
 from lvq_kafka.core.validation import delays, text
 from lvq_kafka.errors import ConfigError, LVQError, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.errors import task_errors
-from lvq_spark.scan.reading import Consistency
+from lvq_spark.scan.log_range import Consistency
+from lvq_spark.serialization import map_in_arrow
 from lvq_spark.session import require_spark
-from lvq_spark.shipping import map_in_arrow
 from lvq_spark.snapshots import client_config
-from lvq_spark.store import tables
-from lvq_spark.store.building import draft_of, horizon
 from lvq_spark.store.contents import Contents
-from lvq_spark.store.contest import Settle
 from lvq_spark.store.guards import (
     LogState,
     OnStale,
     aged,
     aging,
     check_policies,
-    look,
+    log_state,
     now,
     overdue,
     quiet,
     unfit,
 )
-from lvq_spark.store.layers import STORED, hinted, reached
+from lvq_spark.store.incremental import ATTEMPTS, Cut, IncrementalUpdate
+from lvq_spark.store.layout import spark_delta
+from lvq_spark.store.layout.builder import draft_of, horizon
+from lvq_spark.store.layout.layers import STORED, hinted, reached
 from lvq_spark.store.manifest import Version, cut_id
+from lvq_spark.store.merge_partitions_arrow import MergePartitions
 from lvq_spark.store.merged_table import MergedTable
-from lvq_spark.store.upkeep import ATTEMPTS, Cut, Upkeep
+from lvq_spark.task_failures import task_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Merger"]
 
 
-class Merger(Upkeep):
+class Merger(IncrementalUpdate):
     """Merges one queue into one table. Arguments as for `lvq_spark.store.merging.merge`."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Merger(Upkeep):
         """Merge what there is, if the table may soon be too old for a delta: an idle stream has missed nothing."""
         self._table.create()
         base = self._table.state()
-        if base is not None and aging(base, look(self.queue, self.timeout)):
+        if base is not None and aging(base, log_state(self.queue, self.timeout)):
             self.bring_up_to_date()
 
     def _newest(self) -> Version | None:
@@ -87,7 +87,7 @@ class Merger(Upkeep):
         return base
 
     def problem(self, base: Version, log: LogState) -> LVQError | None:
-        """See `Upkeep`. The format sees to the table's files; its rows are looked at here."""
+        """See `IncrementalUpdate`. The format sees to the table's files; its rows are looked at here."""
         return unfit(base, self.queue, log, self.timeout) or self._table.altered(base)
 
     def _there(self, base: Version, cut: Cut) -> Version | None:
@@ -102,10 +102,10 @@ class Merger(Upkeep):
 
     def _full(self, base: Version | None, cut: Cut, reasons: tuple[str, ...]) -> Version | None:
         spec, log = cut.spec, cut.log
-        rows = tables.log_rows(self._spark, spec, self._config, self._consistency, deletes=True)
-        counted = tables.Counted(rows, spec)
+        rows = spark_delta.log_rows(self._spark, spec, self._config, self._consistency, deletes=True)
+        counted = spark_delta.Counted(rows, spec)
         with task_errors():
-            news = self._settled(counted.rows, cut)
+            news = self._merge_partitions(counted.rows, cut)
             problem = overdue(log, "merge")
             if problem is not None:
                 raise problem
@@ -118,13 +118,13 @@ class Merger(Upkeep):
 
     def _delta(self, base: Version, cut: Cut) -> Version | None:
         beyond = replace(cut.spec, start=base.end)
-        rows = tables.log_rows(self._spark, beyond, self._config, self._consistency, deletes=True)
-        with task_errors(), tables.held(rows) as delta:
+        rows = spark_delta.log_rows(self._spark, beyond, self._config, self._consistency, deletes=True)
+        with task_errors(), spark_delta.held(rows) as delta:
             # Who has lost a contest to a record that is gone from the log's start may win it now: then look at all.
             whole = dict(cut.spec.start) != dict(base.start)
             known = self._table.rows()
             met = reached(known, cut.spec.start) if whole else self._met(known, base, delta, cut)
-            news = self._settled(delta.rows.unionByName(met.drop("lvq_role")), cut)
+            news = self._merge_partitions(delta.rows.unionByName(met.drop("lvq_role")), cut)
             problem = aged(base, cut.log, now())
             if problem is not None:
                 raise problem
@@ -136,7 +136,7 @@ class Merger(Upkeep):
             draft = replace(draft, **then._asdict(), upserts=delta.upserts, deletes=delta.deletes)
             return self._table.commit(news, base, draft, "whole" if whole else "delta")
 
-    def _met(self, known: DataFrame, base: Version, delta: tables.Delta, cut: Cut) -> DataFrame:
+    def _met(self, known: DataFrame, base: Version, delta: spark_delta.Delta, cut: Cut) -> DataFrame:
         """What there is of the keys of a delta, and of those whose deletes have been kept for long enough."""
         keys = delta.rows.select("key")
         if base.kept:
@@ -144,7 +144,7 @@ class Merger(Upkeep):
             keys = keys.union(old.select("key"))
         return known.join(hinted(keys.distinct(), delta.upserts + base.kept), "key", "left_semi")
 
-    def _settled(self, rows: DataFrame, cut: Cut) -> DataFrame:
+    def _merge_partitions(self, rows: DataFrame, cut: Cut) -> DataFrame:
         """What records of whole keys are (R14), and which deletes need not be kept. This is where they are read.
 
         They are held apart from where they come from: nothing of it is read again after its age was judged, and what
@@ -153,7 +153,7 @@ class Merger(Upkeep):
         from pyspark.storagelevel import StorageLevel
 
         spec = cut.spec
-        settle = Settle(spec.topic, spec.partitions, tables.FORGET_NONE)
+        settle = MergePartitions(spec.topic, spec.partitions, spark_delta.FORGET_NONE)
         # In one partition there is no other record that a delete could count against.
         old = f"unix_millis(timestamp) < {horizon(cut.log)}" if spec.partitions > 1 else "true"
         settled = map_in_arrow(rows.repartition("key"), settle, STORED)

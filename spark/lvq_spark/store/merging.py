@@ -16,7 +16,7 @@ from lvq_kafka.errors import ConfigError
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import check_queue
 from lvq_spark.remote import require_classic
-from lvq_spark.scan.reading import Consistency
+from lvq_spark.scan.log_range import Consistency
 from lvq_spark.store.guards import OnStale, check_policies
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.merger import Merger

@@ -10,14 +10,14 @@ from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.remote import spark_errors
-from lvq_spark.scan.reading import Consistency
+from lvq_spark.scan.log_range import Consistency
 from lvq_spark.session import require_spark
 from lvq_spark.snapshots import client_config
-from lvq_spark.store.building import Builder
 from lvq_spark.store.guards import AGAIN, LogState, OnStale, check_policies, check_upkeep, quiet, unfit
+from lvq_spark.store.incremental import ATTEMPTS, Cut, IncrementalUpdate
+from lvq_spark.store.layout.builder import Builder
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.storage import open_storage
-from lvq_spark.store.upkeep import ATTEMPTS, Cut, Upkeep
 from lvq_spark.store.versions import Store
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def refresh(
     return refresher.bring_up_to_date(end)
 
 
-class Refresher(Upkeep):
+class Refresher(IncrementalUpdate):
     """Writes versions of one store of one queue. Arguments as for `refresh`."""
 
     def __init__(

@@ -21,14 +21,14 @@ from lvq_spark.remote import is_connect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Entry", "LocalStorage", "Storage", "open_storage"]
+__all__ = ["LocalStorage", "Storage", "StoredFile", "open_storage"]
 
 
 _PIECE = 1 << 20
 """Bytes of a file that are read at once."""
 
 
-class Entry(NamedTuple):
+class StoredFile(NamedTuple):
     """A file below a store."""
 
     name: str
@@ -44,7 +44,7 @@ class Storage(Protocol):
     def names(self, folder: str) -> list[str]:
         """What lies directly in a folder; nothing if it is not there."""
 
-    def files(self, folder: str) -> list[Entry]:
+    def files(self, folder: str) -> list[StoredFile]:
         """All files below a folder, by name; nothing if it is not there."""
 
     def touched(self, name: str) -> float:
@@ -133,11 +133,11 @@ class LocalStorage:
         except FileNotFoundError:
             return []
 
-    def files(self, folder: str) -> list[Entry]:
+    def files(self, folder: str) -> list[StoredFile]:
         """See `Storage`."""
         found = self._below(self._path / folder)
         return sorted(
-            Entry(path.relative_to(self._path).as_posix(), status.st_size)
+            StoredFile(path.relative_to(self._path).as_posix(), status.st_size)
             for path, status in found
             if stat.S_ISREG(status.st_mode)
         )

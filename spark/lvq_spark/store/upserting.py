@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import ConfigError, DataLoss, KeyMismatch, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.errors import raised, task_errors
 from lvq_spark.pinning import SnapshotSpec, check_queue
 from lvq_spark.remote import require_classic
 from lvq_spark.schema import SCHEMA
-from lvq_spark.store import tables
-from lvq_spark.store.building import draft_of
-from lvq_spark.store.guards import LogState, OnStale, aging, check_policies, check_upkeep, look
-from lvq_spark.store.layers import reached
+from lvq_spark.store.guards import LogState, OnStale, aging, check_policies, check_upkeep, log_state
+from lvq_spark.store.incremental import ATTEMPTS
+from lvq_spark.store.layout import spark_delta
+from lvq_spark.store.layout.builder import draft_of
+from lvq_spark.store.layout.layers import reached
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.refreshing import Refresher
-from lvq_spark.store.upkeep import ATTEMPTS
+from lvq_spark.task_failures import raised, task_errors
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -161,7 +161,7 @@ class _Upsert:
 
     def apply(self, batch: DataFrame) -> Mapping[int, int]:
         """Work the batch in, once. Returns from where on all records are still to come."""
-        with tables.held(batch) as whole:
+        with spark_delta.held(batch) as whole:
             if not whole.upserts:
                 self._stay_fresh()
                 return self.since
@@ -179,7 +179,7 @@ class _Upsert:
         """An idle stream says now and then that nothing was missed, and so has the store to, or it would be rebuilt."""
         refresher = self.refresher
         base = refresher.store.latest()
-        if base is not None and aging(base, look(refresher.queue, refresher.timeout)):
+        if base is not None and aging(base, log_state(refresher.queue, refresher.timeout)):
             refresher.bring_up_to_date()
 
     def _ranges(self, rows: DataFrame) -> dict[int, tuple[int, int]]:
@@ -197,16 +197,16 @@ class _Upsert:
         found = rows.groupBy("partition").agg(F.min("offset"), F.max("offset") + 1).collect()
         return {row[0]: (row[1], row[2]) for row in found}
 
-    def _step(self, whole: tables.Delta, ranges: Mapping[int, tuple[int, int]]) -> Mapping[int, int] | None:
+    def _step(self, whole: spark_delta.Delta, ranges: Mapping[int, tuple[int, int]]) -> Mapping[int, int] | None:
         """Bring the store to where it has the batch, and tell what is still to come; None if another was faster."""
         refresher = self.refresher
         base = refresher.store.latest()
-        log = look(refresher.queue, refresher.timeout)
+        log = log_state(refresher.queue, refresher.timeout)
         to_come = {**self.since, **{partition: end for partition, (_, end) in ranges.items()}}
         from_the_log = base is None or refresher.problem(base, log) is not None or self._may_lack(base, ranges)
         if base is None or from_the_log:
             base = refresher.bring_up_to_date()
-            log = look(refresher.queue, refresher.timeout)
+            log = log_state(refresher.queue, refresher.timeout)
         self._check_committed(log, ranges)
         end = {partition: max(offset, ranges.get(partition, (0, 0))[1]) for partition, offset in base.end.items()}
         if from_the_log:
@@ -214,7 +214,7 @@ class _Upsert:
         if end == dict(base.end):
             return to_come
         known = any(first < base.end[partition] for partition, (first, _) in ranges.items())
-        rest = tables.held(reached(whole.rows, base.end)) if known else nullcontext(whole)
+        rest = spark_delta.held(reached(whole.rows, base.end)) if known else nullcontext(whole)
         try:
             with task_errors(), rest as delta:
                 version = self._built_upon(base, delta, end, log)
@@ -223,8 +223,8 @@ class _Upsert:
             return refresher.bring_up_to_date().end
         return to_come if refresher.commit(version) else None
 
-    def _built_upon(self, base: Version, delta: tables.Delta, end: Mapping[int, int], log: LogState) -> Version:
-        from lvq_spark.store.little import gathered
+    def _built_upon(self, base: Version, delta: spark_delta.Delta, end: Mapping[int, int], log: LogState) -> Version:
+        from lvq_spark.store.driver_delta import gathered
 
         draft = draft_of(self.refresher.queue, base.number + 1, self._spec(base, log, end), log)
         draft = replace(draft, stream=self.batch)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from lvq_kafka.core.validation import at_least_one, instance
 from lvq_kafka.errors import ConfigError, DataLoss
-from lvq_spark.errors import REBUILT, task_errors
 from lvq_spark.store.manifest import DataFile, Version, decode, encode
 from lvq_spark.store.storage import Storage, open_storage
+from lvq_spark.task_failures import REBUILT, task_errors
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -210,7 +210,7 @@ def read_version(
         DataLoss: the version is being pruned, or a file of it is not what was written. What this call does not look at
             yet, up to 64 MB, is compared while it is read.
     """
-    from lvq_spark.store.layers import visible
+    from lvq_spark.store.layout.layers import visible
 
     store = Store(open_storage(spark, path))
     if version is not None and as_of is not None:

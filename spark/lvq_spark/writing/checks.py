@@ -9,7 +9,7 @@ from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.core.headers import RESERVED, reserved_header
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
 from lvq_spark.writing.rows import HEADERS_WANTED, unkeyed
-from lvq_spark.writing.sizes import Limits, oversize
+from lvq_spark.writing.sizes import SizeLimits, oversize
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["check_deletes", "check_rows"]
 
 
-def check_rows(rows: DataFrame, definition: QueueDefinition, limits: Limits, *, key: str, newest: str | None) -> int:
+def check_rows(
+    rows: DataFrame, definition: QueueDefinition, limits: SizeLimits, *, key: str, newest: str | None
+) -> int:
     """The number of keys, when each row can be written as it is.
 
     Args:
@@ -91,7 +93,7 @@ def check_rows(rows: DataFrame, definition: QueueDefinition, limits: Limits, *, 
     return int(found.keys)
 
 
-def check_deletes(rows: DataFrame, limits: Limits, key_header: str | None) -> int:
+def check_deletes(rows: DataFrame, limits: SizeLimits, key_header: str | None) -> int:
     """The number of keys, when all can be deleted.
 
     Raises:
@@ -105,7 +107,7 @@ def check_deletes(rows: DataFrame, limits: Limits, key_header: str | None) -> in
     return int(found.keys)
 
 
-def _check_sizes(rows: DataFrame, limits: Limits, key_header: str | None, one: str, more: str) -> None:
+def _check_sizes(rows: DataFrame, limits: SizeLimits, key_header: str | None, one: str, more: str) -> None:
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     over = rows.where("suspect").withColumn("oversize", oversize(limits, key_header)).where("oversize is not null")

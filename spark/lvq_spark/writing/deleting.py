@@ -48,7 +48,7 @@ class Delete:
             deletes = _Deletes(tail, producer)
             for keys in chain([first], portions):
                 deletes.send(keys)
-            deletes.look()
+            deletes.read_tail()
         yield from deletes.report()
 
 
@@ -63,9 +63,9 @@ class _Deletes:
         self._vanished = self._spared = 0
         self._overwritten: list[bytes] = []
 
-    def look(self) -> None:
+    def read_tail(self) -> None:
         """See what has come, and what of it our deletes came to lie behind."""
-        for key, partition, offset in self._tail.look():
+        for key, partition, offset in self._tail.new_values():
             self._newer.add(key)
             lies = self._last.get(key)
             if lies is not None and lies.partition == partition and offset < lies.offset:
@@ -74,12 +74,12 @@ class _Deletes:
 
     def send(self, keys: list[bytes]) -> None:
         """Delete those that nobody has written until now."""
-        self.look()
+        self.read_tail()
         receipts = {key: self._producer.delete(key) for key in keys if key not in self._newer}
         self._producer.flush()
         self._last = {key: receipt.result() for key, receipt in receipts.items()}
         for position in self._last.values():
-            self._ends.take(position)
+            self._ends.note(position)
         self._vanished += len(receipts)
         self._spared += len(keys) - len(receipts)
 

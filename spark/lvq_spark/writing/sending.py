@@ -20,7 +20,7 @@ __all__ = ["Ends", "Write"]
 class Ends(dict[int, int]):
     """For each partition written to, the offset behind the last record."""
 
-    def take(self, position: Position) -> None:
+    def note(self, position: Position) -> None:
         """A record lies there."""
         self[position.partition] = max(position.offset + 1, self.get(position.partition, 0))
 
@@ -67,5 +67,5 @@ class Write:
                         written += 1
                 producer.flush()
                 for receipt in receipts:
-                    ends.take(receipt.result())
+                    ends.note(receipt.result())
         yield ends.report({"written": written, "deleted": deleted})

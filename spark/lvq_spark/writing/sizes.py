@@ -16,7 +16,7 @@ from lvq_kafka.kafka.limits import batch_limit, compresses, message_limit
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["Limits", "oversize", "suspect"]
+__all__ = ["SizeLimits", "oversize", "suspect"]
 
 _CLIENT = 36
 """Bytes that the client reckons for a message beside key, value and headers, whatever it takes in the end."""
@@ -27,7 +27,7 @@ _RECORD = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SizeLimits:
     """How large a message may be, in bytes.
 
     Args:
@@ -42,7 +42,7 @@ class Limits:
     name: str
 
     @classmethod
-    def ask(cls, cluster: Cluster, topic: str, config: ClientConfig, timeout: float) -> tuple[Limits, ClientConfig]:
+    def ask(cls, cluster: Cluster, topic: str, config: ClientConfig, timeout: float) -> tuple[SizeLimits, ClientConfig]:
         """The limits now, and properties for a client whose batches are no larger than the topic takes.
 
         A batch that is too large would be refused with all its messages, none of which is.
@@ -57,7 +57,7 @@ class Limits:
         return cls(message_limit(properties), None if compresses(properties) else most, topic), config
 
 
-def oversize(limits: Limits, key_header: str | None) -> Column:
+def oversize(limits: SizeLimits, key_header: str | None) -> Column:
     """The size of a row of key, value and headers that is too large, below 0 if that is for the topic. Null for others.
 
     It is that of the message, whose key header the producer adds where it is missing.
@@ -86,7 +86,7 @@ def oversize(limits: Limits, key_header: str | None) -> Column:
     return found
 
 
-def suspect(limits: Limits, key_header: str | None) -> Column:
+def suspect(limits: SizeLimits, key_header: str | None) -> Column:
     """Whether a row may be too large: a cheap comparison that settles it for nearly all rows."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 

@@ -13,7 +13,7 @@ from lvq_kafka.core.records import Fetch, RecordBatch
 from lvq_kafka.errors import TransportError
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.reading import PATIENCE, check_topic, halted
+from lvq_spark.scan.log_range import PATIENCE, check_topic, halted
 
 __all__ = ["NewValue", "Tail"]
 
@@ -52,7 +52,7 @@ class Tail:
     ) -> None:
         self._reader.close()
 
-    def look(self) -> Iterator[NewValue]:
+    def new_values(self) -> Iterator[NewValue]:
         """The values that have come since the last look, in all partitions, up to where the log ends now.
 
         Raises:

@@ -32,7 +32,7 @@ from lvq_spark import (
     upsert,
     versions,
 )
-from lvq_spark.connector.jars import connector_jars
+from lvq_spark.connector.connector_jars import connector_jars
 from lvq_spark.session import _choose_java
 from lvq_spark.snapshots import Engine
 
@@ -182,7 +182,7 @@ def test_a_store_is_refreshed_where_both_see_its_files(
 ) -> None:
     queue, path = make_queue("a", "b", "c", "d"), f"file:{tmp_path}/store"
     if by_spark:
-        monkeypatch.setattr("lvq_spark.store.little.OFFSETS", 0)
+        monkeypatch.setattr("lvq_spark.store.driver_delta.OFFSETS", 0)
     assert refresh(spark, queue, path).kind == "full"
     put(queue, "a", "e")
     assert (refresh(spark, queue, path).kind, keys(read_version(spark, path))) == ("delta", ["a", "b", "c", "d", "e"])

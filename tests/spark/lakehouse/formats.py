@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lvq_spark.store.layers import STORED
+from lvq_spark.store.layout.layers import STORED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,7 +24,7 @@ from lvq_kafka.errors import ConfigError, DataLoss, TopicRecreated
 from lvq_kafka.testing.brokers import ProvidedBroker
 from lvq_spark import snapshot
 from lvq_spark.store import Version
-from lvq_spark.store.layers import STORED
+from lvq_spark.store.layout.layers import STORED
 from lvq_spark.store.merged_table import How, MergedTable, read_merged
 from lvq_spark.store.merging import merge, merge_each
 from tests.spark.overtaking import Overtaken
@@ -309,7 +309,7 @@ def test_a_delta_that_may_have_been_overtaken_is_tried_with_a_later_cut_before_a
     append(queue, ("a", "1"), ("a", "2"))
     merge(spark, queue, table)
     overtaken = Overtaken(queue)
-    monkeypatch.setattr("lvq_spark.store.upkeep.pin", overtaken)
+    monkeypatch.setattr("lvq_spark.store.incremental.pin", overtaken)
     overtaken.overtakes = {1}
     overtaken.transaction("a")
     version = merge(spark, queue, table, on_stale="fail")

@@ -18,7 +18,7 @@ from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_kafka.kafka import KafkaCluster
 from lvq_spark import snapshot
 from lvq_spark.store import Version
-from lvq_spark.store.layers import STORED
+from lvq_spark.store.layout.layers import STORED
 from lvq_spark.store.manifest import encode
 from lvq_spark.store.merged_table import MergedTable, read_merged
 from lvq_spark.store.merging import merge

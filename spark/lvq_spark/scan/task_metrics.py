@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from lvq_spark.pinning import SnapshotSpec
 
-__all__ = ["Tally", "listen", "logger"]
+__all__ = ["TaskMetrics", "listen", "logger"]
 
 logger = logging.getLogger("lvq_spark.tasks")
 
@@ -15,7 +15,7 @@ _OWN_LEVEL = logger.level
 
 
 @dataclass(slots=True)
-class Tally:
+class TaskMetrics:
     """What reading one partition met; a task logs it at INFO when it is done. None for what it did not look at.
 
     A log line, since accumulators would lie: each further action on a DataFrame adds to them once more, while a task

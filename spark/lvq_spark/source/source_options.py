@@ -12,13 +12,13 @@ from lvq_kafka.core.mismatch import KeyMismatchPolicy
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.managing.group_checks import OnForeignCommits
+from lvq_spark.offset_options import EARLIEST, Offsets, Point, Times
 from lvq_spark.pinning import AsOfPolicy
-from lvq_spark.points import EARLIEST, Offsets, Point, Times
-from lvq_spark.scan.columns import BYTES, ROWS
-from lvq_spark.scan.homes import JAVA, Partitioner
-from lvq_spark.scan.reading import PATIENCE, Consistency
+from lvq_spark.scan.arrow_columns import BYTES, ROWS
+from lvq_spark.scan.home_partition import JAVA, Partitioner
+from lvq_spark.scan.log_range import PATIENCE, Consistency
 from lvq_spark.scan.scanning import Keyless, Strays
-from lvq_spark.source.given import Given
+from lvq_spark.source.option_map import OptionMap
 from lvq_spark.source.option_names import END, EXTRA, OPTIONS, QUEUE, REFUSED, SPLITS, START
 
 __all__ = ["SourceOptions"]
@@ -90,7 +90,7 @@ class SourceOptions:
         Raises:
             ConfigError: an option is unknown (the error names the nearest), malformed, refused, or clashes.
         """
-        given = Given(options, OPTIONS, REFUSED)
+        given = OptionMap(options, OPTIONS, REFUSED)
         topic, queue, partitions = _subject(given)
         key_header = _key_header(given)
         _check_clashes(given, key_header)
@@ -143,7 +143,7 @@ class SourceOptions:
                 raise ConfigError(f"{name} cannot be set: {reason}", options=[name])
 
 
-def _client(given: Given) -> ClientConfig:
+def _client(given: OptionMap) -> ClientConfig:
     properties = given.client_properties()
     servers = properties.pop("bootstrap.servers", "")
     if not servers.strip():
@@ -159,7 +159,7 @@ def _client(given: Given) -> ClientConfig:
         raise ConfigError(f"Of the options that begin with kafka.: {error}", options=named) from None
 
 
-def _subject(given: Given) -> tuple[str | None, str | None, tuple[int, ...] | None]:
+def _subject(given: OptionMap) -> tuple[str | None, str | None, tuple[int, ...] | None]:
     """The topic, or the queue, and the partitions."""
     option = given.one_of("subscribe", "assign", *QUEUE)
     if option is None:
@@ -190,7 +190,7 @@ def _assigned(said: str) -> tuple[str, tuple[int, ...]]:
     return topic, tuple(sorted(set(numbers)))
 
 
-def _key_header(given: Given) -> str | None:
+def _key_header(given: OptionMap) -> str | None:
     said = given.text("lvq.key", "record")
     if said == "record":
         return None
@@ -205,7 +205,7 @@ def _key_header(given: Given) -> str | None:
     return name
 
 
-def _check_clashes(given: Given, key_header: str | None) -> None:
+def _check_clashes(given: OptionMap, key_header: str | None) -> None:
     named = given.one_of(*QUEUE)
     if named is not None:
         for name in ("lvq.key", "lvq.keyMismatch"):
@@ -237,12 +237,12 @@ def _check_clashes(given: Given, key_header: str | None) -> None:
                 )
 
 
-def _clash(given: Given, one: str, other: str, why: str) -> None:
+def _clash(given: OptionMap, one: str, other: str, why: str) -> None:
     if given.has(other):
         raise ConfigError(f"{one} and {other} are both given. {why}", options=[one, other])
 
 
-def _point(given: Given, names: tuple[str, str, str]) -> Point | None:
+def _point(given: OptionMap, names: tuple[str, str, str]) -> Point | None:
     name = given.one_of(*names)
     if name is None:
         return None
@@ -252,7 +252,7 @@ def _point(given: Given, names: tuple[str, str, str]) -> Point | None:
     return Times.parse(name, given.text(name))
 
 
-def _extra_columns(given: Given) -> tuple[str, ...]:
+def _extra_columns(given: OptionMap) -> tuple[str, ...]:
     names = tuple(filter(None, (name.strip() for name in given.text("lvq.extraColumns").split(","))))
     for name in names:
         if name not in EXTRA:
@@ -264,13 +264,13 @@ def _extra_columns(given: Given) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _deletes(given: Given) -> bool | None:
+def _deletes(given: OptionMap) -> bool | None:
     if not given.has("lvq.tombstones"):
         return None
     return given.choice("lvq.tombstones", ("drop", "keep"), "drop") == "keep"
 
 
-def _keys(given: Given) -> frozenset[bytes] | None:
+def _keys(given: OptionMap) -> frozenset[bytes] | None:
     if not given.has("lvq.keys"):
         return None
     said = given.text("lvq.keys")
@@ -288,7 +288,7 @@ def _keys(given: Given) -> frozenset[bytes] | None:
         ) from None
 
 
-def _partitioner(given: Given) -> Partitioner | None:
+def _partitioner(given: OptionMap) -> Partitioner | None:
     if not given.has("lvq.partitioner"):
         return None
     if not given.has("lvq.keys") and given.choice("lvq.strays", get_args(Strays), "fail") == "pass":

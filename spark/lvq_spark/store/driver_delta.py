@@ -2,7 +2,7 @@
 
 A Spark job costs most of a second of a processor before it looks at the first row, for plans and for code that the JVM
 has to compile, and to work a delta in takes three. The driver reads a few ten thousand records, looks them up among the
-keys of the store and writes them in less than one, with a bound on what it holds; `lvq_spark.store.overlaying` does so.
+keys of the store and writes them in less than one, with a bound on what it holds; `driver_overlay` does so.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from lvq_kafka.cluster import Cluster, LogReader
 from lvq_kafka.core.records import Fetch
-from lvq_spark.scan.columns import arrow_schema
+from lvq_spark.scan.arrow_columns import arrow_schema
 from lvq_spark.scan.latest import RECORD
+from lvq_spark.store.layout.spark_delta import Delta
 from lvq_spark.store.manifest import Version
-from lvq_spark.store.tables import Delta
 
 if TYPE_CHECKING:
     from lvq_spark.scan.scanning import Scan
 
-__all__ = ["LittleDelta", "fits", "gathered", "read"]
+__all__ = ["DriverDelta", "fits", "gathered", "read"]
 
 OFFSETS = 200_000
 """Of a delta, at most. The driver reads partitions one after another, at some 5 us for a record."""
@@ -35,8 +35,8 @@ BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class LittleDelta:
-    """Records in memory. As `lvq_spark.store.tables.Delta`, which Spark holds."""
+class DriverDelta:
+    """Records in memory. As `lvq_spark.store.layout.spark_delta.Delta`, which Spark holds."""
 
     rows: pa.Table
 
@@ -57,7 +57,7 @@ def fits(base: Version, offsets: int) -> bool:
     return offsets <= OFFSETS and base.rows + base.kept <= RECORDS and overlay <= BYTES
 
 
-def read(scan: Scan, cluster: Cluster) -> LittleDelta | None:
+def read(scan: Scan, cluster: Cluster) -> DriverDelta | None:
     """Read a cut over a connection that is there; None if that turns out to be more than may be held.
 
     Raises:
@@ -68,14 +68,14 @@ def read(scan: Scan, cluster: Cluster) -> LittleDelta | None:
         batches = [batch for partition in scan.spec.ranges for batch in scan.rows_of(metered, partition)]
     except _TooMuch:
         return None
-    return LittleDelta(pa.Table.from_batches(batches, arrow_schema(scan.columns)))
+    return DriverDelta(pa.Table.from_batches(batches, arrow_schema(scan.columns)))
 
 
-def gathered(base: Version, delta: Delta) -> LittleDelta | None:
+def gathered(base: Version, delta: Delta) -> DriverDelta | None:
     """A delta that Spark holds, in memory; None if it is not little."""
     if not fits(base, delta.upserts) or delta.bytes + delta.upserts * RECORD > BYTES:
         return None
-    return LittleDelta(delta.rows.toArrow().select(arrow_schema().names).cast(arrow_schema()))
+    return DriverDelta(delta.rows.toArrow().select(arrow_schema().names).cast(arrow_schema()))
 
 
 class _TooMuch(Exception):  # no error: it is read in another way
@@ -95,7 +95,7 @@ class _Metered:
         """See `lvq_kafka.cluster.Cluster.reader`."""
         return cast("LogReader", _MeteredReader(self, self._cluster.reader(*positions, **how)))
 
-    def take(self, fetch: Fetch) -> Fetch:
+    def count(self, fetch: Fetch) -> Fetch:
         """Count what has come."""
         self._room -= RECORD * len(fetch.batch) + fetch.batch.size
         if self._room < 0:
@@ -110,4 +110,4 @@ class _MeteredReader:
 
     def poll(self, timeout: float) -> Fetch:
         """See `lvq_kafka.cluster.LogReader.poll`."""
-        return self._meter.take(self._reader.poll(timeout))
+        return self._meter.count(self._reader.poll(timeout))

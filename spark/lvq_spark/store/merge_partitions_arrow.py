@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.records import Record, RecordBatch
-from lvq_spark.scan.columns import ROWS, arrow_schema
+from lvq_spark.scan.arrow_columns import ROWS, arrow_schema
 
-__all__ = ["ROLE", "Settle"]
+__all__ = ["ROLE", "MergePartitions"]
 
 ROLE = "lvq_role"
 """The column that says what a stored record is.
@@ -29,7 +29,7 @@ ROLE = "lvq_role"
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
+class MergePartitions:
     """Settles keys: takes all that is known of them, and says of each record what it is.
 
     Older records of a key in the same partition are left out, and ones that came twice are there once.
@@ -55,13 +55,13 @@ class Settle:
             table, contested = table.filter(pa.array(newest)), contested[newest]
         roles = pc.if_else(pc.is_valid(table["value"]), "current", "delete").combine_chunks()
         if contested.any():
-            settled = self._settle(table.filter(pa.array(contested)))
+            settled = self._roles(table.filter(pa.array(contested)))
             roles = pc.replace_with_mask(roles, pa.array(contested), pa.array(settled, pa.string()))
         forgotten = pc.and_(pc.equal(roles, "delete"), pc.less(_milliseconds(table), self.horizon))
         table = table.append_column(ROLE, roles)
         yield from table.filter(pc.invert(forgotten)).to_batches(max_chunksize=ROWS)
 
-    def _settle(self, table: pa.Table) -> list[str]:
+    def _roles(self, table: pa.Table) -> list[str]:
         """The roles of records of which each is the newest of its key in its partition, and none has its key alone."""
         names = ("partition", "offset", "key")
         partitions, offsets, keys = (table[name].to_pylist() for name in names)

@@ -10,7 +10,7 @@ from typing import TypeVar
 from lvq_kafka.errors import ConfigError
 from lvq_kafka.kafka.properties import COMMON, CONSUMER_ONLY
 
-__all__ = ["Given", "merged"]
+__all__ = ["OptionMap", "merged"]
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ _SIZE = re.compile(r"([0-9]+)\s*([kmg]?)(i?b)?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
-class Given:
+class OptionMap:
     """Options as they were given, each to be taken once.
 
     Args:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.queue import LastValueQueue
-from lvq_spark.errors import task_errors
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.reading import Consistency
+from lvq_spark.scan.log_range import Consistency
 from lvq_spark.schema import SCHEMA
-from lvq_spark.store import layers, tables
 from lvq_spark.store.guards import LogState, aged, epochs_of, now, overdue, pinned_at
+from lvq_spark.store.layout import layers, spark_delta
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.versions import Store
+from lvq_spark.task_failures import task_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lvq_spark.store.little import LittleDelta
+    from lvq_spark.store.driver_delta import DriverDelta
 
 __all__ = ["Builder", "draft_of", "horizon"]
 
@@ -45,11 +45,11 @@ class Builder:
             DataLoss: some of it may be gone, or was gone before it was read.
             TopicRecreated: the topic was.
         """
-        rows = tables.log_rows(self.spark, spec, self.config, self.consistency, deletes=True)
-        news = tables.Counted(rows, spec)
+        rows = spark_delta.log_rows(self.spark, spec, self.config, self.consistency, deletes=True)
+        news = spark_delta.Counted(rows, spec)
         draft = replace(draft_of(self.queue, number, spec, log), reasons=reasons)
         with task_errors():
-            version = self._written(draft, tables.full(news.rows, spec, horizon(log)))
+            version = self._written(draft, spark_delta.full(news.rows, spec, horizon(log)))
         upserts, deletes = news.read
         version = replace(version, upserts=upserts, deletes=deletes)
         problem = overdue(log, "refresh")
@@ -75,22 +75,26 @@ class Builder:
             raise problem
         return version
 
-    def _held(self, base: Version, beyond: SnapshotSpec) -> AbstractContextManager[tables.Delta | LittleDelta]:
+    def _held(self, base: Version, beyond: SnapshotSpec) -> AbstractContextManager[spark_delta.Delta | DriverDelta]:
         little = self._read(base, beyond)
         if little is not None:
             return nullcontext(little)
-        return tables.held(tables.log_rows(self.spark, beyond, self.config, self.consistency, deletes=True))
+        return spark_delta.held(spark_delta.log_rows(self.spark, beyond, self.config, self.consistency, deletes=True))
 
-    def _read(self, base: Version, beyond: SnapshotSpec) -> LittleDelta | None:
+    def _read(self, base: Version, beyond: SnapshotSpec) -> DriverDelta | None:
         """A delta, if it is little."""
-        from lvq_spark.store import little
+        from lvq_spark.store import driver_delta
 
-        if not little.fits(base, sum(beyond.end[partition] - beyond.start[partition] for partition in beyond.ranges)):
+        if not driver_delta.fits(
+            base, sum(beyond.end[partition] - beyond.start[partition] for partition in beyond.ranges)
+        ):
             return None
-        scan = tables.scan_of(beyond, self.config, self.consistency, deletes=True)
-        return little.read(scan, self.queue.cluster)
+        scan = spark_delta.scan_of(beyond, self.config, self.consistency, deletes=True)
+        return driver_delta.read(scan, self.queue.cluster)
 
-    def built_upon(self, base: Version, delta: tables.Delta | LittleDelta, draft: Version, log: LogState) -> Version:
+    def built_upon(
+        self, base: Version, delta: spark_delta.Delta | DriverDelta, draft: Version, log: LogState
+    ) -> Version:
         """Work a delta into a version, and write that."""
         draft = replace(
             draft, base=base.number, read_from=base.end, upserts=delta.upserts, deletes=delta.deletes, kind="delta"
@@ -102,27 +106,27 @@ class Builder:
             return self._counted(draft) if moved else replace(draft, rows=base.rows, kept=base.kept, committed=now())
         if contested or base.overlaid + delta.upserts > OVERLAY * (base.rows + base.kept):
             return self._anew(base, delta, draft, log)
-        if isinstance(delta, tables.Delta):
+        if isinstance(delta, spark_delta.Delta):
             return self._overlaid(base, delta, draft, moved=moved)
         return self._overlaid_here(base, delta, draft)
 
-    def _anew(self, base: Version, delta: tables.Delta | LittleDelta, draft: Version, log: LogState) -> Version:
+    def _anew(self, base: Version, delta: spark_delta.Delta | DriverDelta, draft: Version, log: LogState) -> Version:
         """A version of new files throughout."""
         with self._spread(delta) as spread:
-            rows = tables.merged(self.spark, self.store, base, spread, draft.start, horizon(log))
+            rows = spark_delta.merged(self.spark, self.store, base, spread, draft.start, horizon(log))
             return self._written(draft, rows)
 
-    def _spread(self, delta: tables.Delta | LittleDelta) -> AbstractContextManager[tables.Delta]:
-        if isinstance(delta, tables.Delta):
+    def _spread(self, delta: spark_delta.Delta | DriverDelta) -> AbstractContextManager[spark_delta.Delta]:
+        if isinstance(delta, spark_delta.Delta):
             return nullcontext(delta)
         rows = delta.rows if delta.upserts else []  # Spark stumbles over an Arrow table without a row
-        return tables.held(self.spark.createDataFrame(rows, SCHEMA))
+        return spark_delta.held(self.spark.createDataFrame(rows, SCHEMA))
 
-    def _overlaid(self, base: Version, delta: tables.Delta, draft: Version, *, moved: bool) -> Version:
+    def _overlaid(self, base: Version, delta: spark_delta.Delta, draft: Version, *, moved: bool) -> Version:
         """A version of the files that are there, and an overlay."""
-        met = tables.meet(self.spark, self.store, base, delta) if delta.distinct else None
+        met = spark_delta.meet(self.spark, self.store, base, delta) if delta.distinct else None
         contested = met is None or met.elsewhere > 0
-        rows = tables.overlaid(self.spark, self.store, base, delta, draft.start, contested=contested)
+        rows = spark_delta.overlaid(self.spark, self.store, base, delta, draft.start, contested=contested)
         folder = self.store.new_folder(draft.number)
         above = layers.write(self.spark, self.store, folder, rows, overlay=True)
         files = (*(file for file in base.files if not file.overlay), *above.files)
@@ -132,9 +136,9 @@ class Builder:
         rows_now = base.rows - met.current + delta.upserts - delta.deletes
         return replace(draft, rows=rows_now, kept=base.kept - met.others + delta.deletes, committed=now())
 
-    def _overlaid_here(self, base: Version, delta: LittleDelta, draft: Version) -> Version:
+    def _overlaid_here(self, base: Version, delta: DriverDelta, draft: Version) -> Version:
         """The same, by the driver alone."""
-        from lvq_spark.store.overlaying import overlaid
+        from lvq_spark.store.layout.driver_overlay import overlaid
 
         folder = self.store.new_folder(draft.number)
         above = overlaid(self.store, base, delta, folder, draft.start)

@@ -14,9 +14,9 @@ from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record, RecordBatch
 from lvq_spark import SCHEMA, SnapshotSpec
-from lvq_spark.scan.claims import to_claims
-from lvq_spark.scan.columns import to_arrow
-from lvq_spark.settling import claim_columns, claims_schema, settled
+from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions
+from lvq_spark.scan.arrow_columns import to_arrow
+from lvq_spark.scan.candidates import to_candidates
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,8 +32,8 @@ def claims(records: list[Record], spec: SnapshotSpec = SPEC) -> list[tuple[objec
     rows: list[tuple[object, ...]] = []
     for partition in range(PARTITIONS):
         mine = RecordBatch.of(record for record in records if record.partition == partition)
-        for batch in to_arrow(mine, "t", columns=claim_columns()):
-            found = to_claims(batch, partition, spec)
+        for batch in to_arrow(mine, "t", columns=candidate_columns()):
+            found = to_candidates(batch, partition, spec)
             assert isinstance(found, pa.RecordBatch)
             rows += [tuple(row.values()) for row in found.to_pylist()]
     return rows
@@ -54,7 +54,7 @@ def test_a_key_has_the_row_that_one_fold_over_all_partitions_gives_it(spark: Spa
     expected = {record.key: (record.value, record.partition, record.offset) for record in view.records()}
     rows = claims(records)
     choose.shuffle(rows)
-    frame = settled(spark.createDataFrame(rows, claims_schema()), SPEC)
+    frame = merge_partitions(spark.createDataFrame(rows, candidates_schema()), SPEC)
     found = frame.collect()
     assert {bytes(row.key): (bytes(row.value), row.partition, row.offset) for row in found} == expected
     assert len(found) == len(expected) > 100
@@ -64,7 +64,7 @@ def test_a_key_has_the_row_that_one_fold_over_all_partitions_gives_it(spark: Spa
 
 def test_the_home_of_a_key_wins_over_a_newer_stray_even_by_its_delete(spark: SparkSession) -> None:
     def rows(*records: Record) -> list[tuple[int, bytes]]:
-        found = settled(spark.createDataFrame(claims(list(records)), claims_schema()), SPEC).collect()
+        found = merge_partitions(spark.createDataFrame(claims(list(records)), candidates_schema()), SPEC).collect()
         return [(row.partition, bytes(row.value)) for row in found]
 
     home = home_partition(b"k", PARTITIONS)
@@ -78,7 +78,7 @@ def test_the_home_of_a_key_wins_over_a_newer_stray_even_by_its_delete(spark: Spa
 
 def test_records_without_a_key_hide_none_of_each_other(spark: SparkSession) -> None:
     records = [Record(partition, offset, 0, None, b"x") for partition in range(PARTITIONS) for offset in range(4)]
-    found = settled(spark.createDataFrame(claims(records), claims_schema()), SPEC).collect()
+    found = merge_partitions(spark.createDataFrame(claims(records), candidates_schema()), SPEC).collect()
     assert sorted((row.partition, row.offset) for row in found) == [(r.partition, r.offset) for r in records]
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.reading import Consistency
+from lvq_spark.scan.log_range import Consistency
 from lvq_spark.schema import SCHEMA, SNAPSHOT_COLUMNS
-from lvq_spark.shipping import map_in_arrow
-from lvq_spark.store.layers import STORED, beside, hinted, overlay, reached, stored
+from lvq_spark.serialization import map_in_arrow
+from lvq_spark.store.layout.layers import STORED, beside, hinted, overlay, reached, stored
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.versions import Store
 
@@ -45,11 +45,11 @@ def log_rows(
     spark: SparkSession, spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, *, deletes: bool
 ) -> DataFrame:
     """The newest record of each key of each partition of a cut, as the executors read them from the log."""
-    from lvq_spark.scan.tasks import Read
+    from lvq_spark.scan.tasks import ReadRows
 
     tasks = len(spec.ranges)
     scan = scan_of(spec, config, consistency, deletes=deletes)
-    return map_in_arrow(spark.range(0, tasks, 1, max(1, tasks)), Read(scan), SCHEMA)
+    return map_in_arrow(spark.range(0, tasks, 1, max(1, tasks)), ReadRows(scan), SCHEMA)
 
 
 def scan_of(spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, *, deletes: bool) -> Scan:
@@ -63,7 +63,7 @@ def full(rows: DataFrame, spec: SnapshotSpec, horizon: int) -> DataFrame:
     """What a full version stores of the log's rows."""
     if spec.partitions == 1:
         return _current(rows)
-    return _settled(rows, spec.topic, spec.partitions, horizon)
+    return _merge_partitions(rows, spec.topic, spec.partitions, horizon)
 
 
 class Counted:
@@ -87,20 +87,20 @@ class Counted:
 
 def _current(rows: DataFrame) -> DataFrame:
     """Rows that have nothing to be compared with: one for each key, of one partition."""
-    return _told_apart(rows.where("value is not null"))
+    return _with_roles(rows.where("value is not null"))
 
 
-def _told_apart(rows: DataFrame) -> DataFrame:
+def _with_roles(rows: DataFrame) -> DataFrame:
     """The same, deletes included."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     return rows.withColumn("lvq_role", F.when(F.col("value").isNull(), "delete").otherwise("current"))
 
 
-def _settled(rows: DataFrame, topic: str, partitions: int, horizon: int) -> DataFrame:
-    from lvq_spark.store.contest import Settle
+def _merge_partitions(rows: DataFrame, topic: str, partitions: int, horizon: int) -> DataFrame:
+    from lvq_spark.store.merge_partitions_arrow import MergePartitions
 
-    return map_in_arrow(rows.repartition("key"), Settle(topic, partitions, horizon), STORED)
+    return map_in_arrow(rows.repartition("key"), MergePartitions(topic, partitions, horizon), STORED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +178,18 @@ def merged(
         if base.partitions > 1 and base.kept:
             # Who has lost a contest to a record that is gone may win it now.
             rows = delta.rows.unionByName(known.drop("lvq_role"))
-            return _settled(rows, base.topic, base.partitions, horizon)
+            return _merge_partitions(rows, base.topic, base.partitions, horizon)
     keys = delta.rows.select("key")
     others = beside(known, keys, delta.upserts)
     if base.partitions == 1:
         # No other partition can bring a record that a delete would count against.
         others = others.where(F.col("lvq_role") == "current")
-        news = _current(delta.rows) if delta.distinct else _settled(delta.rows, base.topic, 1, FORGET_ALL)
+        news = _current(delta.rows) if delta.distinct else _merge_partitions(delta.rows, base.topic, 1, FORGET_ALL)
     else:
         forgotten = (F.col("lvq_role") == "delete") & (F.unix_millis("timestamp") < horizon)
         others = others.where(~forgotten)
         of_same_keys = known.join(hinted(keys, delta.upserts), "key", "left_semi").drop("lvq_role")
-        news = _settled(delta.rows.unionByName(of_same_keys), base.topic, base.partitions, horizon)
+        news = _merge_partitions(delta.rows.unionByName(of_same_keys), base.topic, base.partitions, horizon)
     return others.unionByName(news)
 
 
@@ -213,9 +213,9 @@ def overlaid(
             rival = (F.col("key") == F.col("new")) & (F.col("partition") != F.col("place"))
             known = reached(stored(spark, store, base), start).drop("lvq_role")
             rows = rows.unionByName(known.join(hinted(places, delta.upserts), rival, "left_semi"))
-        rows = _settled(rows, base.topic, base.partitions, FORGET_NONE)
+        rows = _merge_partitions(rows, base.topic, base.partitions, FORGET_NONE)
     else:
-        rows = _told_apart(rows)
+        rows = _with_roles(rows)
     if not base.overlaid:
         return rows
     return beside(overlay(spark, store, base), delta.rows.select("key"), delta.upserts).unionByName(rows)

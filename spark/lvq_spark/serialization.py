@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lvq_kafka import __version__
 from lvq_kafka.errors import ConfigError
-from lvq_spark.scan.tally import logger
+from lvq_spark.scan.task_metrics import logger
 from lvq_spark.schema import quoted
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _arrival() -> Callable[[bytes, str, int], Any]:
                 raise RuntimeError(
                     f"The driver has lvq-kafka {version}, this executor {there}. Install the same version on both."
                 )
-            from lvq_spark.scan.tally import listen
+            from lvq_spark.scan.task_metrics import listen
 
             listen(level)
             return pickle.loads(packed)

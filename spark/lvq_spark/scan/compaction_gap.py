@@ -9,12 +9,12 @@ from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.records import RecordBatch
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.reading import PATIENCE, read_range
+from lvq_spark.scan.log_range import PATIENCE, read_range
 
-__all__ = ["unbroken"]
+__all__ = ["first_without_gap"]
 
 
-def unbroken(
+def first_without_gap(
     cluster: Cluster, spec: SnapshotSpec, config: ClientConfig, partition: int, *, patience: float = PATIENCE
 ) -> Mapping[bytes, int]:
     """Where the first records of a cut lie, by key, as far as they are there without a hole. Ask after it was read.

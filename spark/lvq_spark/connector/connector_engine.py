@@ -2,7 +2,7 @@
 
 Each partition of the log is one task, which reads and reduces it in the JVM: no record but the newest of a key leaves
 it. What Spark cannot know, `Guard` adds there in Arrow: whether compaction has overtaken the cut. Which of several
-partitions counts for a key is found as for the other engine, by `lvq_spark.settling`.
+partitions counts for a key is found as for the other engine, by `lvq_spark.merge_partitions_spark`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.connector.checking import check_plan, check_rights
 from lvq_spark.connector.java_properties import java_properties
-from lvq_spark.errors import raised
+from lvq_spark.merge_partitions_spark import candidate_columns, candidates_schema, merge_partitions, slot
 from lvq_spark.pinning import SnapshotSpec
-from lvq_spark.scan.reading import Consistency
+from lvq_spark.scan.log_range import Consistency
 from lvq_spark.schema import SNAPSHOT_COLUMNS, ddl
-from lvq_spark.settling import claim_columns, claims_schema, settled, slot
-from lvq_spark.shipping import NEEDS, map_in_arrow
+from lvq_spark.serialization import NEEDS, map_in_arrow
+from lvq_spark.task_failures import raised
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -122,7 +122,7 @@ def read_with_connector(
             log in with its properties.
     """
     require_connector(spark)
-    claimed = claim_columns(columns)
+    claimed = candidate_columns(columns)
     looks_at_headers = "headers" in columns or spec.decisive_header is not None
     options = _options(config, connector_options or {}, headers=looks_at_headers)
     try:
@@ -145,19 +145,19 @@ def read_with_connector(
 
     def guarded(rows: DataFrame, *partitions: int) -> DataFrame:
         guard = Guard(spec, config, consistency, partitions, claimed, split, keys)
-        return map_in_arrow(rows, guard, claims_schema(columns))
+        return map_in_arrow(rows, guard, candidates_schema(columns))
 
     split = any(name.lower() in _SPLITTING for name in options)
     if split or len(spec.ranges) > APART:
         # Every partition is looked at in the end, the one that brought no record above all.
         marks = spark.createDataFrame([(partition,) for partition in spec.ranges], "partition int")
         rows = newest(spec.ranges).unionByName(marks, allowMissingColumns=True).repartition("partition")
-        return settled(guarded(rows), spec, columns)
+        return merge_partitions(guarded(rows), spec, columns)
     parts = [guarded(newest([p]), p) for p in spec.ranges]
     if len(parts) > 1:
         # It changes nothing, but that Spark does not know any more that each is one task, and makes one of all of them.
         parts = [part.coalesce(2) for part in parts]
-    return settled(reduce(lambda some, more: some.unionAll(more), parts), spec, columns)
+    return merge_partitions(reduce(lambda some, more: some.unionAll(more), parts), spec, columns)
 
 
 def _options(config: ClientConfig, given: Mapping[str, str], *, headers: bool) -> dict[str, str]:

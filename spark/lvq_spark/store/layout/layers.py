@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 STORED = f"{SCHEMA}, lvq_role string"
-"""The columns of a store's files; see `lvq_spark.store.contest.ROLE` for the last."""
+"""The columns of a store's files; see `lvq_spark.store.merge_partitions_arrow.ROLE` for the last."""
 
 _BROADCAST = 500_000
 """Up to so many keys are sent to every executor, so that what they are looked for in is not shuffled."""

@@ -24,19 +24,19 @@ from lvq_kafka.errors import StateError
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.testing import MemoryCluster
 from lvq_spark.pinning import pin
-from lvq_spark.scan.columns import SNAPSHOT_COLUMNS, arrow_schema
+from lvq_spark.scan.arrow_columns import SNAPSHOT_COLUMNS, arrow_schema
 from lvq_spark.scan.scanning import Scan
-from lvq_spark.store import little
-from lvq_spark.store.contest import ROLE, Settle
+from lvq_spark.store import driver_delta
+from lvq_spark.store.driver_delta import DriverDelta, fits
 from lvq_spark.store.hadoop import HadoopStorage
-from lvq_spark.store.layers import STORED, visible
-from lvq_spark.store.little import LittleDelta, fits
+from lvq_spark.store.layout.driver_overlay import overlaid
+from lvq_spark.store.layout.layers import STORED, visible
+from lvq_spark.store.layout.spark_delta import FORGET_NONE
 from lvq_spark.store.manifest import DataFile, Version
-from lvq_spark.store.overlaying import overlaid
+from lvq_spark.store.merge_partitions_arrow import ROLE, MergePartitions
 from lvq_spark.store.storage import LocalStorage
-from lvq_spark.store.tables import FORGET_NONE
 from lvq_spark.store.versions import Store
-from tests.spark.test_store_contest import PARTITIONS, batches, histories
+from tests.spark.test_merge_partitions_arrow import PARTITIONS, batches, histories
 from tests.spark.test_store_versions import VERSION
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 NOWHERE = dict.fromkeys(range(PARTITIONS), 0)
 
 
-def delta(records: Iterable[Record]) -> LittleDelta:
-    return LittleDelta(pa.Table.from_batches(batches(records), arrow_schema()))
+def delta(records: Iterable[Record]) -> DriverDelta:
+    return DriverDelta(pa.Table.from_batches(batches(records), arrow_schema()))
 
 
 def first(store: Store, records: Iterable[Record]) -> Version:
     """A version that was read from the whole log, as Spark writes one."""
-    rows = list(Settle("t", PARTITIONS, FORGET_NONE)(batches(records)))
+    rows = list(MergePartitions("t", PARTITIONS, FORGET_NONE)(batches(records)))
     files: tuple[DataFile, ...] = ()
     if rows:
         content = pa.BufferOutputStream()
@@ -189,11 +189,11 @@ def test_an_overlay_that_somebody_deletes_is_missed(tmp_path: Path) -> None:
 
 def test_what_is_too_much_for_the_driver_is_left_to_spark() -> None:
     base = replace(VERSION, rows=1000, kept=10, files=(DataFile("v1-0123456789ab/f", 7, overlay=True),))
-    assert fits(base, little.OFFSETS)
-    assert not fits(base, little.OFFSETS + 1)
-    assert not fits(replace(base, kept=little.RECORDS), 1)
-    assert fits(replace(base, files=(DataFile("f", little.BYTES + 1),)), 1)
-    assert not fits(replace(base, files=(DataFile("f", little.BYTES + 1, overlay=True),)), 1)
+    assert fits(base, driver_delta.OFFSETS)
+    assert not fits(base, driver_delta.OFFSETS + 1)
+    assert not fits(replace(base, kept=driver_delta.RECORDS), 1)
+    assert fits(replace(base, files=(DataFile("f", driver_delta.BYTES + 1),)), 1)
+    assert not fits(replace(base, files=(DataFile("f", driver_delta.BYTES + 1, overlay=True),)), 1)
 
 
 def test_a_delta_is_read_over_the_queue_s_own_connection_unless_it_is_too_large(
@@ -205,14 +205,14 @@ def test_a_delta_is_read_over_the_queue_s_own_connection_unless_it_is_too_large(
     queue = LastValueQueue("t", key_header=None, cluster=memory_cluster)
     config = ClientConfig("nowhere:1")
     scan = Scan(pin(queue), config, SNAPSHOT_COLUMNS, deletes=True, keyless="fail")
-    found = little.read(scan, memory_cluster)
+    found = driver_delta.read(scan, memory_cluster)
     assert found is not None
     assert [(row["key"], row["offset"]) for row in found.rows.to_pylist()] == [(b"a", 1), (b"b", 1)]
     assert (found.upserts, found.deletes) == (2, 1)
-    assert little.read(replace(scan, spec=pin(queue, start=scan.spec.end)), memory_cluster) == LittleDelta(
+    assert driver_delta.read(replace(scan, spec=pin(queue, start=scan.spec.end)), memory_cluster) == DriverDelta(
         arrow_schema().empty_table()
     )
-    monkeypatch.setattr(little, "BYTES", 1302)
-    assert little.read(scan, memory_cluster) is not None
-    monkeypatch.setattr(little, "BYTES", 1301)
-    assert little.read(scan, memory_cluster) is None
+    monkeypatch.setattr(driver_delta, "BYTES", 1302)
+    assert driver_delta.read(scan, memory_cluster) is not None
+    monkeypatch.setattr(driver_delta, "BYTES", 1301)
+    assert driver_delta.read(scan, memory_cluster) is None

@@ -14,33 +14,35 @@ from lvq_spark.schema import SNAPSHOT_COLUMNS, ddl
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["claim_columns", "claims_schema", "settled", "slot"]
+__all__ = ["candidate_columns", "candidates_schema", "merge_partitions", "slot"]
 
 
-def claim_columns(columns: Collection[str] = SNAPSHOT_COLUMNS) -> tuple[str, ...]:
+def candidate_columns(columns: Collection[str] = SNAPSHOT_COLUMNS) -> tuple[str, ...]:
     """What is read of records for a snapshot with these columns: what it takes to settle, and what is to be seen."""
     seen = (name for name in ("value", "headers") if name in columns)
     return ("key", "partition", "offset", "timestamp", "deleted", *seen)
 
 
-def claims_schema(columns: Collection[str] = SNAPSHOT_COLUMNS) -> str:
+def candidates_schema(columns: Collection[str] = SNAPSHOT_COLUMNS) -> str:
     """The newest record of each key in each partition, one row for each; what is deleted only hides others."""
-    return f"{ddl(claim_columns(columns))}, home boolean"
+    return f"{ddl(candidate_columns(columns))}, home boolean"
 
 
-def settled(claims: DataFrame, spec: SnapshotSpec, columns: Collection[str] = SNAPSHOT_COLUMNS) -> DataFrame:
+def merge_partitions(
+    candidates: DataFrame, spec: SnapshotSpec, columns: Collection[str] = SNAPSHOT_COLUMNS
+) -> DataFrame:
     """One row for each key with a value, out of rows as `claims_schema` has them: that at home, else the latest."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    winners = claims
+    winners = candidates
     if len(spec.ranges) > 1:
         place = F.col("offset") * spec.partitions + F.col("partition")
         keys = Window.partitionBy("slot", "key")
         best_first = keys.orderBy(F.desc("home"), F.desc("timestamp"), F.desc("partition"))
         # The first row has none before it. With row_number() Spark would sort once more, before the exchange, in vain.
         better = F.lag("partition").over(best_first)
-        winners = claims.withColumn("slot", slot(place)).withColumn("better", better).where("better is null")
+        winners = candidates.withColumn("slot", slot(place)).withColumn("better", better).where("better is null")
     # Nullable, as all columns of the schema are.
     topic = F.when(F.col("partition").isNotNull(), F.lit(spec.topic)).alias("topic")
     return winners.where("not deleted").select(*(topic if name == "topic" else name for name in columns))

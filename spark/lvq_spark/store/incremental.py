@@ -10,10 +10,10 @@ from typing import Any
 from lvq_kafka.errors import DataLoss, LVQError, TopicRecreated
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import SnapshotSpec, pin
-from lvq_spark.store.guards import LogState, OnStale, look, rebuilding, resized
+from lvq_spark.store.guards import LogState, OnStale, log_state, rebuilding, resized
 from lvq_spark.store.manifest import Version
 
-__all__ = ["ATTEMPTS", "Cut", "Upkeep"]
+__all__ = ["ATTEMPTS", "Cut", "IncrementalUpdate"]
 
 ATTEMPTS = 10  # to be the one that writes the next version
 
@@ -26,7 +26,7 @@ class Cut:
     log: LogState
 
 
-class Upkeep(ABC):
+class IncrementalUpdate(ABC):
     """What the versions of a store and a merged table have in common.
 
     Args:
@@ -70,7 +70,7 @@ class Upkeep(ABC):
             at_least: whether that may be further on, too.
         """
         base = self._newest()
-        log = look(self.queue, self.timeout)
+        log = log_state(self.queue, self.timeout)
         reasons = () if base is None else self._reasons(self.problem(base, log))
         if at_least and end is not None:
             end = None if base is None or reasons else {p: max(at, end.get(p, 0)) for p, at in base.end.items()}
@@ -101,12 +101,12 @@ class Upkeep(ABC):
         except (DataLoss, TopicRecreated) as error:
             reasons = self._reasons(error)
         # The version has aged meanwhile, or a task has found that records of the cut may be gone: not of a later one.
-        log = look(self.queue, self.timeout)
+        log = log_state(self.queue, self.timeout)
         return self._full(base, Cut(pin(self.queue, end=end, timeout=self.timeout), log), reasons)
 
     def _later(self, base: Version) -> Cut | None:
         """A cut of now; None if nothing can be built on the version up to there."""
-        log = look(self.queue, self.timeout)
+        log = log_state(self.queue, self.timeout)
         if self.problem(base, log) is not None:
             return None
         spec = pin(self.queue, timeout=self.timeout)

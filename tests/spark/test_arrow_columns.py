@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lvq_kafka.core.records import Headers, Record, RecordBatch
-from lvq_spark.scan.columns import COLUMNS, arrow_schema, to_arrow
+from lvq_spark.scan.arrow_columns import COLUMNS, arrow_schema, to_arrow
 
 
 def test_a_record_is_written_as_it_is() -> None:

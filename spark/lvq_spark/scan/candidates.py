@@ -1,4 +1,4 @@
-"""Claims: the newest record of each key in each partition, out of which `lvq_spark.settling` finds what counts."""
+"""Candidates: the newest record of each key in each partition, of which `merge_partitions_spark` finds the current."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import pyarrow.compute as pc
 
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.arrays import booleans
-from lvq_spark.scan.homes import home_partitions
+from lvq_spark.scan.home_partition import home_partitions
 
-__all__ = ["strays", "to_claims"]
+__all__ = ["strays", "to_candidates"]
 
 
-def to_claims(rows: pa.RecordBatch, partition: int, spec: SnapshotSpec) -> pa.RecordBatch:
+def to_candidates(rows: pa.RecordBatch, partition: int, spec: SnapshotSpec) -> pa.RecordBatch:
     """Rows of one partition, deletes included, with a column ``home``: whether the key of a row is at home there.
 
     What a group has done counts as deleted: it hides what is older in another partition (R7).
@@ -26,9 +26,9 @@ def to_claims(rows: pa.RecordBatch, partition: int, spec: SnapshotSpec) -> pa.Re
     return rows.append_column("home", booleans(homes == partition))
 
 
-def strays(claims: pa.RecordBatch) -> int:
+def strays(candidates: pa.RecordBatch) -> int:
     """How many keys are not at home."""
-    return pc.sum(pc.and_not(pc.is_valid(claims["key"]), claims["home"])).as_py() or 0
+    return pc.sum(pc.and_not(pc.is_valid(candidates["key"]), candidates["home"])).as_py() or 0
 
 
 def _with(rows: pa.RecordBatch, name: str, cells: pa.Array) -> pa.RecordBatch:

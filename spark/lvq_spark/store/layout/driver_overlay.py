@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lvq_kafka.errors import DataLoss, StateError
-from lvq_spark.errors import REBUILT
-from lvq_spark.scan.columns import arrow_schema
-from lvq_spark.store.contest import ROLE, Settle
-from lvq_spark.store.little import LittleDelta
+from lvq_spark.scan.arrow_columns import arrow_schema
+from lvq_spark.store.driver_delta import DriverDelta
+from lvq_spark.store.layout.spark_delta import FORGET_NONE
 from lvq_spark.store.manifest import DataFile, Version
-from lvq_spark.store.tables import FORGET_NONE
+from lvq_spark.store.merge_partitions_arrow import ROLE, MergePartitions
 from lvq_spark.store.versions import Store
+from lvq_spark.task_failures import REBUILT
 
 __all__ = ["Overlaid", "overlaid"]
 
@@ -41,7 +41,7 @@ class Overlaid:
     kept: int
 
 
-def overlaid(store: Store, base: Version, delta: LittleDelta, folder: str, start: Mapping[int, int]) -> Overlaid:
+def overlaid(store: Store, base: Version, delta: DriverDelta, folder: str, start: Mapping[int, int]) -> Overlaid:
     """Write an overlay over the files of a base: the one that there was, and the delta.
 
     It holds all that is known of each of its keys, deletes of any age included: they hide what lies below.
@@ -64,7 +64,7 @@ def overlaid(store: Store, base: Version, delta: LittleDelta, folder: str, start
     if below.rivals:
         known += [_of(batch, news, but=hidden) for batch in _batches(store, under)]
     parties = [delta.rows, *(_reached(table, begin).select(delta.rows.column_names) for table in known)]
-    settle = Settle(base.topic, base.partitions, FORGET_NONE)
+    settle = MergePartitions(base.topic, base.partitions, FORGET_NONE)
     settled = settle(batch for table in parties for batch in table.to_batches())
     overlay = pa.concat_tables([above.filter(pc.invert(met)), pa.Table.from_batches(settled, _STORED)])
     file = _write(store, f"{folder}/part-0.parquet", overlay)
@@ -83,7 +83,7 @@ class _Below:
 
 
 def _look_up(
-    store: Store, files: Iterable[DataFile], above: pa.Array, delta: LittleDelta, begin: npt.NDArray[np.int64]
+    store: Store, files: Iterable[DataFile], above: pa.Array, delta: DriverDelta, begin: npt.NDArray[np.int64]
 ) -> _Below:
     """Look the keys of the old overlay and of the delta up in the files below. Values are not read."""
     hiding = pa.concat_arrays([above, delta.rows["key"].combine_chunks()])
@@ -117,7 +117,7 @@ def _batches(
     for file in files:
         # Spark writes timestamps of 96 bits, which would be read as nanoseconds.
         with (
-            _damage_told(f"{store.storage.root}/{file.name}"),
+            _as_data_loss(f"{store.storage.root}/{file.name}"),
             store.storage.open(file.name) as source,
             pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as parquet,
         ):
@@ -126,7 +126,7 @@ def _batches(
 
 
 @contextmanager
-def _damage_told(file: str) -> Iterator[None]:
+def _as_data_loss(file: str) -> Iterator[None]:
     """What is not as it was written is told as data loss; what cannot be read for other reasons passes as it is."""
     try:
         yield

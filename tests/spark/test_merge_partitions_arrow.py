@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lvq_kafka.core.fold import LatestValues
 from lvq_kafka.core.keys import home_partition
 from lvq_kafka.core.records import Record, RecordBatch
-from lvq_spark.scan.columns import to_arrow
-from lvq_spark.store.contest import Settle
+from lvq_spark.scan.arrow_columns import to_arrow
+from lvq_spark.store.merge_partitions_arrow import MergePartitions
 
 PARTITIONS = 3
 KEYS = [b"", b"a", b"b", b"c", b"dd", b"\xff\x00"]
@@ -25,7 +25,7 @@ def batches(records: Iterable[Record]) -> list[pa.RecordBatch]:
 
 
 def settle(rows: Iterable[pa.RecordBatch], horizon: int = 0) -> list[dict[str, Any]]:
-    return [row for batch in Settle("t", PARTITIONS, horizon)(rows) for row in batch.to_pylist()]
+    return [row for batch in MergePartitions("t", PARTITIONS, horizon)(rows) for row in batch.to_pylist()]
 
 
 def roles(records: Sequence[Record], horizon: int = 0) -> dict[tuple[int, int], str]:
@@ -58,7 +58,7 @@ def test_what_is_kept_tells_what_the_whole_log_tells(history: list[list[Record]]
         shuffler.shuffle(records)  # a shuffle promises no order
         table = pa.Table.from_batches(kept) if kept else None
         known = [] if table is None else table.drop_columns(["lvq_role"]).to_batches()
-        kept = list(Settle("t", PARTITIONS, 0)([*known, *batches([*records, *records[:2]])]))
+        kept = list(MergePartitions("t", PARTITIONS, 0)([*known, *batches([*records, *records[:2]])]))
         rows = [row for batch in kept for row in batch.to_pylist()]
         current = [row for row in rows if row["lvq_role"] == "current"]
         places = {(record.partition, record.offset) for record in view.records()}

@@ -162,7 +162,7 @@ def test_the_tasks_of_the_format_log_it_too_and_say_aloud_what_the_log_has_lost(
 def test_a_process_without_logging_shows_what_the_driver_would_and_one_with_it_no_less_than_it_did() -> None:
     """Where nobody has set up logging, it goes to standard error, which Spark keeps for each executor."""
     script = (
-        "import logging; from lvq_spark.scan.tally import listen, logger; logger.info('zero');"
+        "import logging; from lvq_spark.scan.task_metrics import listen, logger; logger.info('zero');"
         "listen(logging.WARNING); logger.info('one'); listen(logging.INFO); listen(logging.INFO); logger.info('two');"
         "listen(logging.WARNING); logger.info('three'); logging.getLogger('lvq_spark').setLevel(logging.INFO);"
         "listen(logging.WARNING); logger.info('four')"

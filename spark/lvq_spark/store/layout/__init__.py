@@ -1,0 +1,1 @@
+"""How a version lies on storage: the files of a base, an overlay upon them, and what writes both."""
