@@ -26,7 +26,7 @@ AVRO_LIMITS = {
 
 _OPTIONS = "spark.executor.extraJavaOptions"
 
-_logger = logging.getLogger("lvq_spark")
+logger = logging.getLogger("lvq_spark")
 
 
 def limit_avro(spark: SparkSession) -> None:
@@ -40,7 +40,7 @@ def limit_avro(spark: SparkSession) -> None:
     context = spark.sparkContext
     own_jvms = not context._jsc.sc().isLocal()
     if own_jvms and "org.apache.avro.limits." not in str(spark.conf.get(_OPTIONS, "")):
-        _logger.warning(
+        logger.warning(
             "a damaged Avro value can end an executor, since Avro believes whatever length it says: start Spark with "
             "--conf '%s=%s'",
             _OPTIONS,
