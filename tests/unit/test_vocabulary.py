@@ -96,6 +96,17 @@ def test_a_cluster_is_not_called_a_log() -> None:
     assert not [(module, name) for module, tree in trees() for name in logs_that_are_clusters(tree)]
 
 
+def test_every_term_has_the_name_in_code_that_its_page_gives() -> None:
+    rows = [line.split("|")[1:-1] for line in (ROOT / "TERMS.md").read_text().splitlines() if line.startswith("| ")][2:]
+    assert len(rows) >= 15
+    defined = {name for module, tree in trees() for name, _ in classes(module, tree)}
+    for *_, code in rows:
+        for name in code.replace("`", "").split(","):
+            owner, _, member = name.strip().partition(".")
+            assert owner in defined, name
+            assert not member or hasattr(getattr(lvq_kafka, owner), member), name
+
+
 def test_a_key_is_deleted_a_queue_is_dropped_and_stats_are_what_is_counted() -> None:
     commands = {command.name for section in SECTIONS.values() for command in section}
     assert commands >= {"delete", "drop", "stats"}
