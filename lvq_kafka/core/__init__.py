@@ -1,5 +1,5 @@
 """The rules of a last value queue: pure code without client, thread or clock.
 
-Everything the readers, the consumer, the CLI and Spark share lives here once. A driver feeds it what it read and the
-time it is, and asks what follows.
+It is shared by the readers, the consumer, the CLI and Spark. A driver feeds it records and the current time, and asks
+for the consequences.
 """

@@ -1,4 +1,4 @@
-"""How long somebody who reads a log was away from it, and whether deletes may have gone meanwhile (R18)."""
+"""Judging how long a reader was away from a log, and whether it missed deletes (R18)."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from lvq_kafka.core.records import Fetch
 
 __all__ = ["PRESENT", "Absence", "Lapse"]
 
-PRESENT = 10.0  # seconds; nobody is away who has looked at the topic since, however short a time it keeps deletes for
+PRESENT = 10.0  # seconds; a reader that checked the topic since then is not away, however short the retention
 
-_TRUSTED = 0.9  # of what the topic keeps deletes for; the rest is for clocks that do not run alike
-_IN_VAIN = 60.0  # seconds; a read that knew the end of the log for longer than this was of some use
+_TRUSTED = 0.9  # of the retention; the rest allows for clocks that run at different speeds
+_IN_VAIN = 60.0  # seconds; a read that was current to the log's end for longer than this was of some use
 
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """A reader came too late for what it has just read: deletes in it may have gone before."""
+    """A read that came too late: deletes in its range may already be compacted away."""
 
     partition: int
     away: float
-    """Seconds since it last knew all of the partition."""
+    """Seconds since the partition was last known to its end."""
     retention: float
     """Seconds for which the topic keeps deletes."""
     in_vain: bool
-    """Whether this read had never got anywhere: the next one is not likely to be any faster."""
+    """True if this read never got anywhere: the next one is unlikely to be faster."""
 
     def __str__(self) -> str:
         return (
@@ -36,15 +36,15 @@ class Lapse:
 
 
 class _Known:
-    """What is known of one partition."""
+    """The state of one partition."""
 
     __slots__ = ("at", "began", "ends", "position")
 
     def __init__(self, now: float, position: int) -> None:
         self.began = self.at = now
-        """When all below the position was known."""
+        """The time at which everything below the position was known."""
         self.position = position
-        self.ends: deque[tuple[float, int]] = deque(maxlen=2)  # when the log ended where; the next ones to be reached
+        self.ends: deque[tuple[float, int]] = deque(maxlen=2)  # (time, end of the log), to be reached next
 
     def reach(self) -> None:
         while self.ends and self.ends[0][1] <= self.position:
@@ -52,14 +52,15 @@ class _Known:
 
 
 class Absence:
-    """Judges by the clock what is read of a topic's partitions.
+    """Judge by the clock whether reads of a topic's partitions are still complete.
 
     A broker keeps a delete for ``delete.retention.ms`` from its first cleaning on, and does not clean beyond the last
-    stable offset. So somebody who had read a partition at time *t* up to the last stable offset of then, misses no
-    delete of what they read on within that time from *t*. Who begins to read knows all of the nothing that they hold.
+    stable offset. So a reader that had read a partition at time *t* up to the last stable offset of that moment misses
+    no delete in what it reads within that time from *t*. A reader that has just begun knows all of the nothing that it
+    holds.
 
-    What is read later than that is too late where offsets are missing in it: a delete may have been there. Where none
-    is, nothing is.
+    Anything read later than that is too late if offsets are missing in it: one of them may have been a delete. If none
+    is missing, nothing was lost.
 
     Args:
         retention: seconds for which the topic keeps deletes.
@@ -67,46 +68,52 @@ class Absence:
 
     def __init__(self, retention: float) -> None:
         self._retention = self._before = retention
-        self._asked = float("-inf")  # when the topic was asked for that, once somebody had been away
+        self._asked = float("-inf")  # when the retention was last asked for, after an absence
         self._known: dict[int, _Known] = {}
 
     def track(self, now: float, positions: Mapping[int, int]) -> None:
-        """These partitions are read from these positions on, from now on."""
+        """Start tracking partitions that are read from these positions."""
         self._known |= {partition: _Known(now, position) for partition, position in positions.items()}
 
     def untrack(self, partitions: Collection[int]) -> None:
-        """These are read no more."""
+        """Stop tracking partitions that are no longer read."""
         for partition in partitions:
             self._known.pop(partition, None)
 
     def keeps(self, retention: float) -> None:
-        """The topic keeps deletes for so long now. What was kept for less before may be gone, until the next look."""
+        """Set how long the topic keeps deletes.
+
+        Until the next call, the previous retention counts if it was shorter: deletes may already be compacted away.
+        """
         self._before, self._retention = self._retention, retention
 
     def outdated(self, now: float) -> bool:
-        """Whether the topic has to be asked how long it keeps deletes before what was read by now is judged.
+        """Return whether the retention must be asked for before the latest read is judged.
 
-        Who was away cannot know otherwise: that may have been changed meanwhile. `asked` follows.
+        It may have been changed during an absence. Call `asked` afterwards.
         """
         return self.away(now) > PRESENT and now - self._asked > PRESENT
 
     def asked(self, now: float, retention: float) -> None:
-        """The topic keeps deletes for so long, it has said, or it may not be asked."""
+        """Record the retention that the topic reported, or the old one if it may not be asked."""
         self._asked = now
         self.keeps(retention)
 
     def ended(self, then: float, ends: Mapping[int, int]) -> None:
-        """At that time, or later, these were the last stable offsets."""
+        """Record last stable offsets that were current at ``then`` or later."""
         for partition, end in ends.items():
             known = self._known.get(partition)
             if known is not None:
-                if len(known.ends) == 2:  # the first one has to be reached some day, however the log grows meanwhile
+                if len(known.ends) == 2:  # the first must be reached eventually, however fast the log grows
                     known.ends.pop()
                 known.ends.append((then, end))
                 known.reach()
 
     def read(self, now: float, fetch: Fetch) -> Lapse | None:
-        """This was read by now. Returns the first partition that it came too late for; then it is to be thrown away."""
+        """Record a fetch, or return the lapse for which it has to be discarded.
+
+        The lapse names the first partition for which the fetch came too late.
+        """
         for partition, position in fetch.positions.items():
             known = self._known.get(partition)
             if known is None or position <= known.position:
@@ -119,7 +126,10 @@ class Absence:
         return None
 
     def away(self, now: float) -> float:
-        """Seconds since any of the partitions was last known to its end. Any thread may ask."""
+        """Return the longest time, in seconds, for which a partition was not known to its end.
+
+        Any thread may call it.
+        """
         return now - min((known.at for known in list(self._known.values())), default=now)
 
     @property

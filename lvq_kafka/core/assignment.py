@@ -1,4 +1,4 @@
-"""The partitions that a consumer is assigned, and what there is to know about them."""
+"""A consumer's assigned partitions, and read-only queries on them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Assignment"]
 
 
 class Assignment:
-    """Some partitions and their messages. Nothing here changes them."""
+    """Partitions and their messages. Nothing here changes them."""
 
     def __init__(self) -> None:
         self._partitions: dict[int, PartitionLedger] = {}
         self.in_work = 0
-        """How many messages are held."""
+        """The number of messages held."""
 
     def _known(self, partitions: Collection[int]) -> list[PartitionLedger]:
         missing = sorted(set(partitions) - self._partitions.keys())
@@ -27,9 +27,10 @@ class Assignment:
         return [self._partitions[partition] for partition in partitions]
 
     def claim(self, partition: int, leaving: Collection[Item] = ()) -> CommitMap:
-        """What the group may commit now: true, whatever happens to the commit later.
+        """Return what the group may commit now.
 
-        Done is what was acked or rejected, superseded or deleted; in a transaction also what is ``leaving`` with it.
+        The claim stays true whatever happens to the commit later. Done means acked, rejected, superseded or deleted; in
+        a transaction, also ``leaving`` with it.
 
         Raises:
             StateError: the partition is not assigned.
@@ -38,7 +39,7 @@ class Assignment:
         return part.claim(leaving)
 
     def base(self, partition: int) -> int:
-        """The offset of the lowest message that is not done, else the next one to read.
+        """Return the offset of the lowest message that is not done, else the next one to read.
 
         Raises:
             StateError: the partition is not assigned.
@@ -53,43 +54,46 @@ class Assignment:
 
     @property
     def catching_up(self) -> dict[int, int]:
-        """The targets of the partitions that have not been read up to them."""
+        """The targets of the partitions that have not reached them."""
         parts = self._partitions.items()
         return {number: part.target for number, part in parts if part.position < part.target}
 
     @property
     def available(self) -> int:
-        """How many messages wait."""
+        """The number of waiting messages."""
         return sum(part.available for part in self._partitions.values())
 
     @property
     def opened(self) -> bool:
-        """Whether messages wait in a partition that has been read up to its target: somebody may take one any time."""
+        """True if messages wait in a partition that has reached its target.
+
+        One may be taken any time.
+        """
         return any(part.open and part.waiting for part in self._partitions.values())
 
     @property
     def gated(self) -> int:
-        """How many messages wait for room in the commit map: for lower ones of their partition to be settled."""
+        """The number of messages that wait for lower ones to make room in the commit map."""
         return sum(len(part.gated) for part in self._partitions.values())
 
     @property
     def gated_in(self) -> dict[int, int]:
-        """`gated`, by partition, where there are any."""
+        """`gated` by partition, where not zero."""
         return {number: len(part.gated) for number, part in self._partitions.items() if part.gated}
 
     def unsettled(self, partition: int) -> tuple[int, Item | None]:
-        """How many messages of a partition were handed out before and are not done, and the lowest that is not done."""
+        """Return the number of unfinished messages tried before, and the lowest unfinished one."""
         part = self._partitions[partition]
         tried = sum(1 for item in part.pending if item.deliveries)
         return tried, part.pending.first
 
     @property
     def outstanding(self) -> int:
-        """How many messages are not done: those that wait, and the held ones that are still newest."""
+        """The number of messages that are not done: waiting, or held and still the newest."""
         return sum(part.alive for part in self._partitions.values())
 
     def held(self, partitions: Collection[int] | None = None) -> Iterator[Item]:
-        """The messages in work, of these partitions or of all."""
+        """Yield the messages in work, of these partitions or of all."""
         for number, part in self._partitions.items():
             if partitions is None or number in partitions:
                 yield from part.held.values()

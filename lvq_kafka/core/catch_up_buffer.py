@@ -1,4 +1,4 @@
-"""Records of a partition that have been read and not been taken in: of each key the newest, and nothing else."""
+"""Records of a partition read but not yet processed: the newest of each key only."""
 
 from __future__ import annotations
 
@@ -11,41 +11,42 @@ __all__ = ["CatchUpBuffer"]
 
 _SAMPLE = 16  # keys of a batch
 _AT_A_TIME = 250  # records
-_FEW = 8192  # keys of a partition; before there are as many, it is too early to tell whether they come again
+_FEW = 8192  # keys of a partition; with fewer, it is too early to see whether keys repeat
 
 
 class CatchUpBuffer:
-    """What a partition that catches up has still to take in.
+    """Records that a partition has yet to process while it catches up.
 
-    Nothing of it is handed out before it has been read to its end. So of the many records that are replaced before
-    then nothing but the key has to be looked at, by a dict, which costs a tenth of taking each of them in.
+    Nothing is handed out before the partition has been read to its end. So of the many records replaced until then only
+    the key is looked up, in a dict, at a tenth of the cost of processing each of them.
     """
 
     __slots__ = ("_beside", "_counted", "_gather", "_kind", "_newest", "position")
 
     def __init__(self) -> None:
-        self._newest: dict[bytes, Any] = {}  # entries of the batches
+        self._newest: dict[bytes, Any] = {}  # batch entries
         self._gather = RecordBatch().gather
         self._kind = RecordBatch
         self._beside = self._counted = 0
         self.position = 0
-        """One past the last record that was read, and past what followed it."""
+        """The next offset to read: past the last record, and past what followed it."""
 
     def __bool__(self) -> bool:
         return bool(self._newest)
 
     def keys_beside(self, others: Collection[bytes | int]) -> int:
-        """How many keys are here that are not among the others, which stay the same until `settle`."""
-        if self._counted != len(self._newest):  # as many keys as before are the same ones
+        """Count the keys here that are not in ``others``, which must not change before `drain`."""
+        if self._counted != len(self._newest):  # the same number of keys means the same keys
             self._beside, self._counted = sum(key not in others for key in self._newest), len(self._newest)
         return self._beside
 
     def suit(self, batch: RecordBatch, keys: Sequence[bytes | None], others: Collection[bytes | int]) -> bool:
-        """Whether records can be noted here: each has a key and a value, and all that are here make a batch with them.
-        And whether that may save work: there are few keys as yet, or most of these are here or among the others, as a
-        sample says.
+        """Return whether these records can be buffered, and whether that may save work.
+
+        They can if each has a key and a value, and if they are of the same kind as the batches here. It may save work
+        while there are few keys, or if a sample shows that most are known, here or in ``others``.
         """
-        if self._newest and type(batch) is not self._kind:  # what one kind of batch is made of is nothing to another
+        if self._newest and type(batch) is not self._kind:  # kinds of batches do not mix
             return False
         if (not all(keys) and None in keys) or batch.deletes:
             return False
@@ -55,7 +56,7 @@ class CatchUpBuffer:
         return 2 * sum(key in self._newest or key in others for key in sample) >= len(sample)
 
     def add(self, batch: RecordBatch, keys: Sequence[bytes]) -> int:
-        """Take note of records beyond all that are here; returns how many records have been replaced."""
+        """Buffer records beyond all others. Returns how many records were replaced."""
         before = len(self._newest)
         self._newest.update(zip(keys, batch.entries()))
         self._gather, self._kind = batch.gather, type(batch)
@@ -63,9 +64,10 @@ class CatchUpBuffer:
         return before + len(keys) - len(self._newest)
 
     def drain(self) -> Iterator[tuple[RecordBatch, list[bytes]]]:
-        """The records in offset order, and the keys they were noted by, some at a time. They are here no more.
+        """Empty the buffer: yield its records in offset order, with their keys, in parts.
 
-        They are let go of as they are taken in: else Python's cyclic collector would walk through both.
+        Entries are released as they are processed; otherwise Python's cyclic collector would walk them and what becomes
+        of them.
         """
         newest, self._newest = self._newest, {}
         self._beside = self._counted = 0

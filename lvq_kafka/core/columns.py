@@ -1,9 +1,9 @@
-"""Records by key, stored by column: the newest record of each key, and its bookkeeping.
+"""The newest record of each key, stored by column.
 
-A key maps to a slot; values, offsets and timestamps of all slots lie in one list and a few arrays. Three things follow.
-A batch is applied by the built-in containers at their own speed, without a Python statement per record. The cyclic
-garbage collector has nothing to walk, since no container is held per key. And the price of keeping position and
-timestamp with each value is some 60 bytes.
+A key maps to a slot; the values, offsets and timestamps of all slots are in one list and a few arrays. This has three
+consequences. A batch is applied by the built-in containers at their own speed, without a Python statement per record.
+The cyclic garbage collector has nothing to walk, because there is no container per key. And keeping position and
+timestamp with each value costs only some 60 bytes.
 
 An update keeps its slot, so the order of the index, a dict, is the in-place order of R4. The tail order (1 2 3 4, then
 2: 1 3 4 2) is the order of offsets.
@@ -36,18 +36,21 @@ Columns = tuple[list[int], list[int], list[bytes], list[bytes | None], list[RawH
 """Offsets, timestamps, keys, values and headers of records of one partition."""
 
 IMPLIED: Headers = (("", None),)
-"""Stands, by identity, for the key header alone with the key as its value; in a batch for all records or for none."""
+"""Placeholder, compared by identity, for the key header alone with the key as its value.
 
-# What a slot's flag says of its headers. The common case, the key header alone, is implied by the key and costs a byte.
-_NO_HEADERS, _KEY_HEADER, _OWN_HEADERS = 0, 1, 2  # the first is false
+A batch uses it for all of its records or for none.
+"""
 
-_new_record = partial(tuple.__new__, Record)  # in half the time that its constructor takes
+# The values of a slot's header flag. The common case, the key header alone, is implied by the key and costs one byte.
+_NO_HEADERS, _KEY_HEADER, _OWN_HEADERS = 0, 1, 2  # the first is falsy
 
-_PART = 16_384  # rows that are sorted at once, which takes some 3 ms
+_new_record = partial(tuple.__new__, Record)  # takes half the time of the constructor
+
+_PART = 16_384  # rows sorted at once, which takes some 3 ms
 
 
 class _KeyOrder(list[bytes]):
-    """Keys in queue order. A class of its own, since a list cannot be referred to weakly."""
+    """Keys in queue order. A subclass, because a list cannot be weakly referenced."""
 
     def __init__(self, order: Order) -> None:
         super().__init__()
@@ -55,7 +58,7 @@ class _KeyOrder(list[bytes]):
 
 
 class ColumnTable:
-    """One record for each key. It does as it is told; which record is the newest is for the fold to say.
+    """One record per key. The fold decides which record is the newest.
 
     Not thread-safe.
     """
@@ -70,12 +73,12 @@ class ColumnTable:
         self._partition_of = array("i")
         self._flags = bytearray()
         self._own_headers: dict[int, bytes] = {}
-        self._shared_flag: int | None = _NO_HEADERS  # the flag of every slot, while there is one
+        self._shared_flag: int | None = _NO_HEADERS  # the common flag of all slots, if any
         self._sorted: list[bytes] | None = None
-        self._line: ref[_KeyOrder] | None = None  # what `keys` gave, as long as it is in use and has not changed
+        self._line: ref[_KeyOrder] | None = None  # the last result of `keys`, while it is in use and unchanged
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_line": None}  # what is remembered weakly stays here
+        return {**self.__dict__, "_line": None}  # weak references stay here
 
     # ---------------------------------------------------------------- reading
 
@@ -86,12 +89,12 @@ class ColumnTable:
         return key in self._index
 
     def value(self, key: bytes) -> bytes | None:
-        """The current value of a key, or None when it has none."""
+        """Return the current value of a key, or None if it has none."""
         slot = self._index.get(key)
         return None if slot is None else self._values[slot]
 
     def record(self, key: bytes) -> Record | None:
-        """The newest record of a key, or None when it has no value."""
+        """Return the newest record of a key, or None if it has no value."""
         slot = self._index.get(key)
         return None if slot is None else self._record(key, slot)
 
@@ -117,9 +120,9 @@ class ColumnTable:
         return ((self._key_header, key),)
 
     def keys(self, order: Order = "tail") -> Sequence[bytes]:
-        """All keys in queue order. Over several partitions the tail order is that of append time.
+        """Return all keys in queue order. Across partitions, tail order is by append time.
 
-        It is one list for all who ask between two changes, so do not change it.
+        The list is shared by all callers between two changes, so do not modify it.
         """
         line = None if self._line is None else self._line()
         if line is None or line.order != order:
@@ -130,29 +133,30 @@ class ColumnTable:
         return line
 
     def _in_order(self, order: Order) -> Iterator[tuple[list[bytes], list[int]]]:
-        """All keys and their slots, in queue order, in parts.
+        """Yield all keys and their slots in queue order, in parts.
 
-        Nothing here looks at all keys at once: one sort of a million takes 0.3 s, in which no other thread runs.
+        Nothing here looks at all keys at once: one sort of a million keys takes 0.3 s, during which no other thread
+        runs.
         """
         keys, slots = _listed(self._index), _listed(self._index.values())
         if order == "in-place":
             yield keys, slots
             return
         columns = [self._offsets] if self.partitions == 1 else [self._timestamps, self._partition_of, self._offsets]
-        if len(slots) < len(self._values):  # else the rows are the slots: the index is in their order
+        if len(slots) < len(self._values):  # otherwise rows equal slots: the index is in their order
             columns = [array(column.typecode, map(column.__getitem__, slots)) for column in columns]
         for rows in _parts(columns[0]):
-            for column in reversed(columns):  # a sort is stable, so the one that comes last counts most
+            for column in reversed(columns):  # sorts are stable, so the last column sorted counts most
                 rows.sort(key=column.__getitem__)
             yield list(map(keys.__getitem__, rows)), list(map(slots.__getitem__, rows))
 
     def records(self, order: Order = "tail") -> Iterator[Record]:
-        """The newest record of every key, in queue order."""
+        """Yield the newest record of every key, in queue order."""
         for keys, slots in self._in_order(order):
             yield from map(self._record, keys, slots)
 
     def batches(self, rows: int) -> Iterator[RecordBatch]:
-        """The newest record of every key, in tail order, some rows at a time."""
+        """Yield the newest record of every key in tail order, in batches of ``rows``."""
         items = chain.from_iterable(zip(keys, slots) for keys, slots in self._in_order("tail"))
         while some := list(islice(items, rows)):
             keys, slots = zip(*some)
@@ -167,14 +171,14 @@ class ColumnTable:
             )
 
     def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
-        """The keys from ``start`` up to but without ``stop``, in byte order."""
+        """Return the keys from ``start`` up to but not including ``stop``, in byte order."""
         if self._sorted is None:
             self._sorted = sorted(self._index)
         low = bisect_left(self._sorted, start)
         return self._sorted[low : None if stop is None else bisect_left(self._sorted, stop)]
 
     def copy(self) -> Self:
-        """A copy that shares the values and nothing else."""
+        """Return a copy that shares only the values."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._index = dict(self._index)
@@ -189,19 +193,22 @@ class ColumnTable:
     # ---------------------------------------------------------------- writing
 
     def slots(self, keys: list[bytes]) -> list[int | None]:
-        """The slots these keys have; None for a key that is not there."""
+        """Return the slots of these keys; None for a key that is not in the table."""
         return list(map(self._index.get, keys))
 
     def all_slots(self, keys: list[bytes]) -> Sequence[int] | None:
-        """The slots these keys have if all have one, in half the time that `slots` takes; else None."""
+        """Return the slots of these keys if all have one, else None; twice as fast as `slots`."""
         try:
-            slots: tuple[int, ...] = itemgetter(keys[0], *keys)(self._index)  # of a single item it makes no tuple
+            slots: tuple[int, ...] = itemgetter(keys[0], *keys)(self._index)  # with a single item it returns no tuple
             return slots[1:]
         except KeyError:
             return None
 
     def append_new(self, partition: int, columns: Columns) -> bool:
-        """Take records over if their keys are distinct and all new, as most are in a first read; else do nothing."""
+        """Add records if their keys are distinct and all new, else do nothing.
+
+        Most batches of a first read are like that. Returns whether the records were added.
+        """
         keys, index, base = columns[2], self._index, len(self._values)
         if not index.keys().isdisjoint(keys):
             return False
@@ -215,9 +222,12 @@ class ColumnTable:
         return True
 
     def put(self, partition: int, columns: Columns, met: list[int | None]) -> int:
-        """Take over records, and return how many of them replace one. ``met`` are the `slots` of their keys.
+        """Add records, and return how many of them replace one.
 
-        Keys that are new must be distinct. The others are in the table with records of the same partition.
+        New keys must be distinct. The other keys must be in the table with records of the same partition.
+
+        Args:
+            met: the `slots` of the keys.
         """
         slots: list[int] = met  # type: ignore[assignment]
         if None in met:
@@ -231,13 +241,13 @@ class ColumnTable:
         return len(slots)
 
     def lie_in(self, partition: int, slots: Sequence[int]) -> bool:
-        """Whether the records in these slots are all of that partition."""
-        # itemgetter is twice as fast as any loop; of a single item it would make no tuple
+        """Return whether the records in these slots all belong to that partition."""
+        # itemgetter is twice as fast as any loop, but with a single item it returns no tuple.
         found = itemgetter(0, *slots)(self._partition_of) if slots else ()
         return found[1:].count(partition) == len(slots)
 
     def _fill_columns(self, partition: int, columns: Columns) -> None:
-        """Fill the slots that new keys have just been given, the next free ones in their order."""
+        """Fill the slots just assigned to new keys, which are the next free ones in order."""
         offsets, timestamps, keys, values, headers = columns
         base = len(self._values)
         self._values += values
@@ -256,7 +266,7 @@ class ColumnTable:
         self._sorted = self._line = None
 
     def overwrite(self, slots: Sequence[int], columns: Columns) -> None:
-        """Put newer records into the slots that their keys have."""
+        """Write newer records into the existing slots of their keys."""
         values, offsets, timestamps = self._values, self._offsets, self._timestamps
         self._line = None
         for slot, offset, timestamp, value in zip(slots, columns[0], columns[1], columns[3]):
@@ -271,7 +281,7 @@ class ColumnTable:
                 self._flags[slot] = self._flag(slot, key, cell)
 
     def _flag(self, slot: int, key: bytes, headers: RawHeaders) -> int:
-        """The flag of a slot, its headers put away where they are not implied."""
+        """Return the flag of a slot, and store its headers unless they are implied."""
         if not headers:
             return _NO_HEADERS
         if headers is IMPLIED:
@@ -282,7 +292,7 @@ class ColumnTable:
         return _OWN_HEADERS
 
     def remove(self, keys: Iterable[bytes]) -> int:
-        """Take keys out, and return how many were there. Their slots stay behind, empty, until `compact`."""
+        """Remove keys, and return how many were there. Their slots stay empty until `_compact`."""
         pop, values, own = self._index.pop, self._values, self._own_headers
         removed = 0
         for key in keys:
@@ -298,7 +308,7 @@ class ColumnTable:
         return removed
 
     def _compact(self) -> None:
-        """Close the gaps that deleted keys have left."""
+        """Close the gaps left by deleted keys."""
         items = sorted(self._index.items(), key=itemgetter(1))
         slots = [slot for _, slot in items]
         own = self._own_headers
@@ -308,18 +318,18 @@ class ColumnTable:
         self._timestamps = array("q", map(self._timestamps.__getitem__, slots))
         self._partition_of = array("i", map(self._partition_of.__getitem__, slots))
         self._flags = bytearray(map(self._flags.__getitem__, slots))
-        self._index.update(zip([key for key, _ in items], range(len(items))))  # an update keeps a dict's order
+        self._index.update(zip([key for key, _ in items], range(len(items))))  # an update keeps the order of a dict
 
 
 def pick(rows: slice | list[int], columns: Columns) -> Columns:
-    """Some rows of columns."""
+    """Return some rows of columns."""
     if isinstance(rows, slice):
         return tuple(column[rows] for column in columns)  # type: ignore[return-value]
     return tuple([column[row] for row in rows] for column in columns)  # type: ignore[return-value]
 
 
 def _listed(items: Iterable[T]) -> list[T]:
-    """A list of them, for which no thread has to stand still for long."""
+    """Copy items to a list without blocking other threads for long."""
     found: list[T] = []
     coming = iter(items)
     while some := list(islice(coming, _PART)):
@@ -328,7 +338,7 @@ def _listed(items: Iterable[T]) -> list[T]:
 
 
 def _parts(column: array[int]) -> Iterator[list[int]]:
-    """The rows of a column in parts, none of which holds a greater number than the next one."""
+    """Yield the rows of a column in parts, none with a greater number than the next part."""
     if len(column) <= _PART:
         yield list(range(len(column)))
         return
@@ -343,10 +353,13 @@ def _parts(column: array[int]) -> Iterator[list[int]]:
 
 
 def _pack(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """Headers in one object, which takes a third of the memory, and in which a garbage collector finds nothing."""
+    """Pack headers into one object.
+
+    It takes a third of the memory, and the garbage collector has nothing to walk in it.
+    """
     try:
         return marshal.dumps(headers)  # type: ignore[arg-type]
-    except ValueError:  # subclasses of str or bytes; they do not come over a wire, but an in-memory cluster has them
+    except ValueError:  # subclasses of str or bytes; they never come over a wire, but an in-memory cluster has them
         return marshal.dumps([(str(name), value and bytes(value)) for name, value in headers])
 
 
@@ -355,7 +368,7 @@ def _unpack(packed: bytes) -> Headers:
 
 
 def _flag_of_all(headers: list[RawHeaders]) -> int | None:
-    """The flag that all these headers have in common; None if they have to be looked at one by one."""
+    """Return the flag that all these headers share, or None to look at each one."""
     if not any(headers):
         return _NO_HEADERS
     return _KEY_HEADER if headers[0] is IMPLIED else None

@@ -1,13 +1,14 @@
-"""The commit map: what a queue's group has done in one partition, as an offset commit carries it.
+"""The commit map: what is done in one partition, in the form of an offset commit.
 
-A commit is an offset, the base, and a text. Everything below the base is done; the text adds, in runs, which offsets
-above it are done too, so that messages can be settled in any order and none that is settled comes again after a crash.
+A commit is an offset, the base, and a text. Everything below the base is done. The text adds, as runs, the offsets
+above the base that are done, so messages can be settled in any order and none that is settled comes again after a
+crash.
 
-Every map is true by itself: it claims nothing but what is done, whenever it is written and whatever was written before.
-So a commit that is lost, late or sent twice can bring messages again but never lose one. The rule that keeps this so
-when the text has to be shortened: done offsets at the far end may be forgotten, nothing may ever be added.
+Every map is true by itself: it claims only what is done, whenever it is written and whatever was written before. So a
+commit that is lost, late or sent twice may cause redeliveries but never a loss. To keep this so when the text has to be
+shortened, done offsets may be forgotten, but none may ever be added.
 
-The text is ``lvq1.`` and base64url without padding of::
+The text is ``lvq1.`` followed by unpadded base64url of::
 
     u8        flags: 2 delivery counts, 4 delivered mark; 1, 8, 16, 32 the forms of runs and counts; 64, 128: newer
     8 bytes   topic tag
@@ -18,9 +19,9 @@ The text is ``lvq1.`` and base64url without padding of::
     [...      the counts, likewise]                      if 2 is set
     u32       CRC-32 (ISO 3309) of all bytes before
 
-CONTRACT.md says it byte by byte. A u32 is big-endian; a uvarint is LEB128 of a number below 2**63, so 9 bytes at most.
-A reader takes what stands in the base64url alphabet after ``lvq1.`` and ignores everything after the CRC: some clients
-hand over more than was written.
+CONTRACT.md has every byte. A u32 is big-endian; a uvarint is LEB128 of a number below 2**63, so at most 9 bytes. A
+reader takes the base64url characters after ``lvq1.`` and ignores everything after the CRC: some clients return more
+than was written.
 """
 
 from __future__ import annotations
@@ -66,10 +67,13 @@ __all__ = [
 ]
 
 LONGEST_TEXT = 4095
-"""Characters that a commit can carry: the broker's default limit is 4096, and this client appends a NUL."""
+"""The longest commit text, in characters.
+
+The broker's default limit is 4096, and this client appends a NUL.
+"""
 
 ANY_LENGTH = 1 << 30
-"""Of a text, in characters: for those that are known to fit, or are only measured."""
+"""A limit in characters, for texts that are known to fit or are only measured."""
 
 _PREFIX = "lvq1."
 _COUNTS, _MARK = 2, 4
@@ -86,30 +90,40 @@ _UUID = re.compile(r"[A-Za-z0-9+/_-]{22}(==)?")
 
 @dataclass(frozen=True, slots=True)
 class CommitMap:
-    """What is done in one partition. Nothing in it may be changed after it was made.
+    """The done offsets of one partition. Its contents must not be modified.
 
     Raises:
-        ValueError: these values are not a map, like an odd number of runs, an empty one, or a negative offset.
+        ValueError: the values do not form a map: an odd number of runs, an empty run, or a negative offset, for
+            example.
     """
 
     base: int
     """The committed offset: everything below is done."""
     runs: tuple[int, ...] = ()
-    """Lengths from the base on: pending, done, pending, done, ... Even in number and none is 0, so that the base
-    itself is pending when there are runs. An offset that no longer matters goes with the run before it."""
+    """Lengths of the runs from the base on: pending, done, pending, done, ...
+
+    Their number is even and none is 0, so the base itself is pending if there are runs. An offset that no longer
+    matters belongs to the run before it.
+    """
     topic_tag: bytes = bytes(8)
-    """Which topic of this name the map speaks of (`topic_tag`); zero when that is not known."""
+    """Identifies the topic among those of the same name (`topic_tag`); zero if unknown."""
     partitions: int = 0
-    """How many partitions the topic had when the queue was declared."""
+    """The topic's partition count when the queue was declared."""
     sequence: int = 0
-    """One more with every commit: an owner that reads back a lower one than it wrote has been overwritten."""
+    """Incremented by every commit.
+
+    An owner that reads back a lower one than it wrote has been overwritten.
+    """
     delivered: int | None = None
-    """One past the highest offset ever handed out: pending offsets below may have been delivered before. None when
-    that is not recorded. A mark below the base says no more than one at the base, and becomes that."""
+    """One past the highest offset ever handed out; None if not recorded.
+
+    Pending offsets below may have been delivered before. A mark below the base means the same as one at the base, and
+    becomes that.
+    """
     counts: Mapping[int, int] = field(default_factory=dict, hash=False)
-    """By offset, how often a pending message was handed out; durable once this map is committed."""
+    """Delivery counts of pending messages, by offset; durable once this map is committed."""
     _bounds: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """Where the runs begin, and where the last one ends."""
+    """The start of each run, and the end of the last one."""
 
     def __post_init__(self) -> None:
         if self.base < 0 or self.sequence < 0 or not 0 <= self.partitions < 1 << 31 or len(self.topic_tag) != 8:
@@ -126,38 +140,38 @@ class CommitMap:
 
     @property
     def end(self) -> int:
-        """The map says nothing about offsets from here on."""
+        """The end of the map, which says nothing about offsets from here on."""
         return self._bounds[-1]
 
     def done(self, offset: int) -> bool:
-        """Whether the message at this offset is done. Takes logarithmic time."""
-        # Of the offsets at which a run begins, those up to `offset` alternate: pending begins, done begins, ...
+        """Return whether the message at this offset is done. Takes logarithmic time."""
+        # Run starts alternate between pending and done, so the parity of those up to `offset` decides.
         return bisect_right(self._bounds, offset) % 2 == 0
 
     def done_from(self, offset: int) -> list[tuple[int, int]]:
-        """The ranges from ``offset`` on that are done, each as its first offset and the one after its last."""
+        """Return the done ranges from ``offset`` on, as pairs of first offset and exclusive end."""
         ranges = zip(self._bounds[1::2], self._bounds[2::2])
         return [(max(first, offset), after) for first, after in ranges if after > offset]
 
     def covers(self, other: CommitMap) -> bool:
-        """Whether everything that ``other`` says is done is done in this map too."""
+        """Return whether everything that ``other`` calls done is done in this map, too."""
         mine, theirs = self._bounds, other._bounds
-        # My base is pending, or nothing is known of it: a higher base claims what I do not.
+        # My base is pending or unknown, so a higher base claims more than mine.
         return theirs[0] <= mine[0] and all(map(self._done_between, theirs[1::2], theirs[2::2]))
 
     def _done_between(self, first: int, after: int) -> bool:
-        # Pending runs are never empty, so a stretch that is done lies in one run (or below the base) altogether.
+        # Pending runs are never empty, so a done range lies entirely in one run, or below the base.
         run = bisect_right(self._bounds, first)
         return run % 2 == 0 and after <= self._bounds[run]
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def encode(self, limit: int = LONGEST_TEXT) -> str:
-        """The text for an offset commit at ``base``.
+        """Encode the text for an offset commit at ``base``.
 
         Raises:
-            ValueError: it would take more than ``limit`` characters. To leave something out unnoticed would be to
-                promise more than is stored, so whoever writes takes `shortened` and sees what it still says.
+            ValueError: the text would exceed ``limit`` characters. Leaving something out silently would promise more
+                than is stored, so writers use `shortened` and look at what is left.
         """
         text = _PREFIX + urlsafe_b64encode(self._wire(self.runs, len(self.counts))).rstrip(b"=").decode()
         if len(text) > limit or len(self.runs) > MOST_RUNS:
@@ -167,18 +181,18 @@ class CommitMap:
     def shortened(
         self, limit: int = LONGEST_TEXT, *, stored: CommitMap | None = None, first: Collection[int] = ()
     ) -> CommitMap:
-        """The map that fits into ``limit`` characters: itself, or one that has forgotten some of what is done.
+        """Return this map if it fits into ``limit`` characters, else one that forgets offsets.
 
-        The lowest runs are kept, and as many as fit: one pair more would not. Counts are kept before runs, because a
-        message that kills its handler is recognised by them, but in no more than half of the text where runs need the
-        rest; of more the highest offsets' are left out. 55 characters are enough for any base.
+        The lowest runs are kept, as many as fit: one more pair would not. Counts take precedence over runs, because
+        they identify a message that kills its handler, but get no more than half of the text if runs need the rest;
+        beyond that the counts of the highest offsets are dropped. 55 characters are enough for any base.
 
-        What was promised is kept before all else, whole runs at a time; and of the room it leaves a sixteenth is kept
-        free, because those runs become longer. Where it does not fit, it is left out like anything else.
+        Promised runs take precedence over everything else. They are kept whole, and a sixteenth of the text stays free,
+        because these runs grow. If they do not fit, they are dropped like anything else.
 
         Args:
-            stored: a map that is promised, and true still.
-            first: offsets that are done, to be promised with it.
+            stored: a map that is promised, and still true.
+            first: done offsets to be promised with it.
 
         Raises:
             ValueError: not even the base fits.
@@ -210,7 +224,7 @@ class CommitMap:
         shared = counted > 0 and least < most
         room = max(limit // 2, limit - length(most, 0)) * 3 // 4 if shared else limit
         if counts(counted) > room or length(least, counted) > limit:
-            steps = range(0, counted, max(1, counted // 64))  # of many, as many as fit to a few percent: looks cost
+            steps = range(0, counted, max(1, counted // 64))  # exact to a few percent: a probe is slow
             fits = bisect_right(steps, False, key=lambda some: counts(some) > room or length(least, some) > limit)
             if not fits:
                 if least:
@@ -218,17 +232,17 @@ class CommitMap:
                 raise ValueError(f"A commit map does not fit into {limit} characters.")
             counted = steps[fits - 1]
         kept, free = least, limit // 16 if stored is not None else 0
-        if least < most and length(least + 1, counted) <= limit - free:  # what is full mostly stays so
+        if least < most and length(least + 1, counted) <= limit - free:  # a full text mostly stays full
             kept += bisect_right(range(least + 1, most + 1), limit - free, key=lambda kept: length(kept, counted))
         return replace(self, runs=runs(kept), counts=dict(islice(sorted(self.counts.items()), counted)))
 
     def _pairs_of(self, offsets: Collection[int]) -> set[int]:
-        """The numbers of the pairs of runs in which these offsets are done."""
+        """Return the indexes of the pairs of runs in which these offsets are done."""
         places = (bisect_right(self._bounds, offset) for offset in offsets)
         return {place // 2 - 1 for place in places if place and place % 2 == 0}
 
     def _wire(self, runs: tuple[int, ...], counted: int) -> bytes:
-        """The bytes with these runs and the counts of that many offsets, the lowest ones."""
+        """Encode the map with these runs and the counts of the ``counted`` lowest offsets."""
         flags, stored = pack_runs(runs)
         fields = [uvarints((self.partitions, self.sequence)), stored]
         if self.delivered is not None:
@@ -250,18 +264,18 @@ class CommitMap:
 
     @classmethod
     def decode(cls, base: int, text: str, *, queue: str = "", partition: int | None = None) -> CommitMap:
-        """Read a commit: its offset and its text.
+        """Decode a commit from its offset and its text.
 
         Args:
             base: the committed offset.
-            text: the metadata of the commit, as the client hands it over.
-            queue: for the error message, the queue's name.
-            partition: for the error message.
+            text: the metadata of the commit, as returned by the client.
+            queue: the queue's name, for the error message.
+            partition: the partition, for the error message.
 
         Raises:
-            CommitMapRefused: the text is not ours, or there is none (``foreign``); it is of a later version
-                (``newer``) or damaged (``corrupt``).
-            ValueError: the base is no offset.
+            CommitMapRefused: the text is missing or not ours (``foreign``), of a later version (``newer``), or damaged
+                (``corrupt``).
+            ValueError: the base is not an offset.
         """
 
         def refused(reason: Literal["foreign", "newer", "corrupt"], why: str) -> CommitMapRefused:
@@ -285,7 +299,7 @@ class CommitMap:
         if ours is None:
             raise refused("foreign", f"its text is not a commit map, it begins {text[:20]!a}")
         letters = ours[1]
-        # A last letter by itself is no byte, and is none of ours.
+        # A single letter at the end encodes no byte, and we never write one.
         wire = urlsafe_b64decode(letters[: len(letters) - (len(letters) % 4 == 1)] + "==")
         if wire and wire[0] & ~_KNOWN_FLAGS:
             raise refused("newer", f"its text uses a later feature, flags {wire[0]:#04x}")
@@ -312,7 +326,7 @@ def _parsed(base: int, wire: bytes) -> CommitMap:
         raise ValueError("it is cut off")
     flags, tag = wire[0], wire[1:9]
     (partitions, sequence), at = read_uvarints(wire, 9, 2)
-    if sequence >= _MOST_COMMITS:  # nobody writes such a number
+    if sequence >= _MOST_COMMITS:  # no writer gets that far
         raise ValueError("its sequence is out of range")
     runs, at = read_runs(flags, wire, at)
     delivered: int | None = None
@@ -332,30 +346,35 @@ def _text_length(size: int) -> int:
 
 
 def size_bound(pairs: int, span: int, counted: int = 0, most: int = 1) -> int:
-    """The characters that no map with that many pairs of runs over that many offsets exceeds, with a mark.
+    """Return the maximum length of a map with ``pairs`` pairs of runs over ``span`` offsets.
 
-    With 36 bytes for all else (1 flags, 8 tag, 5 partitions, 9 sequence, 9 mark, 4 CRC)::
+    That includes a delivered mark. With 36 bytes for all else (1 flags, 8 tag, 5 partitions, 9 sequence, 9 mark, 4
+    CRC)::
 
         characters = 5 + ceil(4 / 3 * (36 + bytes of the runs and of their number + bytes of the counts))
 
-    Whatever is done, a map over `span_that_fits` offsets fits.
+    A map over `span_that_fits` offsets always fits, whatever is done.
 
     Args:
-        counted: how many of these offsets have a delivery count.
-        most: the highest of the counts.
+        counted: the number of these offsets that have a delivery count.
+        most: the highest count.
     """
     return _text_length(_LONGEST_FRAME + runs_bound(pairs, span) + counts_bound(counted, span, most))
 
 
 def span_that_fits(limit: int) -> int:
-    """Over how many offsets a map fits into ``limit`` characters, whatever is done there: 24,152 for 4095."""
+    """Return how many offsets a map can span and always fit into ``limit`` characters.
+
+    24,152 for 4095, whatever is done there.
+    """
     return bisect_right(range(8 * limit), limit, key=lambda span: size_bound(span, span)) - 1
 
 
 def pairs_that_fit(limit: int, span: int) -> int:
-    """How many pairs of runs over that many offsets fit into ``limit`` characters, whatever their lengths are.
+    """Return how many pairs of runs over ``span`` offsets fit into ``limit`` characters.
 
-    The inverse of `size_bound`, at most a few percent below it: spans are rounded up, so that few have to be reckoned.
+    Their lengths do not matter. This is the inverse of `size_bound`, or a few percent below it: spans are rounded up,
+    so that few values have to be computed.
     """
     coarse = max(0, span.bit_length() - 6)
     rounded_up = -(-span >> coarse) << coarse
@@ -368,16 +387,19 @@ def _pairs_that_fit(limit: int, span: int) -> int:
 
 
 def following(sequence: int) -> int:
-    """The sequence of the next commit. Nobody commits so often that they end; but anybody can write the last one."""
+    """Return the sequence of the next commit.
+
+    It wraps around: nobody commits often enough to get there, but anyone can write the last number.
+    """
     return (sequence + 1) % _MOST_COMMITS
 
 
 def topic_tag(topic_id: str) -> bytes:
-    """Eight bytes that tell a topic from a later one of the same name; never all zero.
+    """Return eight bytes that distinguish a topic from later ones of its name; never all zero.
 
     Args:
-        topic_id: Kafka's topic id, the base64 text of a UUID in either alphabet: the tag is the exclusive or of its
-            two halves. Of any other id the tag is the 8-byte BLAKE2b of its UTF-8.
+        topic_id: Kafka's topic id, a UUID as base64 text in either alphabet. The tag is the exclusive or of its two
+            halves; for any other id it is the 8-byte BLAKE2b of its UTF-8.
     """
     if _UUID.fullmatch(topic_id):
         uuid = b64decode(topic_id[:22].replace("-", "+").replace("_", "/") + "==")

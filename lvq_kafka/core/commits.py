@@ -1,8 +1,8 @@
-"""The commit pipeline: what has to be committed, the one commit that is on its way, and what is durable.
+"""The commit pipeline: what to commit, the commit in flight, and what is durable.
 
-A broker takes some hundred commits a second, and a consumer acks many thousand messages: so acks are gathered, and the
-next commit leaves when the one before is answered. Each carries the whole truth about its partitions. If an answer says
-no, or never comes, nothing is known and nothing is lost: the next commit says it all again.
+A broker handles a few hundred commits a second, and a consumer acks many thousands of messages. So acks are gathered,
+and the next commit leaves when the previous one is answered. Each carries the complete state of its partitions. If an
+answer is negative or never comes, nothing is known and nothing is lost: the next commit repeats everything.
 """
 
 from __future__ import annotations
@@ -20,27 +20,30 @@ __all__ = ["Answer", "Commits", "Flight", "Unsaid"]
 W = TypeVar("W")
 
 _SHORTEST_TEXT = 64  # characters; enough for any base
-_STATE = -1  # the "offset" of those who wait for no message, but for what is counted
+_STATE = -1  # the "offset" of waiters that wait for no message, but for counts
 
 
 class Answer(Enum):
-    """What became of a commit in one partition."""
+    """The outcome of a commit in one partition."""
 
     STORED = "stored"
     UNKNOWN = "unknown"
-    """It was refused, or no answer came: it may be stored, now or later."""
+    """It was refused or not answered: it may be stored, now or later."""
     TOO_LARGE = "too large"
-    """The broker's limit for the text is lower. Of a commit for several partitions others may be stored all the same,
-    though the client reports all of them so."""
+    """The text exceeds the broker's limit.
+
+    In a commit of several partitions, others may be stored all the same, though the client reports this for all of
+    them.
+    """
 
 
 class Unsaid(NamedTuple):
-    """What a commit text has no room for."""
+    """Parts of a claim that the commit text has no room for."""
 
     runs: int
-    """Of acked messages. They come again after a crash."""
+    """The number of runs of acked messages. They are redelivered after a crash."""
     counts: int
-    """Deliveries of so many messages. They are forgotten after a crash."""
+    """The number of messages with delivery counts. The counts are forgotten after a crash."""
 
 
 _ALL_SAID = Unsaid(0, 0)
@@ -48,50 +51,59 @@ _ALL_SAID = Unsaid(0, 0)
 
 @dataclass(eq=False, slots=True)
 class _Book(Generic[W]):
-    """What is known of one partition's commits, from its assignment to its end."""
+    """The commits of one partition, from its assignment to its end."""
 
     durable: CommitMap
-    """The last that is known to be stored."""
+    """The last one known to be stored."""
     tag: bytes
     partitions: int
     sequence: int
-    """Of the last commit that was sent."""
+    """The sequence of the last commit sent."""
     attempts: int = 0
-    """Claims that were sent. A later claim contains all that was settled, and counted, before an earlier one."""
+    """The number of claims sent.
+
+    Each contains everything settled and counted before an earlier one.
+    """
     stored: int = 0
-    """The last of them that is known to be stored."""
+    """The number of the last claim known to be stored."""
     sure: bool = True
-    """Whether none of the commits that were sent before it can have been written over that."""
+    """False while a commit sent before that one may have been written over it."""
     doubted: bool = False
-    """Whether one may arrive late, and a look has not shown since that none has."""
+    """True while a commit may arrive late and no check has shown since that none has."""
     wanted: int = 0
-    """The first of them that may be the last to be stored. Until it is, one is sent though nothing has changed."""
+    """The first claim that may be the last one stored.
+
+    Until it is stored, commits are sent even if nothing has changed.
+    """
     asked: int = 0
-    """The last of them that somebody has asked for, to hear whether the group accepts one."""
+    """The last claim requested just to learn whether the group accepts commits."""
     unsaid: Unsaid = _ALL_SAID
-    """What the last of them had no room for."""
+    """Parts of the last claim that had no room."""
     waiters: list[tuple[int, int, W]] = field(default_factory=list)
-    """Who waits: for the message at which offset to be done, and for which claim to be stored."""
+    """Waiters, each with the offset that has to be done and the claim that has to be stored."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Flight(Generic[W]):
-    """A commit that was sent and is not answered."""
+    """A commit in flight: sent and not yet answered."""
 
     maps: Mapping[int, CommitMap]
-    """By partition, what it says."""
+    """Its content, by partition."""
     numbers: Mapping[int, int]
     books: Mapping[int, _Book[W]]
     alone: Collection[int]
-    """Where no older one was on its way: the client may send that again, behind this one, if it was refused for now."""
+    """The partitions that had no older commit in flight.
+
+    The client may resend an older commit after this one, if it was refused temporarily.
+    """
 
 
 class Commits(Generic[W]):
-    """The commits of all partitions of a consumer. ``W`` is whatever its owner uses to tell those who wait.
+    """The commits of all partitions of a consumer. ``W`` is the owner's type of waiter.
 
     Args:
-        ledger: says what may be committed, in how many characters: its ``limit`` sinks where the broker allows less.
-        limit: to begin with another one.
+        ledger: provides the claims and their maximum length: its ``limit`` is lowered if the broker allows less.
+        limit: the initial limit, if not the ledger's.
     """
 
     def __init__(self, ledger: Ledger, *, limit: int | None = None) -> None:
@@ -100,41 +112,42 @@ class Commits(Generic[W]):
             ledger.limit = limit
         self._books: dict[int, _Book[W]] = {}
         self._flights: list[Flight[W]] = []
-        self._refused = ANY_LENGTH  # characters of the shortest text that was too large
+        self._refused = ANY_LENGTH  # characters of the shortest text refused as too large
         self.sent = 0
-        """Commits that were sent."""
+        """The number of commits sent."""
         self._ready: list[W] = []
 
     # ---------------------------------------------------------------- partitions
 
     def track(self, partition: int, loaded: CommitMap, *, tag: bytes, partitions: int) -> None:
-        """A partition was assigned, with what the group had committed.
+        """Start tracking a newly assigned partition.
 
         Args:
-            tag: of the topic as it is.
+            loaded: the group's last commit.
+            tag: the tag of the current topic.
             partitions: the topic's partition count that the queue was declared with.
         """
         self._books[partition] = _Book(loaded, tag, partitions, loaded.sequence)
 
     def untrack(self, partitions: Collection[int]) -> list[W]:
-        """These partitions are gone. Returns who waited in vain."""
+        """Stop tracking revoked partitions. Returns the waiters that can no longer be served."""
         gone = [book for partition in partitions if (book := self._books.pop(partition, None)) is not None]
         return [waiter for book in gone for _, _, waiter in book.waiters]
 
     def found(self, partition: int, stored: CommitMap) -> bool:
-        """A look at what the group holds; False when it is not what was written, which is then written again.
+        """Check what the group holds; on a mismatch return False and schedule a rewrite.
 
-        Something has written over it: a member that was thought dead, or a request that was late. A look from before
-        the last answer may find that, too, and then costs a commit.
+        A mismatch means that something was written over our commit, by a member thought dead or by a late request. A
+        check from before the last answer may also mismatch, and then costs one commit.
         """
         book = self._books.get(partition)
         if book is None:
             return True
         if book.durable.sequence <= stored.sequence <= book.sequence and stored.covers(book.durable):
-            # While one is on its way, what is found may be from before it, or what was written over it.
+            # With a commit in flight, what was found may predate it or may have been written over it.
             if book.doubted and not any(partition in flight.maps for flight in self._flights):
                 book.doubted = False
-                self._ledger.dirty.add(partition)  # somebody may wait for what needs no commit
+                self._ledger.dirty.add(partition)  # somebody may wait for something that needs no commit
                 if book.sure:
                     self._resolve(book, book.stored)
             return True
@@ -143,12 +156,15 @@ class Commits(Generic[W]):
         return False
 
     def doubt(self) -> None:
-        """What was sent before may arrive once more, over what was sent later: nothing is durable before a look."""
+        """Treat nothing as durable until the next check.
+
+        Commits sent before may arrive once more, over later ones.
+        """
         for book in self._books.values():
             book.doubted = True
 
     def renew(self, partitions: Collection[int]) -> None:
-        """Send a commit for these though nothing may have changed."""
+        """Send a commit for these partitions even if nothing has changed."""
         for partition in partitions:
             book = self._books[partition]
             self._want(partition, book)
@@ -166,27 +182,28 @@ class Commits(Generic[W]):
 
     @property
     def doubted(self) -> bool:
-        """Whether something waits for a look; it has to come while nothing is on its way."""
+        """True while a partition needs a check, which has to happen with no commit in flight."""
         return any(book.doubted for book in self._books.values())
 
     @property
     def in_flight(self) -> bool:
-        """Whether a commit is on its way, or more than one."""
+        """True while at least one commit is in flight."""
         return bool(self._flights)
 
     @property
     def longest(self) -> int:
-        """How many characters the longest text has that is known to be stored."""
+        """The length of the longest text known to be stored, in characters."""
         return max((_size(book.durable) for book in self._books.values()), default=0)
 
     def prepare(self, partitions: Collection[int] | None = None, leaving: Collection[Item] = ()) -> Flight[W] | None:
-        """What to commit now, for these partitions or for all; None when there is nothing new, or no room for it.
+        """Build the next commit, or return None if there is nothing new or no room for it.
 
-        What is on its way is said again, as it is now. It may still arrive, even behind this one: so nobody is told of
-        this one.
+        Commits in flight are repeated with their current state. They may still arrive, even after this one, so no
+        waiter is notified of this one.
 
         Args:
-            leaving: messages to commit as done, which the ledger is told of only when that has succeeded.
+            partitions: the partitions to commit; all by default.
+            leaving: messages to commit as done. The ledger learns of it only once that has succeeded.
         """
         dirty = self._ledger.dirty
         for flight in self._flights:
@@ -218,31 +235,34 @@ class Commits(Generic[W]):
             partitions=book.partitions,
             sequence=book.durable.sequence,
         )
-        # What is stored stays so (G11), and a transaction is about its own messages first.
+        # Never take back what is stored (G11); a transaction's own messages come next.
         first = [item.offset for item in leaving if item.partition == partition]
         claim = whole.shortened(self._ledger.limit, stored=book.durable, first=first)
         book.unsaid = Unsaid((len(whole.runs) - len(claim.runs)) // 2, len(whole.counts) - len(claim.counts))
         if self._ledger.bounded and not leaving:
             self._ledger.wrote(partition, None if any(book.unsaid) else _size(claim))
-        # What was sent since may be stored, too. It counts deliveries that have been taken back meanwhile.
+        # A commit sent since may be stored, too, with counts of deliveries that were taken back meanwhile.
         if claim == book.durable and book.stored >= max(book.attempts, book.wanted):
             if book.sure and not book.doubted:
                 self._resolve(book, book.attempts + 1)
             return None
         if claim.covers(book.durable):
             return claim
-        # The limit has sunk below what one that is stored has promised, which a shorter map would take back (G11). More
-        # has to be settled first: so let nobody wait before that for a count to be stored.
+        # The limit has dropped below what is stored and promised; a shorter map would take that back (G11). More has to
+        # be settled first, so nobody should wait for a count to be stored until then.
         self._ready += [waiter for offset, _, waiter in book.waiters if offset == _STATE]
         book.waiters = [waiting for waiting in book.waiters if waiting[0] != _STATE]
-        # What is stored is true still: it serves whoever only asks for a commit, to hear whether the group accepts one.
-        # Be it too large by now: the group says so to its members only.
+        # What is stored is still true, so it serves callers that only want to know whether the group accepts commits.
+        # It may be too large by now: the group reports that only to its members.
         again = replace(book.durable, sequence=following(book.sequence))
         fits = book.stored < book.wanted and _size(again) <= self._ledger.limit
         return again if fits or book.attempts < book.asked else None
 
     def landed(self, flight: Flight[W], answers: Mapping[int, Answer] | Answer) -> None:
-        """An answer came, for all partitions of a commit or for each of them; perhaps late, perhaps once more."""
+        """Process an answer, for all partitions of a commit or for each.
+
+        It may be late or repeated.
+        """
         if flight in self._flights:
             self._flights.remove(flight)
         too_large = 0
@@ -253,11 +273,11 @@ class Commits(Generic[W]):
                 too_large = max(too_large, _size(commit_map))
             now = self._books.get(partition)
             if now is None or (now is book and number == book.stored):
-                continue  # it went away meanwhile; or this is known
-            if now is not book or number < book.stored:  # nobody knows which of the two the group has in the end
+                continue  # revoked meanwhile, or already known
+            if now is not book or number < book.stored:  # unknown which of the two the group ends up with
                 self._doubt(partition, now)
             elif number < book.attempts:
-                continue  # the one that says it again is on its way
+                continue  # a later commit that repeats it is in flight
             elif answer is Answer.STORED:
                 book.durable, book.stored, book.sure = commit_map, number, partition in flight.alone
                 if book.sure:
@@ -266,23 +286,23 @@ class Commits(Generic[W]):
                 elif not any(partition in older.maps for older in self._flights):
                     self._want(partition, book)
             else:
-                # It may be stored. To say what is known to be stored is no news then: counts go up and down.
+                # It may be stored, so even a claim equal to the last stored one has to be sent: counts go up and down.
                 book.wanted = max(book.wanted, number)
                 self._ledger.dirty.add(partition)
         if too_large:
             self._shorten(too_large)
 
     def _shorten(self, refused: int) -> None:
-        """The broker refuses texts of that size: halve the limit, but not below what it has stored before."""
+        """Halve the limit after a text was refused, but not below what the broker has stored."""
         self._refused = min(self._refused, refused)
         stored = self.longest
         limit = max(refused // 2, stored if stored < refused else 0, _SHORTEST_TEXT)
         self._ledger.limit = min(limit, self._ledger.limit)
 
     def allow(self, limit: int) -> None:
-        """The broker says that it takes texts of so many characters: so write them, unless it has refused shorter ones.
+        """Raise the limit to what the broker accepts, but below any text that it refused.
 
-        What waits for room is said in the next commit.
+        Parts of claims that had no room go into the next commit.
         """
         limit = min(limit, self._refused - 1)
         if limit > self._ledger.limit:
@@ -290,7 +310,7 @@ class Commits(Generic[W]):
             self._ledger.dirty |= self.unsaid.keys()
 
     def _resolve(self, book: _Book[W], number: int) -> None:
-        """What this claim says is stored, and stays so."""
+        """Resolve the waiters of this claim, which is stored for good."""
         waiters, book.waiters = book.waiters, []
         for waiting in waiters:
             offset, after, waiter = waiting
@@ -299,14 +319,14 @@ class Commits(Generic[W]):
             else:
                 book.waiters.append(waiting)
 
-    # ---------------------------------------------------------------- what is durable
+    # ---------------------------------------------------------------- durability
 
     def last(self, partition: int) -> CommitMap:
-        """What the group is known to hold of an assigned partition."""
+        """Return the last commit that the group is known to hold for a partition."""
         return self._books[partition].durable
 
     def wait_done(self, partition: int, offset: int, waiter: W) -> None:
-        """Have the waiter told when the group holds that this message is done."""
+        """Notify the waiter once the group holds that this message is done."""
         book = self._books[partition]
         if book.durable.done(offset) and book.sure and not book.doubted:
             self._ready.append(waiter)
@@ -315,21 +335,21 @@ class Commits(Generic[W]):
             self._ledger.dirty.add(partition)
 
     def wait_stored(self, partition: int, waiter: W) -> None:
-        """Have the waiter told when the group holds the state of now, with delivery counts; or has no room for it."""
+        """Notify the waiter once the current state with counts is committed, or cannot fit."""
         book = self._books[partition]
         book.waiters.append((_STATE, book.attempts + 1, waiter))
         self._ledger.dirty.add(partition)
 
     def pop_ready(self) -> list[W]:
-        """Those whose wait is over, each once. Ask after every other call."""
+        """Return the waiters whose wait is over, each once. Call after every other method."""
         ready, self._ready = self._ready, []
         return ready
 
     @property
     def urgent(self) -> bool:
-        """Whether somebody waits for a commit, or what was durable may not be any more, and has to be said again.
+        """True while a waiter needs a commit, or a commit has to be repeated to be durable again.
 
-        Who waits for room in the text waits for others to settle: no commit helps before something has changed.
+        Waiters for room in the text wait for others to settle: no commit helps before something changes.
         """
         dirty = self._ledger.dirty
         return any(
@@ -339,12 +359,12 @@ class Commits(Generic[W]):
 
     @property
     def is_crowded(self) -> bool:
-        """Whether anything is `unsaid`. Cheap, and no lock is needed."""
+        """True if anything is `unsaid`. Cheap, and needs no lock."""
         return any(any(book.unsaid) for book in tuple(self._books.values()))
 
     @property
     def unsaid(self) -> dict[int, Unsaid]:
-        """What waits for room in the commit text, by partition, where there is anything."""
+        """Parts of claims that wait for room in the commit text, by partition."""
         return {partition: book.unsaid for partition, book in self._books.items() if any(book.unsaid)}
 
 

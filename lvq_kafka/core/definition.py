@@ -1,4 +1,4 @@
-"""What a queue is: its definition, the JSON it is kept as, and the options it can be declared with."""
+"""Queue definitions, their JSON form, and the options of a declaration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lvq_kafka.errors import ConfigError
 __all__ = ["REGISTRY_TOPIC", "KeylessPolicy", "QueueDefinition", "check_name", "check_own_topic", "is_name"]
 
 REGISTRY_TOPIC = "_lvq_queues"
-"""The compacted topic, of one partition, that holds every queue's definition under the queue's name."""
+"""The compacted topic, with one partition, that maps queue names to definitions."""
 
 FORMAT_VERSION = 1
 
@@ -30,7 +30,7 @@ KeylessPolicy = Literal["pass", "refuse"]
 _LONGEST_NAME = 200
 _LEGAL_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST_NAME}}}")
 
-# Options by their names here and in the brokers people come from, and the field each sets.
+# Options, by their names here and in other brokers, and the field that each sets.
 _KEY_HEADER_OPTIONS = ("key-header", "last-value-key", "qpid.last_value_queue_key", "lvqKey")
 _NO_BROWSE_OPTION = "qpid.last_value_queue_no_browse"
 _SWITCH_OPTIONS = ("last-value", "qpid.last_value_queue", _NO_BROWSE_OPTION)
@@ -40,7 +40,7 @@ _CHOICE_OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "order": ("order", get_args(Order)),
     "key-mismatch": ("key_mismatch", get_args(KeyMismatchPolicy)),
 }
-# Options of those brokers that a last value queue cannot have, by what they ask for.
+# Options of those brokers that a last value queue cannot have, and the feature they ask for.
 _CLASHING_OPTIONS = {
     "qpid.priorities": "priority levels",
     "priorities": "priority levels",
@@ -54,21 +54,22 @@ _CLASHING_OPTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class QueueDefinition:
-    """A queue's name and what it was declared with.
+    """The name of a queue and the options it was declared with.
 
     Args:
         name: the queue's name; its consumer group is ``lvq.<name>``.
-        topic: the log-compacted topic it lies on. Several queues may share one.
-        key_header: the message header that names the key; None when the record key itself is the key.
+        topic: the log-compacted topic of the queue. Several queues may share one.
+        key_header: the message header that holds the key; None if the record key itself is the key.
         keyless: a message without the key header passes through and is never replaced, or is refused (R1).
-        order: a new value goes to the tail; or, ``"in-place"``, keeps its key's place, as long as the log keeps the
-            record that made it: compaction takes that one, and the key is where its oldest record left is (R4).
-        key_mismatch: what counts when key header and record key disagree (R16).
-        non_destructive: the queue can be browsed, viewed and snapshot, and not consumed (R13).
+        order: a new value goes to the tail; or, with ``"in-place"``, keeps its key's place as long as the log keeps the
+            record that made it. Compaction removes that record, and the key then is where its oldest remaining record
+            is (R4).
+        key_mismatch: which one counts when key header and record key disagree (R16).
+        non_destructive: the queue can be browsed, viewed and snapshotted, but not consumed (R13).
 
     Raises:
-        ConfigError: a name that Kafka would not take, an empty header name (R3), a reserved one (R22), or an unknown
-            choice.
+        ConfigError: a name is not allowed by Kafka, a header name is empty (R3) or reserved (R22), or a choice is
+            unknown.
     """
 
     name: str
@@ -107,11 +108,12 @@ class QueueDefinition:
             )
 
     def check_declarable(self) -> None:
-        """See that a queue like this may be declared. As it stands, and bare, any topic can be used.
+        """Check that this queue may be declared.
+
+        Used bare, without a declaration, any topic will do.
 
         Raises:
-            ConfigError: its name would be taken for an option in the shell, or its topic is one of Kafka's own or the
-                registry's.
+            ConfigError: the shell would take its name for an option, or its topic belongs to Kafka or to the registry.
         """
         if self.name.startswith("-"):
             raise ConfigError(
@@ -123,24 +125,24 @@ class QueueDefinition:
 
     @property
     def group(self) -> str:
-        """The consumer group that holds what was consumed."""
+        """The consumer group that records what was consumed."""
         return f"lvq.{self.name}"
 
     def differences(self, other: QueueDefinition) -> dict[str, tuple[object, object]]:
-        """What differs, by name, as (mine, the other's)."""
+        """Return the fields that differ, as pairs of this and the other's value."""
         mine, theirs = asdict(self), asdict(other)
         return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
 
     def to_json(self) -> bytes:
-        """The form in the registry topic: UTF-8 JSON with sorted names."""
+        """Return the form stored in the registry topic: UTF-8 JSON with sorted names."""
         return json.dumps({"version": FORMAT_VERSION, **asdict(self)}, sort_keys=True).encode()
 
     @classmethod
     def from_json(cls, data: bytes, *, name: str) -> QueueDefinition:
-        """Read what the registry holds under ``name``.
+        """Parse what the registry holds under ``name``.
 
         Raises:
-            ConfigError: it is malformed, or of a newer version or with fields that this library does not know.
+            ConfigError: the definition is malformed, of a newer version, or has fields that this library does not know.
         """
         where = f"The definition of the queue {brief(name)} in {REGISTRY_TOPIC}"
         mend = f"Take it out ({_removal(name)}), and declare the queue again."
@@ -166,9 +168,10 @@ class QueueDefinition:
 
     @classmethod
     def from_options(cls, name: str, options: Mapping[str, object], *, topic: str | None = None) -> QueueDefinition:
-        """A definition from options by name, including those that Qpid, Artemis and Broker-J use.
+        """Build a definition from options by name, including those of Qpid, Artemis and Broker-J.
 
-        Booleans are read by value, so ``last-value=false`` asks for no last value queue, and is refused (R3).
+        Booleans are read by value, so ``last-value=false`` asks for a queue that is no last value queue, and is refused
+        (R3).
 
         Raises:
             ConfigError: an option is unknown (names the nearest), malformed, or clashes with another (names both).
@@ -217,10 +220,10 @@ class QueueDefinition:
 
 
 def check_own_topic(topic: str, option: str = "topic") -> None:
-    """See that messages may be written to a topic by a queue, or for one.
+    """Check that messages may be written to a topic, by a queue or on its behalf.
 
     Raises:
-        ConfigError: it is the registry's, or one that Kafka itself keeps something in.
+        ConfigError: the topic is the registry's or one of Kafka's internal ones.
     """
     if topic == REGISTRY_TOPIC or topic.startswith("__"):
         whose = "holds the definitions of queues" if topic == REGISTRY_TOPIC else "has a name of Kafka's own"
@@ -228,15 +231,15 @@ def check_own_topic(topic: str, option: str = "topic") -> None:
 
 
 def is_name(name: object) -> bool:
-    """Whether a queue or a topic can have this name."""
+    """Return whether a queue or a topic can have this name."""
     return isinstance(name, str) and _LEGAL_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def check_name(what: str, name: object) -> None:
-    """See that a queue or a topic can have this name; ``what`` it is of.
+    """Check that a queue or a topic (``what``) can have this name.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: the name is not allowed.
     """
     if not is_name(name):
         raise ConfigError(
@@ -247,7 +250,7 @@ def check_name(what: str, name: object) -> None:
 
 
 def _removal(name: str) -> str:
-    """How to take a definition out, whatever it is called."""
+    """Return instructions to remove a definition, whatever its name."""
     if len(name) > _LONGEST_NAME:
         return f"delete the record with that key from the topic {REGISTRY_TOPIC}"
     word = shell_word(name)
@@ -255,7 +258,7 @@ def _removal(name: str) -> str:
 
 
 def _pop_one(given: dict[str, object], names: tuple[str, ...]) -> tuple[str, object] | None:
-    """The one option of these that is given; two that agree are one."""
+    """Remove and return the one of these options that is given; two that agree count as one."""
     found = [(option, given.pop(option)) for option in names if option in given]
     if len(found) > 1 and found[0][1] != found[1][1]:
         (first, one), (second, other) = found[:2]

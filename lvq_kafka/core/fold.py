@@ -17,26 +17,29 @@ __all__ = ["LatestValues", "Order", "ReaderStats"]
 
 @dataclass(slots=True)
 class ReaderStats:
-    """What a fold has seen since it began. ``added - replaced - deleted`` is the number of keys it holds."""
+    """Counts of a fold since it began. ``added - replaced - deleted`` is its number of keys."""
 
     added: int = 0
-    """Values taken over."""
+    """Values added."""
     replaced: int = 0
-    """Values that a newer one for their key put out."""
+    """Values replaced by a newer one of their key."""
     deleted: int = 0
-    """Values that a delete removed."""
+    """Values removed by a delete."""
     stale: int = 0
     """Records below a partition's position: read twice, and ignored."""
     unkeyed: int = 0
-    """Records with a null key, which a last value cannot be told for: ignored."""
+    """Records with a null key, which have no last value: ignored."""
     mismatched: int = 0
-    """Records whose key header disagrees with their record key, or cannot be read (R16)."""
+    """Records whose key header disagrees with their record key, or is unreadable (R16)."""
     split: int = 0
-    """Keys that were found in more than one partition (R14)."""
+    """Keys found in more than one partition (R14)."""
 
 
 class _Candidate(NamedTuple):
-    """The newest record of a key in one partition, for keys that have, or may come to have, one in several (R14)."""
+    """The newest record of a key in one partition.
+
+    Kept for keys that have, or may come to have, records in several partitions (R14).
+    """
 
     timestamp: int
     offset: int
@@ -45,17 +48,17 @@ class _Candidate(NamedTuple):
 
 
 class LatestValues(ColumnTable):
-    """The newest record of each key of one topic, and the position in each partition up to which that holds.
+    """The newest record of each key of one topic, up to a position in each partition.
 
-    The position in the log decides what is newest, not a timestamp (R5). A key that lies in several partitions has one
-    current value all the same: the newest by home partition first, then timestamp, partition, offset (R14). A delete
-    takes part in that contest, so an older value in a foreign partition does not come back behind it; it is remembered
+    The position in the log decides which record is newest, not the timestamp (R5). A key with records in several
+    partitions still has one current value: the newest by home partition first, then timestamp, partition, offset (R14).
+    A delete takes part in that contest, so that an older value in another partition does not reappear. It is remembered
     until records are ``tombstone_memory`` milliseconds newer, about as long as the log itself keeps it.
 
     Args:
         partitions: the topic's partition count.
-        key_header: the header that names the key; None when the record key alone does.
-        key_mismatch: what a record's key is when header and record key disagree (R16).
+        key_header: the header that holds the key; None if only the record key does.
+        key_mismatch: which key to use when header and record key disagree (R16).
         tombstone_memory: milliseconds of log time; the topic's ``delete.retention.ms``.
 
     Not thread-safe.
@@ -79,10 +82,10 @@ class LatestValues(ColumnTable):
         self._newest_timestamp = 0
         self._contested: dict[bytes, dict[int, _Candidate]] = {}
         self._prune_at = 1024
-        self._all_new = True  # whether the last run brought new keys only, and the next may be expected to
+        self._all_new = True  # whether the last run had only new keys, so the next one may, too
 
     def copy(self) -> Self:
-        """A copy that shares the values and nothing else."""
+        """Return a copy that shares only the values."""
         twin = super().copy()
         twin.positions = dict(self.positions)
         twin.stats = replace(self.stats)
@@ -91,20 +94,23 @@ class LatestValues(ColumnTable):
 
     @property
     def split_keys(self) -> list[bytes]:
-        """Keys that lie in more than one partition right now (R14)."""
+        """Keys that currently have records in more than one partition (R14)."""
         return [key for key, rivals in self._contested.items() if len(rivals) > 1]
 
     # ---------------------------------------------------------------- folding
 
     def advance(self, positions: Mapping[int, int]) -> None:
-        """Move positions past what holds no record: transaction markers, aborted records, holes."""
+        """Move positions past offsets without records.
+
+        These are transaction markers, aborted records and holes.
+        """
         mine = self.positions
         for partition, position in positions.items():
             if position > mine.get(partition, -1):
                 mine[partition] = position
 
     def apply(self, batch: RecordBatch) -> list[bytes]:
-        """Fold a batch in, and return the keys it touched. One that it touched often may come up more than once.
+        """Fold in a batch, and return the keys it touched. A key may be listed more than once.
 
         Raises:
             KeyMismatch: a record's header and key disagree and the policy is ``"fail"``; nothing is applied.
@@ -113,11 +119,11 @@ class LatestValues(ColumnTable):
         name = self._key_header
         if name is not None and any(headers):
             if only_key_headers(name, keys, headers):
-                headers = [IMPLIED] * len(keys)  # nothing else to look at, row by row
+                headers = [IMPLIED] * len(keys)  # no other header to look at, row by row
             else:
                 keys, mismatched = choose_keys(batch, self._topic, name, self._key_mismatch)
                 self.stats.mismatched += mismatched
-        # A null key may still be among them; `_fold_run` takes it out before anything looks.
+        # Null keys may still be among them; `_fold_run` removes them before any use.
         columns: Columns = (batch.offsets, batch.timestamps, keys, batch.values, headers)  # type: ignore[assignment]
         changed: list[bytes] = []
         for partition, rows in _by_partition(batch.partitions):
@@ -127,12 +133,12 @@ class LatestValues(ColumnTable):
         return changed
 
     def grow(self, partitions: int) -> list[bytes]:
-        """The topic has more partitions now, so keys have new homes. Returns the keys whose current value changed."""
+        """Raise the partition count, so keys get new homes; return the keys whose value changed."""
         self.partitions, self._line = partitions, None
         return [key for key in self._contested if self._pick_winner(key)]
 
     def _fold_run(self, partition: int, columns: Columns) -> list[bytes]:
-        """Fold records of one partition, in offset order; returns the keys they touched."""
+        """Fold records of one partition in offset order; return the keys they touched."""
         offsets, keys = columns[0], columns[2]
         position = self.positions.get(partition, 0)
         self.positions[partition] = max(position, offsets[-1] + 1)
@@ -164,15 +170,16 @@ class LatestValues(ColumnTable):
                 conflated = sum(v is not None and last[k] != row for row, (k, v) in enumerate(zip(keys, columns[3])))
             self.stats.added += conflated
             self.stats.replaced += conflated
-        # New keys enter in the order of their first record, which is what "in-place" shows; what changed is told in
-        # the order of their last.
+        # New keys enter in the order of their first record, as "in-place" shows them; changes are reported in the order
+        # of their last.
         self._fold_distinct(partition, pick(list(last.values()), columns))
         return [keys[row] for row in sorted(last.values())]
 
     def _fold_plain(self, partition: int, columns: Columns) -> bool:
-        """Fold records without deletes, if none of their keys is, or becomes, a matter of several partitions.
+        """Fold records without deletes in bulk, or return False if that is not possible.
 
-        All goes through here when a topic is read at first. So there is no statement per record, as far as possible.
+        It is not if a key has, or would have, records in several partitions. The first read of a topic goes through
+        here, so as far as possible there is no statement per record.
         """
         keys = columns[2]
         if self._contested and not self._contested.keys().isdisjoint(keys):
@@ -192,7 +199,7 @@ class LatestValues(ColumnTable):
         return True
 
     def _fold_mixed(self, partition: int, columns: Columns) -> bool:
-        """As `_fold_plain`, where some keys are new."""
+        """Do what `_fold_plain` does, where some keys are new."""
         keys = columns[2]
         met = self.slots(keys)
         old = [slot for slot in met if slot is not None]
@@ -203,7 +210,7 @@ class LatestValues(ColumnTable):
         return True
 
     def _replay(self, keys: list[bytes], values: list[bytes | None]) -> dict[bytes, int]:
-        """The last row of each key, where puts and deletes of one key are mixed; counts what is conflated away."""
+        """Return the last row of each key of mixed puts and deletes; count the conflated rows."""
         stats, index = self.stats, self._index
         puts: dict[bytes, int] = {}
         deletes: dict[bytes, int] = {}
@@ -216,10 +223,10 @@ class LatestValues(ColumnTable):
                 puts[key] = row
             else:
                 stats.deleted += there
-                self.remove([key])  # at once, so that a later put enters anew, at the tail
+                self.remove([key])  # at once, so that a later put enters again at the tail
                 puts.pop(key, None)
                 deletes[key] = row
-        # What `_fold_distinct` will count once more.
+        # Subtract what `_fold_distinct` will count again.
         stats.added -= len(puts)
         stats.replaced -= sum(key in index for key in puts)
         return {**puts, **deletes}
@@ -247,7 +254,10 @@ class LatestValues(ColumnTable):
     # ---------------------------------------------------------------- keys in several partitions (R14)
 
     def _contested_keys(self, partition: int, columns: Columns, met: list[int | None]) -> set[bytes]:
-        """The keys for which another partition has, or may later bring, a record: each record of theirs counts."""
+        """Return the keys that have, or may get, a record in another partition.
+
+        Each of their records has to be compared.
+        """
         _, _, keys, values, _ = columns
         contested = self._contested.keys() & keys if self._contested else set()
         if not all(values):
@@ -274,7 +284,7 @@ class LatestValues(ColumnTable):
                 del self._contested[key]
 
     def _pick_winner(self, key: bytes) -> bool:
-        """Make the winner of a contest the key's current value; whether that changed anything."""
+        """Make the winner of a contest the key's current value; return whether anything changed."""
         rivals = self._contested[key]
         home = home_partition(key, self.partitions) if len(rivals) > 1 else -1
         partition, best = max(rivals.items(), key=lambda rival: (rival[0] == home, rival[1].timestamp, rival[0]))
@@ -294,7 +304,7 @@ class LatestValues(ColumnTable):
         return True
 
     def _forget_old_deletes(self) -> None:
-        """Drop deletes that the log itself may have dropped by now, where nothing contests them."""
+        """Forget uncontested deletes that the log itself may have dropped by now."""
         horizon = self._newest_timestamp - self._tombstone_memory
         for key, rivals in list(self._contested.items()):
             if len(rivals) == 1 and next(iter(rivals.values())).timestamp < horizon:
@@ -303,9 +313,9 @@ class LatestValues(ColumnTable):
 
 
 def _by_partition(partitions: list[int]) -> Iterator[tuple[int, slice | list[int] | None]]:
-    """The rows of each partition, in order; None for all there are, and a slice for some that lie together.
+    """Yield the rows of each partition in order: None for all rows, a slice for adjacent ones.
 
-    They do lie together when there is much to read.
+    They are adjacent when there is much to read.
     """
     begin = 0
     while begin < len(partitions):

@@ -1,4 +1,4 @@
-"""Headers whose names belong to this library (R22)."""
+"""Header names that belong to this library (R22)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from lvq_kafka.errors import ConfigError
 __all__ = ["RESERVED", "UNKEYED_HEADER", "check_key_header", "header_fault", "reserved_header"]
 
 UNKEYED_HEADER = "lvq-unkeyed"
-"""Marks a message that had no key and was given a unique one, so that nothing ever replaces it (R1)."""
+"""Marks a message without a key, sent with a unique one so that nothing replaces it (R1)."""
 
 RESERVED = frozenset({"lvq-ttl", "lvq-not-before", "lvq-priority", "lvq-sort", "lvq-group"})
-"""Headers that ask for what only a queue's definition can give. No queue gives any of it in this version."""
+"""Headers that ask for features that only a queue's definition can enable.
+
+No queue has any of these features in this version.
+"""
 
 _MARKS = frozenset({UNKEYED_HEADER, UNREADABLE_HEADER})
 
 
 def reserved_header(name: str, topic: str) -> ConfigError:
-    """The error for a message with a reserved header."""
+    """Return the error for a message with a reserved header."""
     return ConfigError(
         f"The header {name!r} is reserved, and a message for {topic!r} with it would be an ordinary one.",
         options=[name],
@@ -27,7 +30,7 @@ def reserved_header(name: str, topic: str) -> ConfigError:
 
 
 def header_fault(name: str) -> str | None:
-    """Why a header cannot have this name; None where it can."""
+    """Return why a header cannot have this name; None if it can."""
     if "\0" in name:
         return "there is a NUL in it, where the Kafka client ends a name"
     if not name.isascii():
@@ -39,10 +42,10 @@ def header_fault(name: str) -> str | None:
 
 
 def check_key_header(name: str | None) -> None:
-    """See that the name of a key header can be written, and is not one of this library's own.
+    """Check that a key header's name is encodable and not one of this library's own.
 
     Raises:
-        ConfigError: it cannot, or is.
+        ConfigError: the name cannot be encoded, or is reserved.
     """
     fault = header_fault(name or "")
     if fault is not None:

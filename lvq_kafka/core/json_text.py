@@ -1,4 +1,4 @@
-"""JSON that others have written, however deeply it is nested."""
+"""Reading JSON written by others, however deeply nested."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from typing import Any, NoReturn
 __all__ = ["MOST_NESTED", "check_nesting", "read_json"]
 
 MOST_NESTED = 500
-"""Levels. Python reads and writes JSON by recursion, and how deep that goes depends on who calls. Half of it is left to
-callers, so that what one has read another one can write."""
+"""The maximum nesting depth.
+
+Python reads and writes JSON by recursion, and how deep that can go depends on the caller. Half of it is left to
+callers, so that one can write what another has read.
+"""
 
 
 def read_json(text: str, most_nested: int = MOST_NESTED) -> Any:
-    """Read JSON. NaN and infinities, which Python takes for it, are none.
+    """Parse JSON, without the NaN and infinities that Python accepts.
 
     Raises:
-        ValueError: it is no JSON, nested more than ``most_nested`` deep, or has a number that no float can hold.
+        ValueError: the text is not JSON, is nested more than ``most_nested`` deep, or has a number too large for a
+            float.
     """
     try:
         value = _decode(text)
@@ -28,12 +32,12 @@ def read_json(text: str, most_nested: int = MOST_NESTED) -> Any:
 
 
 def check_nesting(text: str, value: object, most_nested: int = MOST_NESTED) -> None:
-    """See that a value, which this text is the JSON of, is not nested too deeply.
+    """Check that a value with this JSON text is not nested too deeply.
 
     Raises:
-        ValueError: it is nested more than ``most_nested`` deep.
+        ValueError: the value is nested more than ``most_nested`` deep.
     """
-    # What has fewer brackets cannot be. That is most of what there is, and to count them costs next to nothing.
+    # Text with fewer brackets cannot be too deep. That covers most texts, and counting costs next to nothing.
     brackets = text.count("[") + text.count("{") if len(text) > most_nested else 0
     if brackets > most_nested and _is_deeper(value, most_nested):
         raise _too_deep(most_nested)

@@ -1,4 +1,4 @@
-"""Keys: their wire form, the key header, and the partition where a key lives."""
+"""Keys: their wire form, the key header, and the home partition of a key."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from lvq_kafka.errors import UnencodableKey
 __all__ = ["HeaderValue", "Key", "encode_header", "encode_key", "home_partition", "key_text", "murmur2"]
 
 Key = str | bytes | int
-"""What a caller may use as a key (``bool`` is an ``int``)."""
+"""The types that callers may use as a key (``bool`` is an ``int``)."""
 
 HeaderValue = Key | float
-"""What a caller may use as the value of a header that is not the key."""
+"""The types that callers may use as the value of a header other than the key."""
 
 
 def encode_key(key: object) -> bytes:
-    """The bytes a key has on the wire (R2): text is UTF-8, ``1`` and ``"1"`` are one key, ``True`` is ``true``.
+    """Encode a key for the wire (R2).
 
-    The empty string is a real key.
+    Text is UTF-8, ``1`` and ``"1"`` are one key, and ``True`` is ``true``. The empty string is a real key.
 
     Raises:
-        UnencodableKey: for any other type, and for text that UTF-8 cannot write.
+        UnencodableKey: the key has any other type, or is text that UTF-8 cannot encode.
     """
     if isinstance(key, str):
         try:
-            return key.encode()  # faster than with an error handler, which few need
+            return key.encode()  # faster than with an error handler, which is rarely needed
         except UnicodeEncodeError:
             return _escaped(key)
     if isinstance(key, bytes):
@@ -39,12 +39,13 @@ def encode_key(key: object) -> bytes:
 
 
 def encode_header(value: object) -> bytes:
-    """The bytes of a header that is not the key: as of a key, and a float in the shortest digits that make it again.
+    """Encode the value of a header that is not the key.
 
-    A float is no key, since two that print alike may differ.
+    Keys are encoded as by `encode_key`, a float as the shortest digits that reproduce it. A float cannot be a key,
+    since two that print alike may differ.
 
     Raises:
-        UnencodableKey: as `encode_key`.
+        UnencodableKey: as for `encode_key`.
     """
     return float.__repr__(value).encode() if isinstance(value, float) else encode_key(value)
 
@@ -59,12 +60,18 @@ def _escaped(key: str) -> bytes:
 
 
 def key_text(key: bytes) -> str:
-    """The key as text. Bytes that are not UTF-8 survive the way back through `encode_key` (surrogateescape)."""
+    """Return the key as text.
+
+    `encode_key` restores bytes that are not UTF-8 (surrogateescape).
+    """
     return key.decode("utf-8", "surrogateescape")
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit murmur2 hash of the Java client (``org.apache.kafka.common.utils.Utils.murmur2``), unsigned."""
+    """Return the unsigned 32-bit murmur2 hash of the Java client.
+
+    It is the one of ``org.apache.kafka.common.utils.Utils.murmur2``.
+    """
     mask, m = 0xFFFFFFFF, 0x5BD1E995
     length = len(data)
     h = 0x9747B28C ^ length
@@ -79,5 +86,5 @@ def murmur2(data: bytes) -> int:
 
 
 def home_partition(key: bytes, partitions: int) -> int:
-    """The partition where Java's default partitioner, and so every writer of ours, puts a key (G15)."""
+    """Return a key's partition as Java's default partitioner and all of our writers do (G15)."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

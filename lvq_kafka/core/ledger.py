@@ -1,11 +1,12 @@
-"""The delivery ledger: what a consumer holds, what is in work, and what its group may commit.
+"""The delivery ledger: messages held and in work, and the claim of the next commit.
 
-Feed it every record of the assigned partitions in offset order, and it conflates them: of each key only the newest
-value waits. It hands messages out, takes the holders' decisions, and says what a commit may claim. It knows no client,
-thread or clock; times come in as seconds of whatever clock the caller keeps.
+Feed it every record of the assigned partitions in offset order. It conflates them, so only the newest value of each key
+waits. It hands messages out, takes the holders' decisions, and derives what a commit may claim. It knows no client,
+thread or clock; times are seconds on the caller's clock.
 
-Messages move by the table in `lvq_kafka.core.lifecycle`; what is not in it is refused. What happens within a partition
-is in `lvq_kafka.core.partition_ledger`; here is what the partitions of a consumer share.
+Messages move only along the transitions in `lvq_kafka.core.lifecycle`; everything else is refused. The state of a
+single partition is in `lvq_kafka.core.partition_ledger`; this module holds the state that a consumer's partitions
+share.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ _ON_DUE, _ON_TIME_OUT = TRANSITIONS[Event.DUE], TRANSITIONS[Event.TIME_OUT]
 
 
 class Ledger(Assignment):
-    """The messages of the partitions that a consumer is assigned, and every step with them.
+    """The messages of a consumer's assigned partitions, and every operation on them.
 
-    A step that is not allowed raises and leaves everything as it was. A handle that is not good for a step raises
-    `AlreadySettled`, or `LockLost` when the partition was revoked since the hand-out or the holder's time is over.
+    An operation that is not allowed raises and changes nothing. A handle that is not valid for an operation raises
+    `AlreadySettled`, or `LockLost` if the partition was revoked since the hand-out or the holder's time ran out.
 
     Args:
-        order: where a new value of a waiting key stands (R4): at the tail, or in the place of the one it replaces.
-        hand_out: which of the messages that may be handed out is next; by default the one that waits longest
+        order: where a new value of a waiting key goes (R4): to the tail, or into the place of the value it replaces.
+        hand_out: the policy that picks the next of the ready messages; by default the one that has waited longest
             (`InTurns`).
-        limit: how many characters a commit map may have.
-        count_deliveries: whether counts of deliveries are part of what is committed.
+        limit: the maximum length of a commit map, in characters.
+        count_deliveries: whether delivery counts are committed.
         bounded: whether to hand out only what the commit map has room for; see `bounded`.
     """
 
@@ -61,27 +62,32 @@ class Ledger(Assignment):
     ) -> None:
         super().__init__()
         self.bounded = bounded
-        """Whether a message is handed out only while acks of all that is in work find their place in the commit map, in
-        whatever order; or if it is the lowest of its partition, whose ack makes the map shorter.
+        """Limit hand-out to the room in the commit map.
 
-        Otherwise hand-out never waits for room, so that messages which fail always, or are held or delayed for long,
-        hold up no others. What is acked beyond the room is done here, and is committed when lower ones are settled.
+        If True, a message is handed out only while acks of everything in work would still fit, in any order, or if it
+        is the lowest of its partition, whose ack shortens the map.
+
+        Otherwise hand-out never waits for room, so messages that always fail, are delayed, or are held for long never
+        block others. Acks beyond the room take effect here and are committed once lower messages are settled.
         """
         self.stats = LedgerStats()
         self.dirty: set[int] = set()
-        """The partitions whose claim may be another than when they were last taken out of this set."""
+        """The partitions whose claim may have changed since they were last removed from this set."""
         self._in_place = order == "in-place"
         self._line: ReadyQueue[Item] = InTurns() if hand_out is None else hand_out
         self._count_deliveries = count_deliveries
         self._capacity = MapCapacity(limit)
-        self._gated: set[int] = set()  # the partitions that have, or had, messages for which there is no room
+        self._gated: set[int] = set()  # partitions that have, or had, messages without room in the map
         self._slots = count()
         self._generations = count(1)
         self._timers = Timers()
 
     @property
     def limit(self) -> int:
-        """How many characters a commit map may have. Where it sinks, maps may be longer until more is settled."""
+        """The maximum length of a commit map, in characters.
+
+        When it is lowered, maps may stay longer until more messages are settled.
+        """
         return self._capacity.limit
 
     @limit.setter
@@ -89,23 +95,26 @@ class Ledger(Assignment):
         self._capacity = MapCapacity(limit)
 
     def wrote(self, partition: int, characters: int | None) -> None:
-        """The claim of now takes so many characters in a commit; None where that is more than it may have."""
+        """Record the length of the current claim as a commit text, or None if it does not fit."""
         self._partitions[partition].wrote(characters)
 
     # ---------------------------------------------------------------- partitions
 
     def assign(self, partition: int, loaded: CommitMap, target: int, *, start: int | None = None) -> int:
-        """Begin with a partition at what the group has committed.
+        """Start a partition from the group's committed state.
 
-        Nothing of it is handed out before it has been read up to ``target``, the end of the partition when it was
-        assigned, and to the end of the commit map: a value may be superseded by one that the group has consumed
-        already, and which lies further on (G12). Returns the number of this assignment, which its handles carry.
+        Nothing is handed out until the partition has been read up to ``target``, its end when it was assigned, and to
+        the end of the commit map: a value may be superseded by one further on that the group has already consumed
+        (G12).
 
         Args:
-            start: where reading starts, when the log begins beyond the commit.
+            start: the offset to read from, if the log starts above the commit.
+
+        Returns:
+            The number of this assignment, which its handles carry.
 
         Raises:
-            StateError: the partition is assigned already.
+            StateError: the partition is already assigned.
         """
         if partition in self._partitions:
             raise StateError(f"Partition {partition} is assigned already.")
@@ -126,12 +135,12 @@ class Ledger(Assignment):
         return life
 
     def withhold(self, partitions: Collection[int]) -> None:
-        """Hand out nothing more of these, because they are about to go. Holders can still settle.
+        """Stop handing out from these partitions, because they are about to be revoked.
 
-        What is set aside was not handed out, so it never is.
+        Holders can still settle. Messages that are set aside were not handed out, and never will be.
 
         Raises:
-            StateError: one of them is not assigned.
+            StateError: one of the partitions is not assigned.
         """
         for part in self._known(partitions):
             part.withhold()
@@ -139,12 +148,13 @@ class Ledger(Assignment):
                 self._give_back(item, _ON_RELEASE, None)
 
     def end_locks(self, partitions: Collection[int]) -> list[Item]:
-        """Let nobody settle anything of these any more, so that what is claimed from now on is their last word.
+        """End all locks on these partitions, so that their claims are final.
 
-        Returns the messages that were in work; their handles are lost.
+        Returns:
+            The messages that were in work; their handles are lost.
 
         Raises:
-            StateError: one of them is not assigned.
+            StateError: one of the partitions is not assigned.
         """
         self.withhold(partitions)
         lost = [item for part in self._known(partitions) for item in part.end_locks()]
@@ -153,10 +163,13 @@ class Ledger(Assignment):
         return lost
 
     def revoke(self, partitions: Collection[int]) -> list[Item]:
-        """Forget these partitions. Returns the messages that were in work; their handles are lost.
+        """Forget these partitions.
+
+        Returns:
+            The messages that were in work; their handles are lost.
 
         Raises:
-            StateError: one of them is not assigned.
+            StateError: one of the partitions is not assigned.
         """
         lost = self.end_locks(partitions)
         for partition in dict.fromkeys(partitions):
@@ -176,17 +189,20 @@ class Ledger(Assignment):
         timestamp: int = 0,
         headers: Sequence[tuple[str, bytes | None]] | None = None,
     ) -> None:
-        """Take in one record, as `take` does."""
+        """Add one record; see `add`."""
         self.add(RecordBatch([partition], [offset], [timestamp], [key], [value], [headers]))
 
     def add(self, batch: RecordBatch, keys: Sequence[bytes | None] | None = None) -> None:
-        """Take in the next records: each supersedes what there is of its key, and waits; a null value only deletes.
+        """Add the next records.
+
+        Each supersedes earlier values of its key and waits; a null value only deletes.
 
         Args:
-            keys: the keys that count, where they are not those of the records (R16).
+            keys: the keys to use, if they are not the record keys (R16).
 
         Raises:
-            StateError: a partition is not assigned, or an offset has been read already. The records before it count.
+            StateError: a partition is not assigned, or an offset was read before. Earlier records of the batch are
+                kept.
         """
         if keys is None:
             keys = batch.keys
@@ -200,7 +216,7 @@ class Ledger(Assignment):
                 self._partitions[partition].add(batch.rows(rows.start, rows.stop), keys[rows])
 
     def advance(self, positions: Mapping[int, int]) -> None:
-        """Take over how far partitions have been read; past markers and holes too. A position never moves back.
+        """Advance read positions, including past markers and holes. A position never moves back.
 
         Raises:
             StateError: a partition is not assigned.
@@ -213,10 +229,12 @@ class Ledger(Assignment):
     # ---------------------------------------------------------------- working
 
     def acquire(self, locked_until: float | None = None) -> Item | None:
-        """Hand out the next message that may be, or None. It is the caller's alone until it is settled (G9).
+        """Hand out the next ready message, or return None.
+
+        It is the caller's alone until settled (G9).
 
         Args:
-            locked_until: when the caller's time is over, and `wake` ends the lock.
+            locked_until: when the caller's time runs out and `wake` ends the lock.
         """
         item = self.reserve()
         if item is not None:
@@ -224,10 +242,10 @@ class Ledger(Assignment):
         return item
 
     def reserve(self) -> Item | None:
-        """Set the next message aside for somebody who gets it later, by `hand_over`; or None.
+        """Set the next message aside for a later `hand_over`, or return None.
 
-        It is in work from now on, and its count says what it will be then, so that a commit can say so before. If they
-        never get it, whatever the reason, it was not delivered: the count is taken back.
+        It is in work from now on and already counted as delivered, so that a commit can store the count first. If
+        nobody receives it, for whatever reason, it was not delivered and the count is taken back.
         """
         item = self._next()
         if item is None:
@@ -239,7 +257,7 @@ class Ledger(Assignment):
         return item
 
     def hand_over(self, item: Item, locked_until: float | None = None) -> None:
-        """Whom a message was set aside for gets it. ``locked_until`` as in `acquire`."""
+        """Deliver a message that was set aside. See `acquire` for ``locked_until``."""
         if item.state not in _ON_EXTEND:
             item.refuse()
         item.reserved = False
@@ -250,7 +268,7 @@ class Ledger(Assignment):
             self.stats.redelivered += 1
 
     def _next(self) -> Item | None:
-        """Take the next message out of the line for which the commit map has room."""
+        """Pop the next ready message that the commit map has room for."""
         if self._gated and (item := self._next_gated()) is not None:
             return item
         while (item := self._line.pop()) is not None:
@@ -274,54 +292,56 @@ class Ledger(Assignment):
         return None
 
     def ack(self, item: Item) -> None:
-        """The message is done: it is removed, and does not touch a newer value of its key (R6)."""
+        """Ack a message. It is done; a newer value of its key is not affected (R6)."""
         self._remove(item, _ON_ACK)
         self.stats.acked += 1
 
     def reject(self, item: Item) -> None:
-        """The message cannot be processed: it is removed as by `ack`."""
+        """Reject a message that cannot be processed. It is done, as after `ack`."""
         self._remove(item, _ON_REJECT)
         self.stats.rejected += 1
 
     def release(self, item: Item, due: float | None = None) -> None:
-        """Give the message back: it is available again in its old place, or dropped if it was superseded (R6, R7).
+        """Return a message to the queue.
+
+        It is available again in its old place, or dropped if it was superseded (R6, R7).
 
         Args:
-            due: when it is available again; at once by default. `wake` makes it so.
+            due: when it becomes available again (by `wake`); at once by default.
         """
         self._give_back(item, _ON_RELEASE, due)
         self.stats.released += not item.reserved
 
     def leave(self, item: Item) -> None:
-        """The holder is done with it; whether it is removed is decided elsewhere: `commit`, `bury` or `give_back`.
+        """Mark a message as finished by its holder, pending `commit`, `bury` or `give_back`.
 
-        One that was set aside nobody gets any more: that time is not counted.
+        If it was only set aside, nobody will receive it, so that delivery is not counted.
         """
         item.state = _ON_LEAVE.get(item.state) or item.refuse()
         if item.reserved:
             self.dirty.add(item.partition)
 
     def commit(self, item: Item) -> None:
-        """The transaction in which a message was left has committed: it is removed."""
+        """Remove a message that was left in a transaction, after the transaction committed."""
         self._remove(item, _ON_COMMIT)
         self.stats.acked += 1
 
     def bury(self, item: Item) -> None:
-        """The dead letter of a message that was left is stored: it is removed."""
+        """Remove a message that was left, after its dead letter was stored."""
         self._remove(item, _ON_BURY)
         self.stats.rejected += 1
 
     def give_back(self, item: Item, due: float | None = None) -> None:
-        """A message that was left is not removed after all: it is available again, or dropped if it was superseded."""
+        """Return a message that was left: it is available again, or dropped if superseded."""
         self._give_back(item, _ON_RETURN, due)
 
     def extend(self, item: Item, locked_until: float) -> None:
-        """Give the holder time until then, more or less than before."""
+        """Set a new deadline for the holder, later or earlier than before."""
         item.state = _ON_EXTEND.get(item.state) or item.refuse()
         self._timers.set(item, locked_until)
 
     def wake(self, now: float) -> None:
-        """Do what is due: make delayed messages available, and take those away whose holders' time is over."""
+        """Run due timers: make delayed messages available, and take back those with expired locks."""
         for item in self._timers.pop_due(now):
             if item.state in _ON_DUE:
                 item.state = _ON_DUE[item.state]
@@ -332,12 +352,12 @@ class Ledger(Assignment):
 
     @property
     def alarmed(self) -> bool:
-        """Whether there is anything that `wake` may have to do, some time. No lock is needed to ask."""
+        """True while `wake` may have something to do eventually. Needs no lock."""
         return len(self._timers) > 0
 
     @property
     def next_wake(self) -> float | None:
-        """When `wake` has something to do next."""
+        """The time when `wake` next has something to do."""
         return self._timers.next
 
     def _remove(self, item: Item, outcomes: _Outcomes) -> None:
@@ -357,7 +377,7 @@ class Ledger(Assignment):
 
 
 def _runs(partitions: list[int]) -> Iterator[tuple[int, slice | None]]:
-    """The rows of a batch that lie together, partition by partition; None for all there are."""
+    """Split a batch into runs of one partition; None stands for a slice of all rows."""
     if partitions and partitions.count(partitions[0]) == len(partitions):
         yield partitions[0], None
         return

@@ -1,4 +1,4 @@
-"""What a ledger counts."""
+"""The counters of a ledger."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ __all__ = ["LedgerStats"]
 
 @dataclass(slots=True)
 class LedgerStats:
-    """What a ledger has seen since it began; messages, over all partitions it was ever assigned."""
+    """Counts of messages since a ledger began, over all partitions it was ever assigned."""
 
     read: int = 0
-    """Values that were taken in. Those that the group had consumed before do not count."""
+    """Values read, except those that the group had consumed before."""
     replaced: int = 0
-    """Values that were waiting when a newer one of their key took their place."""
+    """Waiting values replaced by a newer one of their key."""
     deleted: int = 0
-    """Values that were waiting when a delete removed them."""
+    """Waiting values removed by a delete."""
     delivered: int = 0
     redelivered: int = 0
-    """Deliveries that were not the first of their message, or may not have been."""
+    """Deliveries that were not, or may not have been, the first of their message."""
     acked: int = 0
     rejected: int = 0
     released: int = 0
     timed_out: int = 0
-    """Deliveries whose holder did not settle them in time."""
+    """Deliveries that the holder did not settle in time."""
     lost: int = 0
-    """Deliveries whose partition went away before they were settled."""
+    """Deliveries whose partition was revoked before they were settled."""

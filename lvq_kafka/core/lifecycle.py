@@ -1,6 +1,6 @@
-"""The life of a message in a queue: its states, what can happen to it, and what follows.
+"""The life of a message in a queue: its states, events and transitions.
 
-`TRANSITIONS` is the whole of it, as data: the ledger moves by this table, and a diagram can be drawn from it.
+`TRANSITIONS` is all of it, as data: the ledger follows this table, and `diagram` draws it.
 """
 
 from __future__ import annotations
@@ -13,56 +13,56 @@ __all__ = ["TRANSITIONS", "Event", "State", "diagram"]
 
 
 class State(StrEnum):
-    """Where a message stands."""
+    """The state of a message."""
 
     AVAILABLE = "available"
-    """It waits: for its turn, for the end of catch-up, or for its key to be free."""
+    """It waits for its turn, for the end of catch-up, or for its key to be free."""
     DELAYED = "delayed"
-    """It was given back with a delay, and waits for that to pass."""
+    """It was released with a delay, and waits for the delay to pass."""
     ACQUIRED = "acquired"
-    """A holder has it, or it is set aside for one, and it is still the newest value of its key."""
+    """It is held, or set aside for a holder, and still the newest value of its key."""
     STALE = "stale"
-    """A holder has it, and a newer value or a delete has come since: it will not be offered again."""
+    """It is held, but superseded by a newer value or a delete: it will not be offered again."""
     LEAVING = "leaving"
-    """Its holder is done with it, and something else decides: a transaction, or the write of its dead letter."""
+    """Its holder is done with it; a transaction or the write of its dead letter decides."""
     LEAVING_STALE = "leaving, stale"
-    """As ``leaving``, and a newer value or a delete has come since it was handed out."""
+    """Like ``leaving``, but superseded by a newer value or a delete since the hand-out."""
     RELEASED = "released"
-    """Its holder gave it back; it is available again under a new handle."""
+    """Its holder returned it; it is available again under a new handle."""
     ACKED = "acked"
     REJECTED = "rejected"
     SUPERSEDED = "superseded"
-    """A newer value or a delete took its place before anybody settled it."""
+    """A newer value or a delete replaced it before it was settled."""
     LOST = "lost"
-    """Its holder has it no more: its partition went to another consumer, or the time to settle it was over."""
+    """Its holder lost it: the partition was revoked, or the time to settle it ran out."""
 
 
 class Event(StrEnum):
-    """What can happen to a message."""
+    """An event in the life of a message."""
 
     ACQUIRE = "acquire"
     ACK = "ack"
     RELEASE = "release"
-    """Given back, at once or with a delay."""
+    """Returned by the holder, at once or with a delay."""
     DUE = "due"
     """The delay is over."""
     REJECT = "reject"
     LEAVE = "leave"
-    """Acked in a transaction, or rejected where rejects go to a dead letter topic first."""
+    """Acked in a transaction, or rejected into a dead letter topic."""
     COMMIT = "commit"
-    """The transaction has committed."""
+    """The transaction committed."""
     BURY = "bury"
     """The dead letter is stored."""
     RETURN = "return"
-    """The transaction has aborted, or the dead letter could not be stored."""
+    """The transaction aborted, or the dead letter could not be stored."""
     EXTEND = "extend"
-    """Its holder asks for more time."""
+    """The holder asked for more time."""
     TIME_OUT = "time out"
-    """Its holder did not settle it in time."""
+    """The holder did not settle it in time."""
     SUPERSEDE = "supersede"
-    """A newer value, or a delete, of the same key was read."""
+    """A newer value or a delete of the same key was read."""
     REVOKE = "revoke"
-    """Its partition went away."""
+    """Its partition was revoked."""
 
 
 TRANSITIONS: Mapping[Event, Mapping[State, State]] = MappingProxyType(
@@ -99,11 +99,11 @@ TRANSITIONS: Mapping[Event, Mapping[State, State]] = MappingProxyType(
         ),
     }
 )
-"""Event by event, the state that follows each state. Whatever is not listed is refused and changes nothing."""
+"""The next state, by event and state. Anything not listed is refused and changes nothing."""
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram, for CONSUMING.md."""
+    """Return the table as a Mermaid state diagram, for CONSUMING.md."""
     arrows: dict[tuple[State, State], list[str]] = {}
     for event, outcomes in TRANSITIONS.items():
         for before, after in outcomes.items():

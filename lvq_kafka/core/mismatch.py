@@ -1,4 +1,4 @@
-"""Which key counts where a record's key header and its record key disagree, or headers cannot be read (R16)."""
+"""The choice of a key if header and record key disagree or headers are unreadable (R16)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ __all__ = ["KeyMismatchPolicy", "choose_keys", "only_key_headers"]
 KeyMismatchPolicy = Literal["record", "header", "fail"]
 """The record key counts, as for compaction; or the header; or such a record is an error.
 
-Of headers that cannot be read nobody knows what they say: then the record key counts instead of the header, too.
+If headers cannot be read, the record key also counts in place of the header.
 """
 
 
 def choose_keys(
     batch: RecordBatch, topic: str, key_header: str | None, policy: KeyMismatchPolicy
 ) -> tuple[list[bytes | None], int]:
-    """The key of each record of a batch, and how many disagree with their header, or have headers that cannot be read.
+    """Return the key of each record of a batch, and the number of mismatches.
+
+    A record is a mismatch if its header disagrees with its key or its headers cannot be read.
 
     Raises:
-        KeyMismatch: there is one, and the policy is ``"fail"``.
+        KeyMismatch: there is a mismatch, and the policy is ``"fail"``.
     """
     if key_header is None or not any(batch.headers):
         return batch.keys, 0
@@ -69,7 +71,7 @@ def _mismatch(position: Position, key: bytes | None, key_header: str, said: byte
 def only_key_headers(
     name: str, keys: Sequence[bytes | None], headers: Sequence[Sequence[tuple[str, bytes | None]] | None]
 ) -> bool:
-    """Whether each record has one header, and that one is the key header, and it says what the record key says."""
+    """Return whether each record has one header only, the key header, equal to its record key."""
     if not all(headers):
         return False
     given: Sequence[Sequence[tuple[str, bytes | None]]] = headers  # type: ignore[assignment]

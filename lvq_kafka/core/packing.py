@@ -1,10 +1,10 @@
-"""How the runs and the delivery counts of a commit map are packed: the forms they may have, and the shortest of them.
+"""The packed forms of a commit map's runs and delivery counts.
 
-Which bytes these are is written down in CONTRACT.md; `lvq_kafka.core.commit_map` puts them together.
+The shortest form is chosen. CONTRACT.md specifies the bytes; `lvq_kafka.core.commit_map` puts them together.
 
-A few runs are plain numbers. Of many, what lies close together becomes a *bitmap*, one bit for each offset, and what
-lies far apart stays numbers; either may be deflated. So runs never take more than a bit for each offset, nor more than
-a number for each run, whichever is less: the longest text can be told beforehand (`runs_bound`, `counts_bound`).
+A few runs are plain numbers. Of many, dense stretches become a *bitmap*, one bit per offset, and sparse ones stay
+numbers; either may be deflated. So runs never take more than a bit per offset or a number per run, whichever is less,
+and the longest text can be computed in advance (`runs_bound`, `counts_bound`).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ DEFLATED, BITMAP, COUNTS_PACKED, COUNTS_DEFLATED = 1, 8, 16, 32
 """Flags of a commit map."""
 
 LONGEST_UVARINT = 9
-# Deflated text says little about what it swells to, so the format bounds it: 64 Ki runs, which is 576 KiB at most, and
-# a bitmap of 64 KiB.
+# Deflated text says little about its inflated size, so the format bounds it: 64 Ki runs, at most 576 KiB, and a bitmap
+# of 64 KiB.
 MOST_RUNS = 65_536
 _MOST_BITS = 1 << 19
-# Bytes. Other forms take far longer to write than plain numbers; below this there is little to gain by them.
+# Bytes. Other forms take far longer to write than plain numbers; below this they gain little.
 DENSE_FROM = 256
-# The numbers in front of a bitmap: of runs, of runs before it, of its bits, and of bytes.
+# The numbers before a bitmap: runs, runs before it, bits, and bytes.
 _BITMAP_HEAD = 3 + 3 + 3 + 3
 _RUNS = re.compile("0+|1+")
 
@@ -53,9 +53,12 @@ Unpack = Callable[[], Runs]
 # ---------------------------------------------------------------- runs
 
 
-@lru_cache(maxsize=16)  # a map is measured before it is written, and written again under another number
+@lru_cache(maxsize=16)  # a map is measured before it is written, and written again with another sequence
 def pack_runs(runs: Runs) -> tuple[int, bytes]:
-    """The flags and the bytes of these runs, in the shortest form; of several that are, in the oldest."""
+    """Pack runs into the shortest form; return its flags and bytes.
+
+    Of equals, the oldest wins.
+    """
     plain = uvarints(runs)
     number = uvarints((len(runs),))
     forms = [(0, number + plain)]
@@ -69,10 +72,12 @@ def pack_runs(runs: Runs) -> tuple[int, bytes]:
 
 
 def read_runs(flags: int, wire: bytes, at: int) -> tuple[Unpack, int]:
-    """How to get at the runs that lie there, once it is known that the bytes are as they were written; and their end.
+    """Locate packed runs; return a function that unpacks them, and the offset of their end.
+
+    Call the function only once the checksum has confirmed the bytes.
 
     Raises:
-        ValueError: they are not as the flags say. So does what is returned.
+        ValueError: the bytes do not match the flags. The returned function raises it, too.
     """
     if flags & BITMAP:
         windowed, at = _read_windowed(wire, at, deflated=bool(flags & DEFLATED), tail=0)
@@ -103,11 +108,12 @@ def read_runs(flags: int, wire: bytes, at: int) -> tuple[Unpack, int]:
 
 
 def runs_bound(pairs: int, span: int) -> int:
-    """The bytes that no ``pairs`` of runs over ``span`` offsets exceed, the number of them included.
+    """Return the maximum size in bytes of ``pairs`` pairs of runs over ``span`` offsets.
 
-    As numbers: there are ``2 * pairs``, a byte each; their sum is at most ``span``, and for the k-th byte a length has
-    to grow by ``128**(k-1) - 128**(k-2)``. The most bytes come of giving all a second byte (127 each) before one a
-    third (16256 each), and so on, as far as the span goes. As a bitmap: a bit for each offset.
+    The number of runs is included. As numbers: there are ``2 * pairs``, a byte each; their sum is at most ``span``, and
+    for the k-th byte a length has to grow by ``128**(k-1) - 128**(k-2)``. The maximum is reached by giving all of them
+    a second byte (127 each) before any gets a third (16256 each), and so on, as far as the span goes. As a bitmap: a
+    bit per offset.
     """
     runs = 2 * min(pairs, span // 2)
     size, left = runs, span - runs
@@ -128,7 +134,7 @@ def runs_bound(pairs: int, span: int) -> int:
 
 
 def pack_counts(base: int, counts: Sequence[tuple[int, int]]) -> tuple[int, bytes]:
-    """The flags and the bytes of these offsets and their counts, in ascending order, in the shortest form."""
+    """Pack counts of ascending offsets into the shortest form; return its flags and bytes."""
     plain = [len(counts)]
     before = base
     for offset, count in counts:
@@ -145,7 +151,7 @@ def pack_counts(base: int, counts: Sequence[tuple[int, int]]) -> tuple[int, byte
 
 
 def read_counts(flags: int, base: int, wire: bytes, at: int) -> tuple[Callable[[], dict[int, int]], int]:
-    """As `read_runs`, of counts by offset."""
+    """Locate packed counts by offset, like `read_runs`."""
     if not flags & COUNTS_PACKED:
         (counted,), at = read_uvarints(wire, at, 1)
         pairs, at = read_uvarints(wire, at, 2 * counted)
@@ -153,7 +159,7 @@ def read_counts(flags: int, base: int, wire: bytes, at: int) -> tuple[Callable[[
         if len(counts) < counted:
             raise ValueError("it counts an offset twice")
         return lambda: counts, at
-    # A count below 2**63 has 125 bits.
+    # A count below 2**63 takes 125 bits.
     unpack, at = _read_windowed(wire, at, deflated=bool(flags & COUNTS_DEFLATED), tail=MOST_RUNS * 16)
 
     def offsets_and_counts() -> dict[int, int]:
@@ -168,11 +174,12 @@ def read_counts(flags: int, base: int, wire: bytes, at: int) -> tuple[Callable[[
 
 
 def counts_bound(counted: int, span: int, most: int) -> int:
-    """The bytes that no ``counted`` counts of at most ``most``, of that many offsets, exceed.
+    """Return the maximum size in bytes of ``counted`` counts of at most ``most``.
 
-    As numbers: at most 3 bytes for how many there are, and for each count its own. The offsets are written as
-    differences, with ``span`` for their sum; a difference d takes one byte and a 7th of log2(d), so all of them take
-    most when they are equal. Packed: a bit for each offset, and for a count c ``2 * log2(c) + 1``.
+    The counts are of ``span`` offsets. As numbers: at most 3 bytes for how many there are, and for each count its own
+    size. The offsets are written as differences that add up to ``span``; a difference d takes one byte and a 7th of
+    log2(d), so together they take most when they are equal. Packed: a bit per offset, and for a count c ``2 * log2(c) +
+    1``.
     """
     if not counted:
         return 0
@@ -185,7 +192,7 @@ def counts_bound(counted: int, span: int, most: int) -> int:
 
 
 def _runs_of(start: int, offsets: Iterable[int]) -> Runs:
-    """The lengths, in turn, of what is not among these ascending offsets and of what is."""
+    """Return alternating lengths: offsets missing from this ascending sequence, offsets in it."""
     runs: list[int] = []
     at = start
     for offset in offsets:
@@ -198,7 +205,7 @@ def _runs_of(start: int, offsets: Iterable[int]) -> Runs:
 
 
 def _gamma(number: int) -> str:
-    """Elias gamma: as many noughts as there are binary digits behind the first, then the digits."""
+    """Encode in Elias gamma: a zero for each binary digit after the first, then the digits."""
     digits = f"{number:b}"
     return "0" * (len(digits) - 1) + digits
 
@@ -222,9 +229,9 @@ def _gammas(packed: bytes, count: int) -> Runs:
 
 
 def _densest(runs: Runs) -> tuple[int, int] | None:
-    """The first of the runs, and the one after the last, of which a bitmap saves most; None where it saves nothing.
+    """Return the range of runs for which a bitmap saves most; None if it saves nothing.
 
-    Run by run it saves the bits of a number and costs one for each offset. The best stretch of such gains is the
+    For each run it saves the bits of a number and costs one bit per offset. The best stretch of such gains is the
     greatest difference between two of their sums.
     """
     gains = ((8 if run < 128 else 8 * ((run.bit_length() + 6) // 7)) - run for run in runs)
@@ -239,7 +246,7 @@ def _densest(runs: Runs) -> tuple[int, int] | None:
 
 
 def _windowed(runs: Runs, window: tuple[int, int]) -> tuple[bytes, bytes]:
-    """The numbers that come first, and what they speak of: runs as numbers, a bitmap, and runs as numbers."""
+    """Return the leading numbers, and the body: runs as numbers, a bitmap, runs as numbers."""
     first, after = window
     covered = runs[first:after]
     head = uvarints((len(runs) - len(covered), first, sum(covered)))
@@ -248,7 +255,10 @@ def _windowed(runs: Runs, window: tuple[int, int]) -> tuple[bytes, bytes]:
 
 
 def _read_windowed(wire: bytes, at: int, *, deflated: bool, tail: int) -> tuple[Callable[[], tuple[Runs, bytes]], int]:
-    """As `read_runs`. What lies behind the runs, up to ``tail`` bytes, comes with them."""
+    """Locate runs like `read_runs`.
+
+    Up to ``tail`` bytes after the runs are returned with them.
+    """
     (count, first, bits, size), at = read_uvarints(wire, at, 4)
     if not first <= count <= MOST_RUNS or bits > _MOST_BITS:
         raise ValueError(f"it claims {count} runs, {first} of them before {bits} bits")
@@ -303,7 +313,7 @@ def _inflated(deflated: bytes, most: int) -> bytes:
 
 
 def uvarints(values: Iterable[int]) -> bytes:
-    """Numbers as LEB128."""
+    """Encode numbers as LEB128."""
     stored = bytearray()
     for value in values:
         while value > 127:
@@ -314,13 +324,13 @@ def uvarints(values: Iterable[int]) -> bytes:
 
 
 def read_uvarints(stored: bytes, at: int, count: int) -> tuple[Runs, int]:
-    """``count`` numbers from ``at`` on, and where they end.
+    """Read ``count`` numbers starting at ``at``; return them and the offset after them.
 
     Raises:
-        ValueError: they are not there.
+        ValueError: there are not that many, or a number is too long.
     """
     letters = stored[at : at + count]
-    if len(letters) == count and letters.isascii():  # each is one byte, as nearly always
+    if len(letters) == count and letters.isascii():  # one byte each, as in almost all cases
         return tuple(letters), at + count
     values = []
     for _ in range(count):

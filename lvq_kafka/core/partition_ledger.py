@@ -1,6 +1,6 @@
-"""One partition's part of the ledger: what waits, what is in work, and what of it is done.
+"""One partition's part of the ledger: what waits, what is in work, and what is done.
 
-Its steps follow what the ledger has decided: which message is next, and that a settlement is allowed.
+It carries out decisions of the ledger: which message is next, and whether a settlement is allowed.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _ON_ACQUIRE, _ON_SUPERSEDE, _ON_REVOKE = (
 _AVAILABLE = State.AVAILABLE
 _NEWEST_IN_WORK = frozenset({State.ACQUIRED, State.LEAVING})
 _NOBODY_GETS = frozenset({State.LEAVING, State.LOST})
-_MOST_COUNTED = (1 << 14) - 1  # as many deliveries as `MapCapacity` reckons with
+_MOST_COUNTED = (1 << 14) - 1  # as many deliveries as `MapCapacity` allows for
 
 
 class PartitionLedger:
-    """A partition that is assigned.
+    """An assigned partition.
 
     Args:
         life: the number of this assignment.
-        start: the offset that reading starts at.
-        target: the offset up to which it has to be read before anything of it is handed out.
-        line: where its messages stand that may be handed out, with those of all other partitions.
-        slots: gives the next place in the queue.
+        start: the offset to read from.
+        target: the offset to read up to before anything is handed out.
+        line: the ready queue, shared by all partitions.
+        slots: yields the next place in the queue.
     """
 
     __slots__ = (
@@ -90,11 +90,14 @@ class PartitionLedger:
         self._in_place = in_place
         self._count_deliveries = count_deliveries
         self.pending = PendingList(loaded, start)
-        """All that a commit must not pass. Not the stale ones: they are dead, whatever their holders do."""
+        """All messages that a commit must not pass.
+
+        Stale ones are not among them: they are done, whatever their holders do.
+        """
         self._buffer = CatchUpBuffer()
         self.target = target
         self.open = start >= target
-        """Whether its messages may be handed out: it has been read up to the target, and is not withheld."""
+        """True once it has been read up to the target, unless it is withheld."""
         self._withheld = False
         self.waiting: dict[bytes | int, Item] = {}
         """By lane, the message that is available, now or after a delay."""
@@ -102,12 +105,12 @@ class PartitionLedger:
         """By lane, the message in work."""
         self.gated = GatedQueue()
         self._counts = loaded.counts
-        # One past the highest offset that was ever handed out.
+        # One past the highest offset ever handed out.
         self._delivered = max(loaded.delivered or 0, max(loaded.counts, default=-1) + 1)
-        self._reach = max(self._delivered, loaded.end)  # beyond it nothing was handed out, by anybody
-        self._attempted: dict[int, Item] = {}  # by offset, what was handed out before, where that is counted durably
+        self._reach = max(self._delivered, loaded.end)  # nothing beyond it was handed out, by anyone
+        self._attempted: dict[int, Item] = {}  # by offset, messages handed out before; only if counts are durable
         self._most_deliveries = max(loaded.counts.values(), default=1)
-        self._written: int | None = None  # the characters of the last commit text that says all, where that is known
+        self._written: int | None = None  # characters of the last complete commit text, if known
         self._acked_since = 0
         self._base_had_its_turn = False
 
@@ -120,19 +123,19 @@ class PartitionLedger:
 
     @property
     def available(self) -> int:
-        """How many messages wait."""
+        """The number of waiting messages."""
         return len(self.waiting) + self._buffer.keys_beside(self.waiting)
 
     @property
     def alive(self) -> int:
-        """How many messages are not done: those that wait, and the held ones that are still newest."""
+        """The number of messages that are not done: waiting, or held and still the newest."""
         return self.pending.count + self._buffer.keys_beside(self.waiting)
 
     def add(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
-        """Take in the next records, which count under these keys.
+        """Add the next records, under these keys.
 
         Raises:
-            StateError: an offset has been read already. The records before it count.
+            StateError: an offset was read before. Earlier records of the batch are kept.
         """
         if self._may_fall_behind(batch, keys):
             replaced = self._buffer.add(batch, keys)  # type: ignore[arg-type]  # no key is null
@@ -143,8 +146,8 @@ class PartitionLedger:
             self._add_records(batch, keys)
 
     def _may_fall_behind(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> bool:
-        """Whether it is right, and worth while, to look at these records later."""
-        if self.open or self._withheld or self._in_place:  # in place, the first value of a key says where it stands
+        """Return whether these records can be buffered for later, and whether that pays off."""
+        if self.open or self._withheld or self._in_place:  # with "in-place", a key's first value sets its place
             return False
         first, _ = batch.ends
         return first >= self.position >= self.pending.loaded.end and self._buffer.suit(batch, keys, self.waiting)
@@ -198,13 +201,13 @@ class PartitionLedger:
                     waiting[lane] = item
                     replaced += 1
                 else:
-                    # Nobody has a handle of it, so it can be the newer message: half the work of another one.
+                    # Nobody has a handle to it, so reuse it for the newer message: half the work of a new item.
                     item = old
                     pending.renew(item, offset)
                     item.timestamp, item.value, item.headers, item.redelivered = timestamp, value, header, False
                     replaced += 1
                     if in_place:
-                        ready = False  # it stands where it is to stand
+                        ready = False  # it keeps its place
                     else:
                         if ready:
                             self._withdraw(item)
@@ -220,14 +223,14 @@ class PartitionLedger:
             self._stats.deleted += deleted
 
     def _recall(self, item: Item) -> None:
-        """What the group had committed about earlier deliveries of a message."""
+        """Restore the committed delivery count of a message."""
         item.redelivered = True
         item.deliveries = self._counts.get(item.offset, 0)
         if item.deliveries and self._count_deliveries:
             self._attempted[item.offset] = item
 
     def _discard(self, item: Item) -> None:
-        """A waiting message is superseded."""
+        """Drop a waiting message that is superseded."""
         item.state = _ON_SUPERSEDE[item.state]
         del self.waiting[item.lane]
         self.pending.remove(item, acked=False)
@@ -236,15 +239,15 @@ class PartitionLedger:
 
     def _supersede_held(self, item: Item) -> None:
         if item.state in _NEWEST_IN_WORK:
-            # As if acked: whoever acks it shall find it done in the commit map, however long a lower one is held; and
-            # a transaction's commit, in which it counts as acked, may be on its way.
+            # Mark it as acked: a later ack must find it done in the commit map, however long a lower message is held.
+            # Also, a transaction's commit that counts it as acked may be in flight.
             self.pending.remove(item, acked=True)
             self._acked_since += 1
             self._attempted.pop(item.offset, None)
         item.state = _ON_SUPERSEDE[item.state]
 
     def advance(self, position: int) -> bool:
-        """It has been read up to there; whether that is further than before."""
+        """Advance the read position; return whether it moved."""
         moved = position > self.position
         if moved and self._buffer:
             self._buffer.position = position
@@ -262,7 +265,7 @@ class PartitionLedger:
     # ---------------------------------------------------------------- handing out
 
     def offer(self, item: Item) -> None:
-        """The lane of a waiting message is free: let it be handed out, unless it or the partition is not ready."""
+        """Queue a waiting message whose lane is free, if it and the partition are ready."""
         if self.open and item.state is _AVAILABLE:
             (self.gated or self._line).add(item)
 
@@ -271,9 +274,9 @@ class PartitionLedger:
         self.gated.remove(item)
 
     def next_gated(self, capacity: MapCapacity) -> Item | None:
-        """Take out of the gate the message at the base, which needs no room, or the next one if there is some.
+        """Pop the gated message at the base, which needs no room, or the next if there is room.
 
-        A message at the base that is tried again and again lets others go in between.
+        A message at the base that has been tried often takes turns with others.
         """
         first, gated = self.pending.first, self.gated
         if not gated:
@@ -288,27 +291,27 @@ class PartitionLedger:
         return gated.popitem(last=False)[1] if has_room else None
 
     def has_room(self, item: Item, capacity: MapCapacity) -> bool:
-        """Whether the commit map has room for the acks of all that is in work, and of this one."""
+        """Return whether the commit map has room for the acks of everything in work and this one."""
         pending, counts = self.pending, self._count_deliveries
         pairs = pending.splits + len(self.held) + 1
         if pairs <= capacity.always and not counts:
             return True
-        # Every run but the last ends at or before the highest message that was ever handed out.
+        # No run but the last ends above the highest message ever handed out.
         span = max(self._reach, item.offset + 1) - pending.base
         most = min(max(self._most_deliveries, item.deliveries + 1), _MOST_COUNTED)
         if capacity.fits(pairs, span, len(self._attempted) + 1 if counts else 0, most):
             return True
-        # That is the worst case. What was written says more.
+        # That was the worst case. The last text written allows a tighter bound.
         acks = self._acked_since + len(self.held) + 1
         return self._written is not None and capacity.fits_after(self._written, acks, span, counted=counts)
 
     def wrote(self, characters: int | None) -> None:
-        """The claim of now takes so many characters in a commit; None where they are more than it may have."""
+        """Record the length of the current claim as a commit text, or None if it does not fit."""
         self._written = characters
         self._acked_since = 0
 
     def hold(self, item: Item) -> None:
-        """A waiting message is handed out."""
+        """Move a waiting message into work."""
         lane = item.lane
         del self.waiting[lane]
         self.held[lane] = item
@@ -330,7 +333,7 @@ class PartitionLedger:
     # ---------------------------------------------------------------- settling
 
     def remove(self, item: Item, after: State) -> None:
-        """A message in work is done with, and is in this state now."""
+        """Finish a message in work, leaving its handle in state ``after``."""
         if item.state in _NEWEST_IN_WORK:
             self.pending.remove(item, acked=True)
             self._acked_since += 1
@@ -340,7 +343,11 @@ class PartitionLedger:
         self._unlock(item)
 
     def give_back(self, item: Item, after: State, delayed: bool) -> Item | None:
-        """Take a message from its holder, whose handle is in this state now; returns a new one if it waits again."""
+        """Take a message back from its holder, leaving its handle in state ``after``.
+
+        Returns:
+            A new handle if the message waits again, else None.
+        """
         twin = None
         if item.state in _NEWEST_IN_WORK:
             twin = item.again()
@@ -357,16 +364,19 @@ class PartitionLedger:
         return twin
 
     def _unlock(self, item: Item) -> None:
-        """Let what waits for the lane go ahead."""
+        """Free the lane, and offer the message that waits for it."""
         lane = item.lane
         del self.held[lane]
         if lane in self.waiting:
             self.offer(self.waiting[lane])
 
-    # ---------------------------------------------------------------- going
+    # ---------------------------------------------------------------- revoking
 
     def withhold(self) -> None:
-        """Hand out nothing more, because it is about to go. Holders can still settle."""
+        """Stop handing out, because the partition is about to be revoked.
+
+        Holders can still settle.
+        """
         self._withheld = True
         if self.open:
             self.open = False
@@ -374,7 +384,7 @@ class PartitionLedger:
                 self._withdraw(item)
 
     def end_locks(self) -> list[Item]:
-        """Nothing of it is held any more, and what was done by now stays claimed. Returns the messages in work."""
+        """End all locks, and return the messages that were in work. What is done stays claimed."""
         lost = list(self.held.values())
         for item in lost:
             item.state = _ON_REVOKE[item.state]
@@ -382,7 +392,7 @@ class PartitionLedger:
         return lost
 
     def revoke(self) -> list[Item]:
-        """It is gone. Returns the messages that were in work."""
+        """Drop all messages after a revocation. Returns the messages that were in work."""
         lost = self.end_locks()
         for item in self.waiting.values():
             item.state = _ON_REVOKE[item.state]
@@ -392,7 +402,7 @@ class PartitionLedger:
     # ---------------------------------------------------------------- committing
 
     def claim(self, leaving: Collection[Item]) -> CommitMap:
-        """What the group may commit now; ``leaving``, some of the messages, count as acked."""
+        """Return what the group may commit now. The messages in ``leaving`` count as acked."""
         mine = {item for item in leaving if item.partition == self._number and item.state is State.LEAVING}
         base, runs = self.pending.claim(mine)
         counts: dict[int, int] = {}
@@ -400,7 +410,8 @@ class PartitionLedger:
             unread = max(base, self.pending.position)
             counts = {offset: count for offset, count in self._counts.items() if offset >= unread}
             for offset, item in self._attempted.items():
-                # What is set aside is counted before somebody gets it. What leaves, or is lost, nobody gets.
+                # A message that is set aside is counted before it is delivered. One that is leaving or lost will not be
+                # delivered.
                 times = item.delivered if item.state in _NOBODY_GETS else item.deliveries
                 if times and item not in mine:
                     counts[offset] = min(times, _MOST_COUNTED)

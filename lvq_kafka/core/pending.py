@@ -1,10 +1,10 @@
-"""What is not done in one partition, and what a commit may therefore claim.
+"""The messages of one partition that are not done, and what a commit may therefore claim.
 
-A commit says of every offset below its end whether it is done. Done is what was acked, and all that cannot come again:
-a superseded value, a delete, a gap. So a gap never splits a run of pending offsets; only an ack does. The messages that
-are not done form a list in offset order, and for some of them an ack lies between them and the next one. That is all
-there is to remember: a step takes constant time, and what was acked takes no room, however many acks there are above a
-message that is held for long.
+A commit says of every offset below its end whether it is done. Done are acked messages and everything that cannot come
+again: superseded values, deletes, gaps. So a gap never splits a run of pending offsets; only an ack does. The messages
+that are not done form a list in offset order, and some of them are marked as having an ack between them and the next.
+That is all the state there is: every operation takes constant time, and acks take no room, however many there are above
+a message that is held for long.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEVER = 1 << 63  # beyond all offsets
 
 
 class Item:
-    """A message in the ledger, and the handle of whoever holds it: a handle is good for one settlement."""
+    """A message in the ledger, and its holder's handle. A handle allows one settlement."""
 
     __slots__ = (
         "after",
@@ -63,40 +63,41 @@ class Item:
         self.value = value
         self.headers = headers
         self.lane: bytes | int = offset if key is None else key
-        """What conflates and what is worked on one at a time: the key; without one, the record by itself (R1)."""
+        """The unit of conflation and exclusive work: the key, or the offset if it has none (R1)."""
         self.slot = slot
         """Its place in the queue, comparable over all partitions of a ledger."""
         self.deliveries = 0
-        """How often it has been handed out, the present time included, as far as is known."""
+        """The number of deliveries, including the current one, as far as known."""
         self.redelivered = False
-        """Whether it was, or may have been, handed out before the present time."""
+        """True if it was, or may have been, handed out before the current delivery."""
         self.reserved = False
-        """Whether it is set aside for somebody who has not got it yet: a time that counts only if they do."""
+        """True while it is set aside. The delivery counts only once somebody receives it."""
         self.due: float | None = None
-        """When its holder's time is over; when its delay is, while it is delayed."""
+        """The end of the holder's time or, for a delayed message, of the delay."""
         self.state = _AVAILABLE
         self.generation: int
-        """The assignment of its partition that it was handed out under: `Ledger.assign` numbers them."""
+        """The assignment under which it was handed out, as numbered by `Ledger.assign`."""
         self.before: Item | None
         self.after: Item | None
 
     @property
     def delivered(self) -> int:
-        """How often somebody has got it, as far as is known."""
+        """The number of times it reached a holder, as far as known."""
         return self.deliveries - self.reserved
 
     def again(self) -> Item:
-        """The same message under a new handle."""
+        """Return a new handle to the same message."""
         twin = Item(self.partition, self.offset, self.timestamp, self.key, self.value, self.headers, self.slot)
         twin.deliveries = self.delivered
         twin.redelivered = self.redelivered or not self.reserved
         return twin
 
     def refuse(self) -> NoReturn:
-        """Say why this handle is not good for what was tried.
+        """Raise the error that says why this handle is refused.
 
         Raises:
-            AlreadySettled, LockLost: one of them.
+            AlreadySettled: the handle has been used.
+            LockLost: the partition was revoked, or the time to settle ran out.
         """
         where = f"The message at offset {self.offset} of partition {self.partition}"
         if self.state is State.LOST:
@@ -114,8 +115,8 @@ class PendingList:
     """The messages of one partition that are not done, by offset.
 
     Args:
-        loaded: what the group had committed. Until its end is read, it decides what of the log is done.
-        start: the offset that reading starts at; not below ``loaded.base``, and beyond it where the log begins later.
+        loaded: the group's last commit. Until its end has been read, it decides which records are done.
+        start: the offset to read from: ``loaded.base``, or higher if the log starts above it.
     """
 
     __slots__ = ("_acked_behind", "_done_starts", "count", "first", "last", "loaded", "next_done", "position")
@@ -127,10 +128,13 @@ class PendingList:
         self.first: Item | None = None
         self.last: Item | None = None
         self.count = 0
-        self._acked_behind: dict[int, Item] = {}  # by offset, those that an ack lies behind, before the next one
+        self._acked_behind: dict[int, Item] = {}  # by offset, messages followed by an ack before the next one
         self._done_starts = iter([first for first, _ in loaded.done_from(start)])
         self.next_done = next(self._done_starts, _NEVER)
-        """Where the next run begins that the loaded map says is done: `pass_over` it before adding anything beyond."""
+        """The start of the next run that the loaded map calls done.
+
+        Call `pass_over` for it before adding anything beyond.
+        """
 
     @property
     def base(self) -> int:
@@ -139,13 +143,16 @@ class PendingList:
 
     @property
     def splits(self) -> int:
-        """How many pairs of runs a claim has once the loaded map is read to its end. One more for each ack, at most."""
+        """The number of pairs of runs in a claim, once the loaded map is read to its end.
+
+        Each ack adds one at most.
+        """
         return len(self._acked_behind)
 
     # ---------------------------------------------------------------- keeping the list
 
     def append(self, item: Item) -> None:
-        """A message that is the newest of its key. Its offset is beyond all others."""
+        """Append the newest message of a key, at an offset beyond all others."""
         last = self.last
         item.before, item.after = last, None
         if last is None:
@@ -156,9 +163,9 @@ class PendingList:
         self.count += 1
 
     def pass_over(self, offset: int) -> int:
-        """Reading has come to this offset, and so to, or past, a run that was done: its records may be gone by now.
+        """Note that reading has reached or passed a run that the loaded map calls done.
 
-        Returns ``next_done`` as it is now.
+        Its records may have been compacted away. Returns the new ``next_done``.
         """
         if self.last is not None:
             self._acked_behind[self.last.offset] = self.last
@@ -167,7 +174,7 @@ class PendingList:
         return self.next_done
 
     def remove(self, item: Item, *, acked: bool) -> None:
-        """Take a message out: acked, or superseded and so done in any case."""
+        """Remove a message that was acked, or superseded and therefore done anyway."""
         before, after = item.before, item.after
         if after is None:
             self.last = before
@@ -186,10 +193,13 @@ class PendingList:
         self.count -= 1
 
     def renew(self, item: Item, offset: int) -> None:
-        """Let a message be the newer one of its key, which lies beyond all others, and itself superseded."""
+        """Turn a message into the next one of its key, at an offset beyond all others.
+
+        The old one counts as superseded.
+        """
         before, after, last = item.before, item.after, self.last
         marked = self._acked_behind.pop(item.offset, None) is not None
-        if after is not None and last is not None:  # else it is the last one, and stays that
+        if after is not None and last is not None:  # otherwise it is the last one, and stays last
             after.before = before
             if before is None:
                 self.first = after
@@ -203,7 +213,7 @@ class PendingList:
         item.offset = offset
 
     def replace(self, item: Item, twin: Item) -> None:
-        """Put another handle of the same message in its place."""
+        """Replace the handle of a message by another one."""
         twin.before, twin.after = item.before, item.after
         if twin.before is None:
             self.first = twin
@@ -218,7 +228,7 @@ class PendingList:
         item.before = item.after = None
 
     def clear(self) -> None:
-        """Let go of all, with no cycle of references left behind."""
+        """Drop all messages without leaving reference cycles."""
         item = self.first
         while item is not None:
             following = item.after
@@ -234,10 +244,13 @@ class PendingList:
             yield item
             item = item.after
 
-    # ---------------------------------------------------------------- what a commit may say
+    # ---------------------------------------------------------------- claiming
 
     def claim(self, leaving: Collection[Item] = ()) -> tuple[int, tuple[int, ...]]:
-        """The base and the runs of a truthful commit of now; ``leaving``, some of these messages, count as acked."""
+        """Return the base and the runs of a truthful commit.
+
+        The messages in ``leaving`` count as acked.
+        """
         behind = self._acked_behind
         if leaving:
             last_to_stay = (item.before for item in leaving if item.before not in leaving)
@@ -245,10 +258,10 @@ class PendingList:
         done: list[tuple[int, int]] = []
         for offset in sorted(behind):
             if done and offset < done[-1][1]:
-                continue  # everything from the one before up to there leaves, and walking it again takes long
+                continue  # all in between is leaving, and walking it again is slow
             after = _skip(behind[offset].after, leaving)
             done.append((offset + 1, self.position if after is None else after.offset))
-        if self.position < self.loaded.end:  # what of it has not been read yet still holds
+        if self.position < self.loaded.end:  # the part that has not been read yet still holds
             done += self.loaded.done_from(self.position)
         first = _skip(self.first, leaving)
         return _runs(self.position if first is None else first.offset, done)
@@ -261,7 +274,7 @@ def _skip(item: Item | None, leaving: Collection[Item]) -> Item | None:
 
 
 def _runs(base: int, done: Iterable[tuple[int, int]]) -> tuple[int, tuple[int, ...]]:
-    """The base and the lengths of runs, pending and done in turn, from done ranges in ascending order."""
+    """Convert ascending done ranges to a base and alternating lengths, pending and done."""
     runs: list[int] = []
     at = base
     for start, end in done:

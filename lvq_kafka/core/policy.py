@@ -1,4 +1,4 @@
-"""What a last value queue asks of its topic's settings, why, and the verdict on a topic that is there already."""
+"""Topic settings that a last value queue needs and why, and checks of existing topics."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ __all__ = [
 ]
 
 DELETE_RETENTION = 86_400.0
-"""Seconds for which a topic keeps deletes (``delete.retention.ms``) where nobody has set it: Kafka's default, a day."""
+"""Kafka's default for ``delete.retention.ms``, in seconds: a day.
+
+It applies to topics where nobody has set how long deletes are kept.
+"""
 
 _SHORTEST_DELETE_RETENTION = 10_000  # ms
-"""Readers look at the log's end every few seconds, and a topic takes seconds to read: below this they start over."""
+"""The shortest retention of deletes that readers can work with.
+
+They look at the log's end every few seconds, and a topic takes seconds to read; below this they start over.
+"""
 
 _REASONS = {
     "cleanup.policy": "compaction keeps the newest record of each key for ever",
@@ -49,14 +55,14 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """How to create a queue's topic, and what one that is there already is compared with.
+    """The settings to create a queue's topic with, or to compare an existing one with.
 
     Args:
-        partitions: order is total with one, which None makes of a new topic, and per partition otherwise.
-        replication_factor: None takes the cluster's default.
+        partitions: with one, order is total; with more, it is per partition. None means one for a new topic.
+        replication_factor: None means the cluster's default.
         delete_retention: seconds for which a delete stays readable; a reader away for longer has to start over.
-        reclaim: keep the policy ``compact,delete``, so that a consumed prefix can be removed by DeleteRecords.
-        config: topic settings that go over the ones chosen here, by Kafka's names.
+        reclaim: use the policy ``compact,delete``, so that DeleteRecords can remove a consumed prefix.
+        config: topic settings, by Kafka's names, that override those chosen here.
     """
 
     partitions: int | None = None
@@ -88,15 +94,16 @@ class TopicSpec:
 
     @property
     def new_partitions(self) -> int:
-        """How many partitions a new topic gets."""
+        """The partition count of a new topic."""
         return self.partitions or 1
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A setting that is not as a last value queue wants it: an ``error`` breaks promises, a ``warning`` bends some.
+    """A setting that does not suit a last value queue.
 
-    It is one of the topic's, ``partitions``, ``replication_factor``, or ``order``, the queue's own.
+    An ``error`` breaks promises, a ``warning`` bends some. The setting is one of the topic's, ``partitions``,
+    ``replication_factor``, or ``order``, which is the queue's own.
     """
 
     setting: str
@@ -106,7 +113,7 @@ class Finding:
 
     @property
     def reason(self) -> str:
-        """Why the setting matters."""
+        """The reason why the setting matters."""
         return _REASONS[self.setting]
 
     def __str__(self) -> str:
@@ -114,7 +121,7 @@ class Finding:
 
 
 def topic_settings(spec: TopicSpec) -> dict[str, str]:
-    """The settings to create the topic with."""
+    """Return the settings to create the topic with."""
     settings = {
         "cleanup.policy": "compact,delete" if spec.reclaim else "compact",
         "message.timestamp.type": "LogAppendTime",
@@ -133,7 +140,7 @@ def topic_settings(spec: TopicSpec) -> dict[str, str]:
 
 
 def delete_retention(config: Mapping[str, str]) -> float:
-    """Seconds for which a topic with these settings keeps deletes."""
+    """Return the seconds for which a topic with these settings keeps deletes."""
     try:
         return float(config["delete.retention.ms"]) / 1000
     except (KeyError, ValueError):
@@ -141,7 +148,10 @@ def delete_retention(config: Mapping[str, str]) -> float:
 
 
 def judge(config: Mapping[str, str], spec: TopicSpec | None = None, *, replication_factor: int) -> list[Finding]:
-    """Compare a topic's settings with those that it would be created with. Settings it cannot see are left out."""
+    """Compare a topic's settings with those for a new one.
+
+    Settings that are not visible are skipped.
+    """
     wanted = topic_settings(spec or TopicSpec())
     findings: list[Finding] = []
 
@@ -171,7 +181,7 @@ def judge(config: Mapping[str, str], spec: TopicSpec | None = None, *, replicati
 
 
 def judge_size(spec: TopicSpec, *, partitions: int, replication_factor: int) -> list[Finding]:
-    """Compare a topic's size with what was asked for, where it was. Settings do not mend it."""
+    """Compare a topic's size with what was asked for, if anything. Settings cannot change it."""
     asked = {
         "partitions": (spec.partitions, partitions),
         "replication_factor": (spec.replication_factor, replication_factor),
@@ -184,7 +194,7 @@ def judge_size(spec: TopicSpec, *, partitions: int, replication_factor: int) -> 
 
 
 def judge_order(order: Order) -> list[Finding]:
-    """Say of an order that a compacted topic does not keep it."""
+    """Return a finding if a compacted topic does not keep this order."""
     return [Finding("order", "tail", order, "warning")] if order == "in-place" else []
 
 
@@ -196,5 +206,5 @@ def _number(settings: Mapping[str, str], setting: str) -> float:
 
 
 def reason_for(setting: str) -> str:
-    """Why a last value queue wants a topic setting as it is."""
+    """Return the reason why a last value queue needs this topic setting."""
     return _REASONS[setting]

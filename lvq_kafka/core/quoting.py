@@ -1,7 +1,7 @@
-"""How names, keys and what others have said are shown: bounded, and with nothing in them that steers a terminal.
+"""Safe display of names, keys and other people's text: bounded, and harmless to terminals.
 
-What comes from a topic, a commit, the registry or a program's caller may be of any length and hold any character.
-`quoted` shows it in an error, a log line or a repr; `LVQError` passes its whole message through `bounded`.
+Content of a topic, a commit or the registry, or from a caller, may have any length and any characters. `quoted` shows
+it in errors, log lines and reprs; `LVQError` passes its whole message through `bounded`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 __all__ = ["abridged", "bounded", "brief", "listed", "printable", "quoted", "shell_word"]
 
-_MOST_OF_A_NAME = 200  # characters: any name that a queue can have is shown whole
+_MOST_OF_A_NAME = 200  # characters: any legal queue name is shown whole
 _MOST_NAMES = 5
 _GAP = " … "
-_HEAD, _TAIL = 3000, 1000  # characters of a message; what went wrong is said first, and how it ended last
+_HEAD, _TAIL = 3000, 1000  # characters of a message; the cause is stated first, and the outcome last
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Text that is safe on a terminal: whatever could steer it is written out as an escape, except ``keep``."""
+    """Escape whatever could control a terminal, except the characters in ``keep``."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
@@ -33,7 +33,7 @@ def _escaped(character: str) -> str:
 
 
 def quoted(thing: object) -> str:
-    """The repr of anything, or of its beginning."""
+    """Return the repr of anything, cut short if necessary."""
     if isinstance(thing, str):
         return _cut(thing, repr)
     if isinstance(thing, bytes) and len(thing) > _MOST_OF_A_NAME:
@@ -42,13 +42,13 @@ def quoted(thing: object) -> str:
 
 
 def abridged(record: Any) -> str:
-    """The ``__repr__`` of a dataclass in which no field is longer than can be read."""
+    """Return the ``__repr__`` of a dataclass, with long fields cut short."""
     shown = ((field.name, getattr(record, field.name)) for field in fields(record) if field.repr)
     return f"{type(record).__qualname__}({', '.join(f'{name}={quoted(value)}' for name, value in shown)})"
 
 
 def brief(text: str) -> str:
-    """As `quoted`, without quotes."""
+    """Return text like `quoted`, without quotes."""
     return _cut(text, printable)
 
 
@@ -59,14 +59,17 @@ def _cut(text: str, show: Callable[[str], str]) -> str:
 
 
 def listed(names: Collection[str], most: int = _MOST_NAMES) -> str:
-    """Names with commas between, or the first of them and how many more there are."""
+    """Join names with commas, or the first few and the number of others."""
     first = ", ".join(brief(name) for name, _ in zip(names, range(most)))
     return first if len(names) <= most else f"{first} and {len(names) - most:,} more"
 
 
 def bounded(text: str) -> str:
-    """A message of several lines, perhaps: printable, and without its middle where it is too long to be read."""
-    shown = printable(_without_middle(text), keep="\n\t")  # which escapes make longer
+    """Make a message printable, and cut out its middle if it is too long to read.
+
+    It may have several lines.
+    """
+    shown = printable(_without_middle(text), keep="\n\t")  # escapes make it longer
     return _without_middle(shown)
 
 
@@ -77,7 +80,7 @@ def _without_middle(text: str) -> str:
 
 
 def shell_word(text: str) -> str:
-    """Text as one word of a command line, for sh, bash and zsh; in their ``$'…'`` where it cannot be typed."""
+    """Quote text as one word for sh, bash and zsh; as ``$'…'`` if it cannot be typed."""
     if text.isprintable():
         return shlex.quote(text)
     return f"$'{''.join(map(_typed, text))}'"

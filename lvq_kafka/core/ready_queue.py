@@ -1,10 +1,9 @@
-"""Which message a consumer gets next: the order of those that may be handed out.
+"""The ready queue: the order in which messages are handed out.
 
 The ledger decides *whether* a message may be handed out (it is the newest of its key, its partition has been read to
-the end, its key is not in work). A `ReadyQueue` decides only *which* of them is next, so another order, such as
-priority among keys, is another class with these three methods. Message groups whose messages go to one taker need the
-ledger to
-say two things more, who takes and what was settled: `Ledger.reserve` and `Ledger._remove` are the places.
+the end, its key is not in work). A `ReadyQueue` only decides *which* of them is next, so another order, such as
+priority among keys, is another class with these three methods. Message groups bound to one consumer would need two more
+facts from the ledger, who acquires and what was settled: see `Ledger.reserve` and `Ledger._remove`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,10 @@ from typing import Generic, Protocol, TypeVar
 __all__ = ["TRIED_OFTEN", "BySlot", "InTurns", "ReadyQueue", "Returning", "Slotted"]
 
 TRIED_OFTEN = 2
-"""Deliveries. What comes back after fewer comes in its old place; after so many it lets others go in between."""
+"""The number of deliveries after which a message that comes back takes turns with others.
+
+With fewer, it comes back in its old place.
+"""
 
 
 class Slotted(Protocol):
@@ -26,10 +28,10 @@ class Slotted(Protocol):
 
 
 class Returning(Slotted, Protocol):
-    """Something that may come back."""
+    """Something that may come back to the queue."""
 
     deliveries: int
-    """How often it has been handed out."""
+    """The number of times it was handed out."""
 
 
 T = TypeVar("T", bound=Slotted)
@@ -37,23 +39,26 @@ R = TypeVar("R", bound=Returning)
 
 
 class ReadyQueue(Protocol[T]):
-    """The messages that may be handed out, in the order in which they will be."""
+    """The messages that may be handed out, in hand-out order."""
 
     def add(self, item: T) -> None:
-        """This may be handed out, for the first time or again. It replaces what is in the same slot."""
+        """Add a message that may be handed out, for the first time or again.
+
+        It replaces the one in the same slot.
+        """
 
     def remove(self, item: T) -> None:
-        """This may no longer be handed out. Nothing happens when it could not anyway."""
+        """Remove a message that may no longer be handed out, if it is there."""
 
     def pop(self) -> T | None:
-        """Remove and return the next one, or None when there is none."""
+        """Remove and return the next message, or return None if there is none."""
 
 
 class BySlot(Generic[T]):
-    """The lowest slot first, in constant time for those that come in the order of their slots.
+    """Lowest slot first, in constant time for messages that arrive in slot order.
 
-    Only what comes back into its old place (released by its holder, or waiting for its key to be free) goes through a
-    heap, which therefore stays about as small as the number of messages in work.
+    Only a message that returns to its old place (released by its holder, or waiting for its key to be free) goes
+    through a heap, which therefore stays about as small as the number of messages in work.
     """
 
     def __init__(self) -> None:
@@ -76,7 +81,7 @@ class BySlot(Generic[T]):
             self._returned[slot] = item
 
     def remove(self, item: T) -> None:
-        """See `ReadyQueue.remove`. The heap forgets a slot when it comes to the top."""
+        """See `ReadyQueue.remove`. The heap forgets a slot once it reaches the top."""
         if self._line.pop(item.slot, None) is None:
             self._returned.pop(item.slot, None)
 
@@ -99,15 +104,15 @@ class BySlot(Generic[T]):
 
 
 class InTurns(BySlot[R]):
-    """The lowest slot first, but what has come back often lets others go in between.
+    """Lowest slot first, but messages that often came back let others go in between.
 
-    It may fail always. So it takes every second turn at most, while there is anything else, and takes turns with its
-    kind: those that fail hold up no others, nor each other, and are not held up for long either.
+    They may fail always. So they get at most every second turn while there is anything else, and take turns among
+    themselves: they block neither others nor each other, and do not wait for long either.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._often: OrderedDict[int, R] = OrderedDict()  # in the order in which they came back
+        self._often: OrderedDict[int, R] = OrderedDict()  # in order of return
         self._often_was_last = False
 
     def add(self, item: R) -> None:

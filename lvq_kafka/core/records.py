@@ -1,4 +1,4 @@
-"""What lies in the log: positions, records, and batches of records by column."""
+"""The contents of a log: positions, records, and batches of records by column."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ from lvq_kafka.errors import ConfigError
 __all__ = ["UNREADABLE", "UNREADABLE_HEADER", "Fetch", "Headers", "Position", "Record", "RecordBatch", "header_value"]
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""A record's headers in their order; names may repeat, and the last one counts (`header_value`)."""
+"""A record's headers, in order.
+
+Names may repeat; the last one counts (`header_value`).
+"""
 
 UNREADABLE_HEADER = "lvq-unreadable"
 """Marks a record whose headers cannot be read (R16), and copies of it."""
 
 UNREADABLE: Headers = ((UNREADABLE_HEADER, b"1"),)
-"""What stands for headers that cannot be read. Copies have equal headers, and these can be: compare by identity."""
+"""Replaces headers that cannot be read; compare by identity.
+
+Copies of the record have equal headers, and those can be read.
+"""
 
 
 class Position(NamedTuple):
-    """Where a record lies. Offsets of different partitions are not comparable; there is no global number.
+    """The place of a record.
 
-    ``str(position)`` is ``topic/partition/offset``, a token that another process can `parse` and wait for.
+    Offsets of different partitions are not comparable; there is no global number. ``str(position)`` is
+    ``topic/partition/offset``, a token that another process can `parse` and wait for.
 
-    The offset is -1 in a producer's receipt where the broker has the record and did not say where: when the answer to a
-    first try was lost and the retry was recognised as a duplicate.
+    The offset is -1 in a producer's receipt if the broker has the record but did not say where: the answer to a first
+    try was lost, and the retry was recognized as a duplicate.
     """
 
     topic: str
@@ -38,7 +45,7 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, token: str) -> Position:
-        """Read a token written by ``str(position)``.
+        """Parse a token written by ``str(position)``.
 
         Raises:
             ConfigError: the text is not such a token.
@@ -53,19 +60,22 @@ class Position(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record as it lies in the log. ``value`` None is a delete; empty bytes is a value."""
+    """One record as it is in the log. ``value`` None is a delete; empty bytes are a value."""
 
     partition: int
     offset: int
     timestamp: int
-    """Milliseconds since the epoch, as on the wire: append time, or the producer's where the topic is set so."""
+    """Milliseconds since the epoch, as on the wire.
+
+    The time of the append, or the producer's if the topic is configured so.
+    """
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
 
 
 def header_value(headers: Iterable[tuple[str, bytes | None]], name: str) -> bytes | None:
-    """The value of the last header of that name, or None when there is none."""
+    """Return the value of the last header with this name, or None."""
     found = None
     for header, value in headers:
         if header == name:
@@ -75,10 +85,10 @@ def header_value(headers: Iterable[tuple[str, bytes | None]], name: str) -> byte
 
 @dataclass(slots=True)
 class RecordBatch:
-    """Records by column, all columns of one length; within a partition offsets ascend.
+    """Records by column. All columns have the same length; offsets ascend within a partition.
 
-    Columns, because a fold over them runs at the speed of the built-in containers: no object per record.
-    A ``headers`` cell is None or empty for a record without headers.
+    A fold over columns runs at the speed of the built-in containers, with no object per record. A ``headers`` cell is
+    None or empty for a record without headers.
     """
 
     partitions: list[int] = field(default_factory=list)
@@ -99,33 +109,33 @@ class RecordBatch:
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The first offset and the last one, of a batch that is not empty."""
+        """The first and the last offset of a non-empty batch."""
         return self.offsets[0], self.offsets[-1]
 
     @property
     def deletes(self) -> bool:
-        """Whether there are any."""
+        """True if any record is a delete."""
         return None in self.values
 
     @property
     def size(self) -> int:
-        """The bytes of the values."""
+        """The total size of the values in bytes."""
         return sum(map(len, filter(None, self.values)))
 
     def rows(self, start: int, end: int) -> RecordBatch:
-        """Some rows that lie together."""
+        """Return adjacent rows."""
         return RecordBatch(*(column[start:end] for column in self._columns))
 
     def pick(self, rows: Sequence[int]) -> RecordBatch:
-        """Some rows, in the order given."""
+        """Return some rows, in the given order."""
         return RecordBatch(*([column[row] for row in rows] for column in self._columns))
 
     def entries(self) -> Sequence[Any]:
-        """One object for each record, of which `gather` makes a batch again."""
+        """Return one object per record, from which `gather` makes a batch again."""
         return list(self)
 
     def gather(self, entries: Sequence[Any]) -> RecordBatch:
-        """A batch of `entries` of this batch and of others of its kind."""
+        """Build a batch from `entries` of this batch and of others of its kind."""
         return RecordBatch.of(entries)
 
     @property
@@ -148,13 +158,13 @@ class RecordBatch:
 
 @dataclass(slots=True)
 class Fetch:
-    """What one poll of a log brought.
+    """The result of one poll.
 
-    ``positions`` holds, for each partition that moved, the next offset to read. It can move without a record: past
+    ``positions`` holds the next offset to read of each partition that moved. It can move without a record: past
     transaction markers, aborted records and holes left by compaction. Judge progress by it, never by record offsets.
     """
 
     batch: RecordBatch
     positions: Mapping[int, int]
     epochs: Mapping[int, int] = field(default_factory=dict)
-    """The leader's epoch when the last record of each partition in the batch was written; -1 where it is not known."""
+    """The leader epoch of the last record of each partition in the batch; -1 if unknown."""

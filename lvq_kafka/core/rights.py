@@ -1,4 +1,4 @@
-"""What a user has to be allowed to do, in the words of Kafka's ACLs."""
+"""The rights that users need, in the terms of Kafka's ACLs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ _DESCRIBE: Mapping[Resource, str] = {
     "Topic": "It is included in Read, which readers need, in Write, which writers need, and in Delete.",
     "Group": "It is included in Read, which consumers need, and in Delete.",
 }
-"""In which rights Describe is included: who has to ask for one may as well ask for that."""
+"""Rights that include Describe: users who need it may as well ask for one of these."""
 
 
 class Right(NamedTuple):
-    """One operation on one resource: ``str(Right("Read", "Topic", "prices"))`` is ``Read on Topic prices``."""
+    """One operation on one resource.
+
+    ``str(Right("Read", "Topic", "prices"))`` is ``Read on Topic prices``.
+    """
 
     operation: Operation
     resource: Resource
@@ -41,13 +44,13 @@ class Right(NamedTuple):
 
     @classmethod
     def named_in(cls, text: str) -> Right | None:
-        """The right that the text of an error of `lacking` names; None if it names none."""
+        """Return the right named in the text of an error of `lacking`, or None."""
         found = _LACKING.search(text)
         return cls(found[1], found[2], found[3]) if found else None  # type: ignore[arg-type]
 
     @property
     def hint(self) -> str:
-        """How to come by it."""
+        """Instructions to obtain the right."""
         where = f"{_OPTIONS[self.resource]} {shlex.quote(self.name)}" if self.resource in _OPTIONS else "--cluster"
         acl = f"kafka-acls.sh --add --allow-principal User:NAME --operation {self.operation} {where}"
         also = _DESCRIBE.get(self.resource, "") if self.operation == "Describe" else ""
@@ -55,9 +58,12 @@ class Right(NamedTuple):
 
 
 def lacking(right: Right, doing: str, *, code: str = "", more: str = "") -> Unauthorized:
-    """The error of who lacks a right, and needs it for what completes "Cannot …". ``more`` goes to the hint.
+    """Return the error for a missing right.
 
-    ``code`` is what a broker has answered, where it was not the usual one.
+    Args:
+        doing: what the right is needed for; completes "Cannot …".
+        code: the broker's answer, if it was not the usual one.
+        more: text to append to the hint.
     """
     return Unauthorized(
         f"Cannot {doing}: this user lacks {right}.",
@@ -68,5 +74,5 @@ def lacking(right: Right, doing: str, *, code: str = "", more: str = "") -> Unau
 
 
 def consuming(group: str, topic: str) -> tuple[Right, Right]:
-    """What a member of a group needs, and who commits for it."""
+    """Return the rights needed by a member of a group, or by anyone who commits for it."""
     return Right("Read", "Group", group), Right("Read", "Topic", topic)

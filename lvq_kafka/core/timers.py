@@ -1,4 +1,4 @@
-"""When delays and the time of holders are over."""
+"""Timers for the ends of delays and of holders' time."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ _SWEEP_AT_LEAST = 256
 
 
 class Timers:
-    """The messages for which something is due at a certain time, by that time.
+    """Messages with a deadline, by time.
 
-    Most holders are done long before their time is over. To take their alarms out would cost more than to set them; so
-    they are swept out when they may have become the greater part, which makes the heap no more than twice as long as it
-    has to be.
+    Most holders finish long before their time is over. Removing their timers would cost more than setting them, so
+    obsolete ones are swept out once they may be the majority. The heap is at most twice as long as necessary.
     """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Item]] = []
-        self._ticks = count()  # so that items are never compared
+        self._ticks = count()  # a tie breaker, so that items are never compared
         self._sweep_at = _SWEEP_AT_LEAST
 
     def __len__(self) -> int:
         return len(self._heap)
 
     def set(self, item: Item, time: float) -> None:
-        """Something is due for this message at that time, instead of what was to be before."""
+        """Set or replace the deadline of a message."""
         item.due = time
         if len(self._heap) >= self._sweep_at:
             self._heap = [alarm for alarm in self._heap if _holds(alarm)]
@@ -41,14 +40,14 @@ class Timers:
 
     @property
     def next(self) -> float | None:
-        """When something is due next."""
+        """The next deadline."""
         heap = self._heap
         while heap and not _holds(heap[0]):
             heappop(heap)
         return heap[0][0] if heap else None
 
     def pop_due(self, now: float) -> list[Item]:
-        """Those for which it is time, the one that was due first in front."""
+        """Remove and return the messages that are due, earliest deadline first."""
         items: list[Item] = []
         while (time := self.next) is not None and time <= now:
             item = heappop(self._heap)[2]

@@ -1,4 +1,4 @@
-"""What the arguments of public calls may be, checked before anything is done."""
+"""Checks of the arguments of public calls, before anything is done."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ __all__ = [
     "waiting",
 ]
 
-_FOREVER = 1e9  # seconds: 30 years. The longest that the operating system waits is not much more
-_LAST_MOMENT = 253_402_300_800.0  # the end of the year 9999, in seconds since the epoch: what a log's time may be
+_FOREVER = 1e9  # seconds: 30 years, not much less than the longest wait of the operating system
+_LAST_MOMENT = 253_402_300_800.0  # the end of the year 9999 in seconds since the epoch, the latest time of a log
 
 
 # -------------------------------------------------------------------- seconds
 
 
 def waiting(timeout: object, option: str = "timeout") -> float | None:
-    """For how many seconds somebody waits; None, as infinity, is for as long as it takes.
+    """Check a timeout in seconds; return None for no limit, which infinity means as well.
 
-    A time that is over already, since a caller has computed what is left of it, is 0.
+    A negative timeout, left over from a caller's computation, becomes 0.
 
     Raises:
-        ConfigError: it is no number.
+        ConfigError: the value is not a number.
     """
-    if timeout is None or (type(timeout) is float and 0.0 <= timeout < _FOREVER):  # as most are: some calls are many
+    if timeout is None or (type(timeout) is float and 0.0 <= timeout < _FOREVER):  # the usual case, in a hot path
         return timeout
     value = as_float(timeout)
     if math.isnan(value):
@@ -52,16 +52,16 @@ def waiting(timeout: object, option: str = "timeout") -> float | None:
 
 
 def limit(timeout: object, option: str = "timeout") -> float:
-    """As `waiting`, with infinity for as long as it takes: what a deadline is made of."""
+    """Check a timeout like `waiting`, but return infinity for no limit, to compute a deadline."""
     value = waiting(timeout, option)
     return math.inf if value is None else value
 
 
 def seconds(**options: object) -> None:
-    """Seconds from 0 to 60.
+    """Check for seconds from 0 to 60.
 
     Raises:
-        ConfigError: one is something else.
+        ConfigError: a value is something else.
     """
     for option, value in options.items():
         if not 0 <= as_float(value) <= 60:
@@ -69,10 +69,10 @@ def seconds(**options: object) -> None:
 
 
 def delays(**options: object) -> None:
-    """Seconds from 0 on, with an end.
+    """Check for finite seconds from 0 on.
 
     Raises:
-        ConfigError: one is something else.
+        ConfigError: a value is something else.
     """
     for option, value in options.items():
         if not 0 <= as_float(value) < math.inf:
@@ -80,13 +80,13 @@ def delays(**options: object) -> None:
 
 
 def durations(hint: str, **options: object) -> None:
-    """Seconds that something lasts; without an end where it is infinity.
+    """Check for positive durations in seconds; infinity means no end.
 
     Args:
-        hint: what to do instead of making it last no time.
+        hint: what to do instead of giving zero.
 
     Raises:
-        ConfigError: one is something else.
+        ConfigError: a value is something else.
     """
     for option, value in options.items():
         if not as_float(value) > 0:
@@ -94,10 +94,10 @@ def durations(hint: str, **options: object) -> None:
 
 
 def moment(option: str, value: object, hint: str) -> float:
-    """A moment, in seconds since the epoch.
+    """Check for a point in time, in seconds since the epoch.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the value is something else.
     """
     if not 0 <= as_float(value) < _LAST_MOMENT:
         raise _refused(option, value, "is no moment", hint)
@@ -105,7 +105,10 @@ def moment(option: str, value: object, hint: str) -> float:
 
 
 def as_float(value: object) -> float:
-    """A number as a float, however large; NaN for what is none, so that no comparison holds."""
+    """Convert a number of any size to a float, and anything else to NaN.
+
+    No comparison with NaN holds.
+    """
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:
@@ -118,10 +121,10 @@ def as_float(value: object) -> float:
 
 
 def at_least_one(**options: object) -> None:
-    """Whole numbers from 1 on.
+    """Check for whole numbers from 1 on.
 
     Raises:
-        ConfigError: one is something else.
+        ConfigError: a value is something else.
     """
     for option, value in options.items():
         if not (isinstance(value, Integral) and as_float(value) >= 1):
@@ -129,10 +132,10 @@ def at_least_one(**options: object) -> None:
 
 
 def text(option: str, value: object) -> str:
-    """A text that is not empty and can be written.
+    """Check for text that is not blank and can be encoded.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the value is something else.
     """
     try:
         if isinstance(value, str) and value.strip() and value.encode():
@@ -143,30 +146,30 @@ def text(option: str, value: object) -> str:
 
 
 def choice(option: str, value: object, choices: Iterable[str]) -> None:
-    """One of these words.
+    """Check for one of these words.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the value is none of them.
     """
     if not isinstance(value, str) or value not in choices:
         raise _refused(option, value, f"is none of {', '.join(choices)}")
 
 
 def instance(option: str, value: object, kind: type[Any], hint: str) -> None:
-    """An object of that kind.
+    """Check for an object of this class.
 
     Raises:
-        ConfigError: it is of another.
+        ConfigError: the value is of another class.
     """
     if not isinstance(value, kind):
         raise _refused(option, value, f"is no {kind.__name__}", hint)
 
 
 def callables(**options: object) -> None:
-    """What can be called.
+    """Check for callables.
 
     Raises:
-        ConfigError: one cannot.
+        ConfigError: a value is not callable.
     """
     for option, value in options.items():
         if not callable(value):
@@ -174,10 +177,10 @@ def callables(**options: object) -> None:
 
 
 def mapping(option: str, value: object, hint: str) -> Mapping[Any, Any]:
-    """A mapping; None is an empty one.
+    """Check for a mapping; None is an empty one.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the value is something else.
     """
     if value is None:
         return {}
@@ -187,10 +190,10 @@ def mapping(option: str, value: object, hint: str) -> Mapping[Any, Any]:
 
 
 def chosen_keys(keys: Iterable[Key] | None) -> frozenset[bytes] | None:
-    """Keys as they are on the wire; None for all there are.
+    """Encode keys for the wire; None stands for all keys.
 
     Raises:
-        ConfigError: it is one key and not several, or none.
+        ConfigError: the value is a single key, or no iterable.
     """
     if keys is None:
         return None

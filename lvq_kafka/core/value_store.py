@@ -1,4 +1,4 @@
-"""What readers ask of the store of a topic's latest values, whichever it is."""
+"""The interface that readers need of a store of latest values."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["ValueStore"]
 
 
 class ValueStore(Protocol):
-    """The newest record of each key of a topic, and the position in each partition up to which that holds.
+    """The newest record of each key of a topic, up to a position in each partition.
 
-    `LatestValues` is the one there is, in memory. Another, which keeps values on disk, say, has to hold no more than
-    this, and is chosen where the reading thread begins (`lvq_kafka.reading.reader_thread`). A store is used by one
-    thread at a time, and its copies by others.
+    `LatestValues`, in memory, is the only implementation. Another one, on disk for example, has to provide only this,
+    and is chosen where the reading thread starts (`lvq_kafka.reading.reader_thread`). A store is used by one thread at
+    a time; its copies may be used by others.
     """
 
     partitions: int
     """The topic's partition count."""
     positions: dict[int, int]
-    """The next offset of each partition: all below has been applied."""
+    """The next offset of each partition: everything below has been applied."""
     stats: ReaderStats
 
     def __len__(self) -> int: ...
@@ -31,32 +31,32 @@ class ValueStore(Protocol):
     def __contains__(self, key: bytes) -> bool: ...
 
     def value(self, key: bytes) -> bytes | None:
-        """The current value of a key, or None when it has none."""
+        """Return the current value of a key, or None if it has none."""
 
     def record(self, key: bytes) -> Record | None:
-        """The newest record of a key, or None when it has no value."""
+        """Return the newest record of a key, or None if it has no value."""
 
     def keys(self, order: Order = "tail") -> Sequence[bytes]:
-        """All keys in queue order (R4), as they are now: what is applied later does not change what was given."""
+        """Return all keys in queue order (R4). Records applied later do not change the result."""
 
     def records(self, order: Order = "tail") -> Iterator[Record]:
-        """The newest record of every key, in queue order."""
+        """Yield the newest record of every key, in queue order."""
 
     def key_range(self, start: bytes = b"", stop: bytes | None = None) -> list[bytes]:
-        """The keys from ``start`` up to but without ``stop``, in byte order."""
+        """Return the keys from ``start`` up to but not including ``stop``, in byte order."""
 
     @property
     def split_keys(self) -> list[bytes]:
-        """Keys that lie in more than one partition right now (R14)."""
+        """Keys that currently have records in more than one partition (R14)."""
 
     def copy(self) -> Self:
-        """What is held now, whatever is applied later."""
+        """Return a copy that records applied later do not change."""
 
     def apply(self, batch: RecordBatch) -> list[bytes]:
-        """Fold a batch in, and return the keys it touched."""
+        """Fold in a batch, and return the keys it touched."""
 
     def advance(self, positions: Mapping[int, int]) -> None:
-        """Move positions past what holds no record."""
+        """Move positions past offsets without records."""
 
     def grow(self, partitions: int) -> list[bytes]:
-        """The topic has more partitions now. Returns the keys whose current value changed."""
+        """Raise the partition count. Returns the keys whose current value changed."""

@@ -1,4 +1,4 @@
-"""When a consumer whose transactions cannot begin leaves its partitions to others, and when it wants them back."""
+"""The decision to leave a group while transactions cannot begin, and to join it again."""
 
 from __future__ import annotations
 
@@ -7,60 +7,60 @@ __all__ = ["PATIENCE", "Yielding"]
 _NEVER = float("-inf")
 
 PATIENCE = 30.0
-"""Seconds for which transactions may fail to begin, and between two attempts of a program that goes on trying.
+"""Seconds for which transactions may fail to begin, and the longest gap between attempts.
 
-Longer than a coordinator's fail-over: a broker that dies counts for another 9 s (``broker.session.timeout.ms``), the
-next one loads its transactions, and clients wait up to 10 s before they connect again. A rolling restart is a row of
-these, with work in between.
+A program with a longer gap has stopped trying. This is longer than a coordinator failover: a dead broker counts as
+alive for another 9 s (``broker.session.timeout.ms``), the next one loads its transactions, and clients wait up to 10 s
+before they reconnect. A rolling restart is a series of these, with work in between.
 """
 
 
 class Yielding:
-    """Judges by the clock whether a consumer is of no use to its partitions. It is not thread-safe.
+    """Judge by the clock whether a consumer is of no use to its partitions. Not thread-safe.
 
-    Time counts from the first of the attempts that have failed in a row, while there are attempts. It begins again
-    whenever something is consumed outside of transactions, or somebody looks there and finds nothing that waits.
+    Time counts from the first of the attempts that failed in a row, as long as attempts continue. It restarts whenever
+    something is consumed outside of transactions, or requested there and nothing is waiting.
     """
 
     def __init__(self) -> None:
         self.away = False
-        """Whether the consumer has left, or is about to."""
+        """True once the consumer has left, or is about to."""
         self._trying = 0
         self._since = 0.0
         self._tried_at = _NEVER  # when the last attempt failed
         self._settled = 0
 
     def attempt(self, now: float, settled: int) -> None:
-        """A transaction is about to begin; so many messages were settled up to now."""
+        """Note that a transaction is about to begin; ``settled`` messages were settled so far."""
         if not self._trying and now - self._tried_at > PATIENCE:
             self._restart(now, settled)
         self._trying += 1
 
     def failed(self, now: float) -> None:
-        """It has not begun."""
+        """Note that it failed to begin."""
         self._trying -= 1
         self._tried_at = now
 
     def begun(self, now: float, settled: int) -> None:
-        """It has: the consumer is of use, and part of its group again."""
+        """Note that it began: the consumer is of use, and part of its group again."""
         self._trying -= 1
         self._tried_at, self.away = _NEVER, False
         self._restart(now, settled)
 
     def decided(self, settled: int) -> None:
-        """A transaction is over, and has settled so many messages."""
+        """Note that a transaction ended and settled this many messages."""
         self._settled += settled
 
     def asked(self, now: float) -> None:
-        """Somebody wants messages, and there are none: the consumer is part of its group again."""
+        """Note a request that found no messages: the consumer is part of its group again."""
         self._since, self.away = now, False
 
     def excused(self, now: float) -> None:
-        """Nobody else could do more just now."""
+        """Note that no other consumer could do more right now."""
         self._since = now
 
     def lasted(self, now: float, settled: int) -> float:
-        """For how many seconds the consumer has been of no use; 0 where it is, or nobody tries."""
+        """Return for how many seconds the consumer was of no use; 0 if it is, or if nobody tries."""
         if settled != self._settled:
             self._restart(now, settled)
         if self._trying:
@@ -68,7 +68,7 @@ class Yielding:
         return self._tried_at - self._since if now - self._tried_at <= PATIENCE else 0.0
 
     def is_due(self, now: float, settled: int) -> bool:
-        """Whether it has been so for long enough to leave."""
+        """Return whether the consumer has been of no use for long enough to leave."""
         return self.lasted(now, settled) >= PATIENCE
 
     def _restart(self, now: float, settled: int) -> None:
