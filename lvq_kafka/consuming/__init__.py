@@ -1,1 +1,1 @@
-"""Consuming a queue: acquire, settle, commit. CONSUMING.md tells how."""
+"""Consuming a queue: acquire, settle, commit. CONSUMING.md explains how."""

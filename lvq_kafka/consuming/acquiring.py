@@ -1,4 +1,4 @@
-"""Acquiring: taking messages as deliveries, by threads and by tasks of an event loop."""
+"""Acquire messages as deliveries, from threads or from asyncio tasks."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ __all__ = ["Acquiring"]
 
 T = TypeVar("T")
 
-_POLL = 0.2  # seconds; how long an iteration without messages takes to see that it shall stop
+_POLL = 0.2  # seconds; how often an idle iteration checks whether to stop
 
 
 class Acquiring(Generic[V]):
-    """Takes messages out of the holdings of a consumer; see `lvq_kafka.consuming.consumer.Consumer` for its options."""
+    """Acquires messages from a consumer's shared state.
+
+    See `lvq_kafka.consuming.consumer.Consumer` for the options.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class Acquiring(Generic[V]):
         prefetch: int,
     ) -> None:
         self.skipped = 0
-        """Messages that were rejected because their values could not be read."""
+        """Messages that were rejected because their values could not be decoded."""
         self._shared = shared
         self._dead_letters = dead_letters
         self._codec = codec
@@ -52,12 +55,15 @@ class Acquiring(Generic[V]):
         self._share = Share()
 
     def acquire(self, most: int, timeout: float | None, settler: Settler) -> list[Delivery[V]]:
-        """See `Consumer.acquire_many`; they are settled by the holder."""
+        """See `Consumer.acquire_many`. The deliveries are settled through ``settler``."""
         most = _checked(most)
         return self._wait(most, waiting(timeout), partial(self._get, most, settler))
 
     async def acquire_async(self, most: int, timeout: float | None, settler: Settler) -> list[Delivery[V]]:
-        """As `acquire`. There is nothing to wait for between taking and returning, so no cancellation can lose any."""
+        """Async version of `acquire`.
+
+        Nothing is awaited between taking messages and returning them, so cancellation cannot lose any.
+        """
         most, timeout = _checked(most), waiting(timeout)
         if self._share.spent():
             await self._share.renew()
@@ -66,14 +72,16 @@ class Acquiring(Generic[V]):
     def iterate(
         self, settler: Settler, most: int | None = None, stop: threading.Event | None = None
     ) -> Iterator[Delivery[V]]:
-        """See `Consumer.__iter__`. What was taken ahead and never had its turn goes back, as if it had not been.
+        """See `Consumer.__iter__`.
+
+        Prefetched messages that never got their turn are returned, as if they had never been taken.
 
         Args:
-            most: how many to take at a time; by default ``prefetch``.
-            stop: ends it within `_POLL` seconds when it is set.
+            most: the number of messages to take at a time; ``prefetch`` by default.
+            stop: ends the iteration within `_POLL` seconds once it is set.
         """
         most = self._prefetch if most is None else most
-        if most == 1 and stop is None:  # nothing is taken ahead: half the work
+        if most == 1 and stop is None:  # nothing is prefetched: half the work
             attempt, read, skips = partial(self._acquire_now, 1), self._read, self._skips
             with suppress(Closed):
                 while True:
@@ -96,7 +104,7 @@ class Acquiring(Generic[V]):
             self._give_back(ahead)
 
     async def iterate_async(self, settler: Settler) -> AsyncIterator[Delivery[V]]:
-        """As `iterate`."""
+        """Async version of `iterate`."""
         most, share = self._prefetch, Share()
         ahead: deque[Item] = deque()
         try:
@@ -114,7 +122,7 @@ class Acquiring(Generic[V]):
     # ---------------------------------------------------------------- waiting
 
     def _wait(self, most: int, timeout: float | None, attempt: Callable[[Waiter | None], list[T]]) -> list[T]:
-        """What a look brings, now or when there is something; nothing when there was nothing in time."""
+        """Retry until an attempt finds something; return an empty list on timeout."""
         if found := attempt(None):
             return found
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -135,7 +143,7 @@ class Acquiring(Generic[V]):
     async def _wait_async(
         self, most: int, timeout: float | None, attempt: Callable[[Waiter | None], list[T]]
     ) -> list[T]:
-        """As `_wait`."""
+        """Async version of `_wait`."""
         if found := attempt(None):
             return found
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -153,10 +161,10 @@ class Acquiring(Generic[V]):
             self._shared.step_out(waiter)
         return found
 
-    # ---------------------------------------------------------------- looking
+    # ---------------------------------------------------------------- taking
 
     def _acquire_now(self, most: int, waiter: Waiter | None, *, ahead: bool = False) -> list[Item]:
-        """What can be had now. Nothing means that the taker will be woken."""
+        """Take the messages that are available now. If there are none, the waiter will be woken."""
         while True:
             taken, exhausted = self._shared.acquire(most, waiter, ahead=ahead)
             if exhausted:
@@ -169,13 +177,13 @@ class Acquiring(Generic[V]):
                 return taken
 
     def _get(self, most: int, settler: Settler, waiter: Waiter | None) -> list[Delivery[V]]:
-        """What can be had now and is not to be skipped."""
+        """Take the messages that are available now, without those to be skipped."""
         while taken := self._acquire_now(most, waiter):
             deliveries = [Delivery(settler, item, self._read) for item in taken]
             if self._skips:
                 try:
                     deliveries = [delivery for delivery in deliveries if self._is_readable(delivery)]
-                except BaseException:  # a dead letter has no place in the transaction, for example
+                except BaseException:  # for example, the dead letter cannot be added to the transaction
                     self._give_back(taken)
                     raise
             if deliveries:
@@ -183,9 +191,10 @@ class Acquiring(Generic[V]):
         return []
 
     def _turns(self, ahead: deque[Item], settler: Settler) -> Iterator[Delivery[V]]:
-        """Those that are still newest of their keys when their turn comes; others make room for what replaced them.
+        """Yield the messages that are still the newest of their keys when their turn comes.
 
-        The first comes in any case, so that each taking brings one: else a key that never rests would never come.
+        Superseded ones are returned, so the newer values can be acquired. The first message is yielded regardless, so
+        every round yields at least one; otherwise a hot key would never be delivered.
         """
         may_be_stale = True
         while ahead:
@@ -209,23 +218,23 @@ class Acquiring(Generic[V]):
                 delivery.value  # noqa: B018  # decodes
             except DecodeError as error:
                 self.skipped += 1
-                with suppress(LockLost):  # then whoever has the partition now skips it
+                with suppress(LockLost):  # the partition's new owner skips it
                     delivery.reject(str(error))
                 return False
-        except BaseException:  # an interrupt, or a dead letter that has no place in the transaction: nobody has got it
+        except BaseException:  # an interrupt, or a dead letter that cannot be added to the transaction: not delivered
             with suppress(LockLost, AlreadySettled):
                 delivery.release()
             raise
         return True
 
     def _give_back(self, ahead: Iterable[Item]) -> None:
-        """Let go of those that nobody has got."""
+        """Return messages that were never handed out."""
         for item in ahead:
             with suppress(LockLost, AlreadySettled):
                 self._shared.apply(Ledger.release, item)
 
 
 def _checked(most: int) -> int:
-    if type(most) is not int or most < 1:  # asked for each taking
+    if type(most) is not int or most < 1:  # inlined because it runs on every acquire
         at_least_one(most=most)
     return most

@@ -1,4 +1,4 @@
-"""Consuming a queue: messages are acquired, worked on, and removed by an acknowledgement."""
+"""Consuming a queue: acquire messages, process them, and ack them to remove them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _CLOSING = 10.0  # seconds
 
 
 class Consumer(Bound, Generic[V]):
-    """A consumer of a queue. It shares the queue's partitions with all other consumers of the queue.
+    """A consumer of a queue. All consumers of the queue share its partitions.
 
-    Messages come as deliveries: exclusive (G9), of each key only the newest value and only one at a time (G13), in
-    queue order per partition, and none before the consumer knows what lies behind it in the log (G12). A delivery that
-    is not acknowledged comes again, here or elsewhere (G10). Deliveries can be settled in any order::
+    Messages arrive as deliveries. A delivery is exclusive (G9). Only the newest value of each key is delivered, one at
+    a time (G13), in queue order per partition, and not before the consumer knows what follows it in the log (G12). A
+    message that is not acked is redelivered, here or elsewhere (G10). Deliveries can be settled in any order::
 
         for delivery in consumer:
             with delivery:                # a clean exit acks, an exception releases
@@ -49,53 +49,56 @@ class Consumer(Bound, Generic[V]):
         async with await queue.consumer_async() as consumer:
             async for delivery in consumer: ...    # the same in asyncio, without a thread per message
 
-        consumer.run(handle, workers=8)            # the same by a callback, in threads
+        consumer.run(handle, workers=8)            # the same with a callback, in threads
 
-    A message is chosen at the moment it is acquired, so none grows old in a buffer: what waits is replaced by newer
-    values. What is held in memory is the newest value of each key that waits in the assigned partitions, and every
-    message without a key.
+    Messages are chosen at the moment they are acquired, so none goes stale in a buffer: newer values replace waiting
+    ones. The consumer holds in memory the newest waiting value of each key in its assigned partitions, and every
+    waiting message without a key.
 
-    Partitions are looked at one by one: a key that lies in two of them, because partitions were added or a writer uses
-    another partitioner, may be handed out once for each. Views and browsers tell the one that counts (R14).
+    Each partition is treated separately. If a key lies in two partitions, because partitions were added or a writer
+    uses another partitioner, it may be delivered once from each. Views and browsers show the one that counts (R14).
 
-    Thread-safe: several threads may acquire from one consumer. It joins the group when it is made, from a thread of
-    its own, and leaves when it is closed. Slow handlers never cost the membership. One that is left behind, with all
-    that was acquired from it, is closed with the last reference to it, with a `ResourceWarning` and a line in the log.
+    Thread-safe: several threads may acquire from one consumer. A background thread joins the group when the consumer is
+    created and leaves it on close. Slow handlers never cost the group membership. If a consumer is abandoned without
+    `close`, it is closed when the last reference to it and to everything acquired from it is dropped, with a
+    `ResourceWarning` and a log line.
 
     Args:
-        cluster: where the queue lies.
+        cluster: the cluster that holds the queue.
         definition: the queue. Its group must have been declared (`lvq_kafka.managing.group_checks.declare_group`).
-        codec: how values are read.
-        undecodable: a value that the codec cannot read raises when it is asked for, is rejected and skipped, or is
-            given as bytes.
-        max_in_work: how many messages may be held at a time, over all threads; `acquire` waits beyond that.
-        prefetch: how many messages an iteration takes at a time. One that is replaced before its turn comes is passed
-            over, so each is the newest of its key when it comes, whatever the number. With more than 1 an iteration
-            keeps messages from other threads of this consumer, and saves time where ``durable_counts`` costs a commit
-            for each taking. What never has its turn was not delivered.
-        lock_timeout: seconds to settle a delivery in, after which it is released, and the handle is no good any more;
-            None for as long as the membership lasts. `Delivery.extend` asks for more. What is taken ahead goes back
-            when it has waited that long for its turn, and has the whole time from then on.
-        max_deliveries: how often a message is handed out; one more time, and it is rejected instead. Without
-            ``durable_counts`` each consumer counts by itself. Only what somebody has got counts.
+        codec: decodes the values.
+        undecodable: what to do with a value that the codec cannot decode: raise when it is accessed, reject and skip
+            the message, or return the raw bytes.
+        max_in_work: the number of messages that may be held at a time, across all threads. Beyond that, `acquire`
+            waits.
+        prefetch: the number of messages an iteration takes at a time. A prefetched message that is superseded before
+            its turn is skipped, so each one is the newest of its key when it is yielded, regardless of the number.
+            Values above 1 withhold messages from other threads of this consumer, and save time with ``durable_counts``,
+            where each batch costs a commit. Prefetched messages that never get their turn do not count as delivered.
+        lock_timeout: seconds to settle a delivery in. After that the message is released and the handle becomes
+            invalid. None means as long as the membership lasts. `Delivery.extend` asks for more time. A prefetched
+            message is returned after waiting this long for its turn; once it is handed out, the full time starts.
+        max_deliveries: how often a message may be delivered; the next attempt rejects it instead. Without
+            ``durable_counts`` each consumer counts on its own. Only messages that were actually handed out count.
         dead_letters: the topic that rejected messages go to, with the headers of `lvq_kafka.consuming.dead_letters`;
-            None removes them. A dead letter is stored before its message counts as done. If it cannot be, the message
-            is available again a second later.
-        durable_counts: commit how often each message was delivered before it is handed out, so that one which kills
-            its handler is counted, too. Costs a commit for each taking: use `acquire_many`, ``prefetch`` or several
-            workers. When the process dies, what was taken ahead, or counted for somebody who never came, counts, too:
-            keep ``prefetch`` at 1 where handlers die of their messages.
-        commit_interval: seconds over which acks are gathered into one commit; none is gathered when somebody waits.
+            None drops them. A dead letter is stored before its message counts as done. If it cannot be stored, the
+            message becomes available again a second later.
+        durable_counts: commit each message's delivery count before handing it out, so that a message that kills its
+            handler is counted, too. Each acquire costs a commit: use `acquire_many`, ``prefetch`` or several
+            workers. If the process dies, prefetched messages, and messages counted for a caller that never came for
+            them, count as delivered, too: keep ``prefetch`` at 1 if messages can kill their handlers.
+        commit_interval: seconds over which acks are batched into one commit. If someone is waiting, the commit is sent
+            at once.
         revoke_grace: seconds that holders get to finish when the group moves a partition to another consumer.
-        on_foreign_commits: what to do where something else has committed with the queue's group: ``"refuse"`` raises,
-            ``"ignore"`` goes by the offsets alone, by which messages may come again.
+        on_foreign_commits: what to do when another client has committed with the queue's group: ``"refuse"`` raises;
+            ``"ignore"`` uses the offsets alone, so messages may be redelivered.
 
     Raises:
-        GroupNotFound, OffsetsExpired, PartitionsAdded: the queue's group holds no offsets, or not for all partitions
-            (R17). They are `QueueNotDeclared`, too.
-        CommitMapRefused: something else has committed with the queue's group.
-        TopicNotFound: the topic, or that of the dead letters, does not exist.
-        TopicRecreated: the topic was created anew since the queue was declared or consumed.
+        GroupNotFound, OffsetsExpired, PartitionsAdded: the queue's group has no offsets, or not for all partitions
+            (R17). These are also `QueueNotDeclared`.
+        CommitMapRefused: another client has committed with the queue's group.
+        TopicNotFound: the topic, or the dead letter topic, does not exist.
+        TopicRecreated: the topic was recreated since the queue was declared or consumed.
         ConfigError: an option is out of range.
         TransportError: the cluster cannot be reached or refuses.
     """
@@ -146,21 +149,21 @@ class Consumer(Bound, Generic[V]):
             revoke_grace=revoke_grace,
         )
         self._shut = partial(_shut, self._shared, self._dead_letters, self._thread)
-        # What settles is held by whatever can use this consumer: itself, its iterations, what was acquired.
+        # Everything that can use this consumer holds the settler: the consumer, its iterations, its deliveries.
         self._unclosed = finalize(self._settler, self._thread.abandon, partial(self._shut, _CLOSING))
-        self._unclosed.atexit = False  # a thread that is needed to leave the group has ended by then
+        self._unclosed.atexit = False  # by then, the thread that leaves the group has ended
         self._thread.start()
 
     # ---------------------------------------------------------------- taking messages
 
     def acquire(self, timeout: float | None = None) -> Delivery[V] | None:
-        """Take the next message; wait for one for ``timeout`` seconds, or as long as it takes.
+        """Take the next message, waiting up to ``timeout`` seconds for one, or indefinitely.
 
-        It also waits while ``max_in_work`` messages are held. Returns None when none came in time.
+        It also waits while ``max_in_work`` messages are held. Returns None on timeout.
 
         Raises:
             Closed: the consumer was closed.
-            StateError: without a ``timeout``, in a callback on the consumer's own thread.
+            StateError: called without a ``timeout`` in a callback on the consumer's own thread.
             LVQError: the consumer has stopped because of this error (`QueueNotDeclared`, `TopicNotFound`, `DataLoss`,
                 `KeyMismatch`, `TransportError` …), or of another one (`ReaderFailed`, with its cause).
         """
@@ -168,17 +171,19 @@ class Consumer(Bound, Generic[V]):
         return taken[0] if taken else None
 
     def acquire_many(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
-        """Take up to so many messages that are there; wait for the first as `acquire` does.
+        """Take up to ``most`` available messages, waiting for the first as `acquire` does.
 
-        Returns an empty list when none came in time. Raises what `acquire` raises, and `ConfigError` where ``most`` is
-        no whole number from 1 on.
+        Returns an empty list on timeout. Raises what `acquire` raises, and `ConfigError` if ``most`` is not a positive
+        integer.
         """
         return self._acquiring.acquire(most, timeout, self._settler)
 
     def ack_many(
         self, deliveries: Iterable[Delivery[V]], *, wait: bool = False, timeout: float | None = None
     ) -> Settlement:
-        """Ack several deliveries at once: as `Delivery.ack` of each, in half the time, and waited for as one.
+        """Ack several deliveries at once, in half the time of separate `Delivery.ack` calls.
+
+        The returned settlement covers all of them.
 
         ::
 
@@ -186,16 +191,15 @@ class Consumer(Bound, Generic[V]):
                 store(batch)
                 consumer.ack_many(batch)
 
-        Those that can be acked are, whatever is the matter with others. What is returned is durable when all of them
-        are.
+        Every delivery that can be acked is, even if others cannot. The settlement is durable when all of them are.
 
         Raises:
-            StateError: a delivery is another consumer's, or a transaction's; then none is acked. With ``wait`` in a
-                callback on the consumer's own thread.
-            ConfigError: something else is among them; then none is acked.
-            AlreadySettled, LockLost: the first that could not be acked, for the reasons of `Delivery.ack`; how many
-                there are is in the notes of the error. The others are acked.
-            LockLost, OutcomeUnknown, ReaderFailed: with ``wait``, as `Delivery.ack`.
+            StateError: a delivery belongs to another consumer or to a transaction; then none is acked. With ``wait``,
+                also in a callback on the consumer's own thread.
+            ConfigError: ``deliveries`` contains something else; then none is acked.
+            AlreadySettled, LockLost: the first delivery that could not be acked, for the reasons of `Delivery.ack`. The
+                notes of the error give the number of failures. All other deliveries are acked.
+            LockLost, OutcomeUnknown, ReaderFailed: with ``wait``, as in `Delivery.ack`.
         """
         if wait:
             timeout = waiting(timeout)
@@ -205,39 +209,39 @@ class Consumer(Bound, Generic[V]):
         return settlement
 
     async def acquire_async(self, timeout: float | None = None) -> Delivery[V] | None:
-        """As `acquire`, in asyncio: waits without a thread. When it is cancelled, nothing is held."""
+        """Async version of `acquire`. Waits without a thread; holds nothing when cancelled."""
         taken = await self.acquire_many_async(1, timeout)
         return taken[0] if taken else None
 
     async def acquire_many_async(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
-        """As `acquire_many`, in asyncio: waits without a thread. When it is cancelled, nothing is held."""
+        """Async version of `acquire_many`. Waits without a thread; holds nothing when cancelled."""
         return await self._acquiring.acquire_async(most, timeout, self._settler)
 
     def __iter__(self) -> Iterator[Delivery[V]]:
-        """The messages as they come, without an end, until the consumer is closed.
+        """Yield messages as they arrive, until the consumer is closed.
 
         Raises:
-            LVQError: as `acquire`.
+            LVQError: as in `acquire`.
         """
         return self._acquiring.iterate(self._settler)
 
     def __aiter__(self) -> AsyncIterator[Delivery[V]]:
-        """As iterating, in asyncio."""
+        """Async version of `__iter__`."""
         return self._acquiring.iterate_async(self._settler)
 
     def run(self, handler: Handler[V], *, workers: int = 1, retry_delay: float = 1.0) -> None:
-        """Hand messages to a callback, from so many threads, until the consumer is closed elsewhere.
+        """Call ``handler`` with each message in ``workers`` threads until the consumer is closed.
 
-        What the handler leaves unsettled is acked when it returns. When it raises, that goes to the log, and the
-        message is released; or rejected with the error as the reason, when that was the last of ``max_deliveries``.
+        If the handler returns without settling a message, it is acked. If it raises, the error is logged and the
+        message is released; or, on the last of ``max_deliveries``, rejected with the error as the reason.
 
-        On Ctrl-C it waits until the handlers have finished what they are at, and raises `KeyboardInterrupt`; so it does
-        with whatever a signal handler raises, such as ``signal.signal(SIGTERM, lambda *_: sys.exit(143))``. To end it
-        from another thread, `pause`, wait until ``stats.in_work`` is 0, and `close`: closed at once, the handlers lose
-        what they are at, and it comes again.
+        On Ctrl-C, waits for running handlers to finish and raises `KeyboardInterrupt`. The same applies to whatever a
+        signal handler raises, such as ``signal.signal(SIGTERM, lambda *_: sys.exit(143))``. To stop it from another
+        thread, `pause`, wait until ``stats.in_work`` is 0, and `close`. With an immediate `close`, handlers lose the
+        messages they are working on, and these are redelivered.
 
         Args:
-            retry_delay: seconds after which a message whose handler raised is handed out again.
+            retry_delay: seconds before a message whose handler raised is delivered again.
 
         Raises:
             LVQError: the consumer has stopped because of this error.
@@ -252,7 +256,7 @@ class Consumer(Bound, Generic[V]):
         ).run()
 
     def transaction(self, producer: Producer[Any], *, timeout: float | None = None) -> Transaction[V]:
-        """A transaction, for a ``with`` block: what is acked in it and what the producer sends commit as one.
+        """Return a transaction for a ``with`` block: acks and the producer's sends commit as one.
 
         ::
 
@@ -261,30 +265,31 @@ class Consumer(Bound, Generic[V]):
                     producer.put(delivery.key, work(delivery.value))
                     delivery.ack()
 
-        An exception aborts it, and the messages come again. A consumer has one transaction at a time; while it
-        commits, other acks wait. Where none can begin for 30 s the consumer leaves its partitions to others, and takes
-        part again when one begins: go on trying.
+        An exception aborts it, and its messages are redelivered. A consumer has one transaction at a time; while it
+        commits, other acks wait. If none can begin for 30 s, the consumer leaves its partitions to others and rejoins
+        when one begins, so keep trying.
 
         Args:
-            producer: a transactional one, of the same cluster, with no transaction open. Open it before the consumer:
-                it ends what a worker of its id that died has left open, which a consumer that opens waits for.
-            timeout: seconds for each step of the commit; by default 60.
+            producer: a transactional producer of the same cluster, with no open transaction. Open it before the
+                consumer: it ends any transaction left open by a dead worker with the same id, which an opening consumer
+                would otherwise wait for.
+            timeout: seconds for each step of the commit; 60 by default.
 
-        Raises (at its beginning):
-            StateError: one is open already, or this is a callback on the consumer's own thread.
-            OutcomeUnknown: what became of the one before is not known in time.
-            TransportError: the producer cannot begin one in time.
+        Raises (on entering the block):
+            StateError: a transaction is already open, or this is a callback on the consumer's own thread.
+            OutcomeUnknown: the outcome of the previous transaction did not become known in time.
+            TransportError: the producer could not begin a transaction in time.
 
-        Raises (at the end of the block, the transaction being aborted):
-            LockLost: a message went to another consumer meanwhile, or may have, or its ``lock_timeout`` was over.
+        Raises (on leaving the block, with the transaction aborted):
+            LockLost: a message went, or may have gone, to another consumer, or its ``lock_timeout`` expired.
             DeliveryFailed: the producer could not send something.
-            TransportError: it could not be committed; ``code`` is ``"_FENCED"`` when a newer producer with the same
-                transactional id has taken over.
+            TransportError: the commit failed; ``code`` is ``"_FENCED"`` if a newer producer with the same transactional
+                id has taken over.
 
-        Raises (when it is not known whether it has committed):
-            OutcomeUnknown: the consumer goes on when the group knows: when the next transaction begins, which ends
-                what is open, or when ``transaction.timeout.ms`` is over. Until then it commits nothing, and soon hands
-                out nothing; the settlements of the transaction say what became of it.
+        Raises (if the outcome of the commit is unknown):
+            OutcomeUnknown: the consumer resumes when the group knows the outcome: when the next transaction begins,
+                which ends the open one, or when ``transaction.timeout.ms`` expires. Until then it commits nothing and
+                soon hands out nothing. The settlements of the transaction report the outcome.
         """
         instance("producer", producer, Producer, "Open a transactional one: queue.producer(transactional_id=...).")
         return Transaction(
@@ -296,46 +301,46 @@ class Consumer(Bound, Generic[V]):
             timeout=waiting(timeout),
         )
 
-    # ---------------------------------------------------------------- state and life
+    # ---------------------------------------------------------------- state and lifecycle
 
     def pause(self) -> None:
-        """Hand out nothing for now. What waits goes on to be replaced by newer values, and held messages stay held."""
+        """Stop handing out messages. Newer values still replace waiting ones; held ones stay held."""
         self._shared.pause(True)
 
     def resume(self) -> None:
-        """Hand out again."""
+        """Resume handing out messages."""
         self._shared.pause(False)
 
     @property
     def paused(self) -> bool:
-        """Whether it is paused."""
+        """True while the consumer is paused."""
         return self._shared.paused
 
     @property
     def stats(self) -> ConsumerStats:
-        """What this consumer has and has done."""
+        """The consumer's current state and counters."""
         return self._shared.stats
 
     @property
     def skipped(self) -> int:
-        """How many messages were skipped because their values could not be read."""
+        """The number of messages skipped because their values could not be decoded."""
         return self._acquiring.skipped
 
     def close(self, timeout: float | None = _CLOSING) -> None:
-        """Commit what is done and leave the group. Messages that are held are lost to their holders at once.
+        """Commit what is done and leave the group. Holders lose their messages at once.
 
-        What was settled before is committed, and settling raises `LockLost` from then on. Where that commit is not
-        known to be stored, the log says so, and whoever waits for a settlement is told.
+        Everything settled before is committed; settling afterwards raises `LockLost`. If that commit is not known to be
+        stored, it is logged, and waiters for a settlement are notified.
 
-        Let workers finish first. Returns after ``timeout`` seconds at the latest, then with a warning in the log; safe
-        to call more than once, and from any thread.
+        Let workers finish first. Returns after ``timeout`` seconds at the latest, then with a logged warning. Safe to
+        call repeatedly and from any thread.
         """
         seconds_left = limit(timeout)
         self._unclosed.detach()
         self._shut(seconds_left)
 
     async def aclose(self, timeout: float | None = _CLOSING) -> None:
-        """As `close`, in asyncio. When it is cancelled, closing goes on in the background."""
+        """Async version of `close`. If cancelled, closing continues in the background."""
         await in_thread(partial(self.close, timeout))
 
     def __enter__(self) -> Self:
@@ -359,7 +364,7 @@ class Consumer(Bound, Generic[V]):
 
 
 def _shut(shared: SharedState, dead_letters: DeadLetters, thread: ConsumerThread, timeout: float) -> None:
-    """See `Consumer.close`. It is no method: of a consumer that is left behind only these are there."""
+    """See `Consumer.close`. A function, because it must outlive an abandoned consumer."""
     deadline = time.monotonic() + timeout
     shared.close()
     dead_letters.close(waiting(timeout / 2))

@@ -1,4 +1,4 @@
-"""What a consumer has, and what it has done."""
+"""A consumer's current state and counters."""
 
 from __future__ import annotations
 
@@ -14,24 +14,29 @@ __all__ = ["ConsumerStats"]
 
 @dataclass(slots=True)
 class ConsumerStats:
-    """What a consumer has, and what it has done since it was opened. Counts are messages and never negative."""
+    """A consumer's current state, and its counters since it was opened.
+
+    Counts are numbers of messages and never negative.
+    """
 
     partitions: tuple[int, ...] = ()
-    """The partitions it is assigned now."""
+    """The currently assigned partitions."""
     catching_up: tuple[int, ...] = ()
-    """Those it must still read to their end before it hands out anything of them (G12)."""
+    """Partitions that must be read to their end before anything is handed out from them (G12)."""
     available: int = 0
-    """Messages that wait."""
+    """Messages waiting to be acquired."""
     gated: int = 0
-    """Of these, those that wait for lower ones of their partition to be settled, since the commit text has no room for
-    them: only where messages are acked in transactions, which commit all or nothing."""
+    """Of these, messages that wait for lower ones of their partition to be settled.
+
+    The commit text has no room for them. Only with transactions, which commit all or nothing.
+    """
     in_work: int = 0
     """Messages that are held, or on their way to a holder."""
     read: int = 0
     replaced: int = 0
-    """Values that were replaced while they waited, by a newer one of their key."""
+    """Values replaced by a newer one of their key while waiting."""
     deleted: int = 0
-    """Values that were deleted while they waited."""
+    """Values deleted while waiting."""
     delivered: int = 0
     redelivered: int = 0
     """Deliveries of messages that were, or may have been, delivered before."""
@@ -39,32 +44,34 @@ class ConsumerStats:
     released: int = 0
     rejected: int = 0
     timed_out: int = 0
-    """Deliveries that were not settled within ``lock_timeout``."""
+    """Deliveries not settled within ``lock_timeout``."""
     lost: int = 0
-    """Deliveries whose partition went away before they were settled."""
+    """Deliveries whose partition was revoked or lost before they were settled."""
     mismatched: int = 0
     """Records whose key header disagrees with their record key, or cannot be read (R16)."""
     commits: int = 0
     commit_text: int = 0
     """Characters of the longest commit text."""
     text_limit: int = 0
-    """How many characters fit: 4095 by a broker's default, and less after it has refused a text."""
+    """The number of characters that fit: a broker's default of 4095, or less after a refusal."""
     unsaid: int = 0
-    """Runs of acked messages for which the text has no room. They are stored when lower ones are settled; after a crash
-    they come again."""
-    trouble: str = ""
-    """What is the matter just now, and what helps; empty when all is well.
+    """Runs of acked messages that do not fit into the commit text.
 
-    The cluster cannot be reached, or commits fail. Or nothing is handed out though the cluster answers: no partition is
-    assigned, the group accepts no commit, an open transaction hides what follows, or all that may be in work is held.
-    Or the commit text has no room for all that is acked.
+    They are stored once lower messages are settled; after a crash they are redelivered.
+    """
+    trouble: str = ""
+    """The current problem, and what helps; empty when all is well.
+
+    The cluster cannot be reached, or commits fail. Or nothing is handed out even though the cluster answers: no
+    partition is assigned, the group accepts no commit, an open transaction hides what follows, or all messages that may
+    be in work are held. Or the commit text has no room for all acks.
     """
 
     @classmethod
     def of(
         cls, ledger: Ledger, commits: Commits[Any], partitions: Iterable[int], *, mismatched: int, trouble: str
     ) -> Self:
-        """Read them off."""
+        """Build the stats from a ledger and its commits."""
         stats = ledger.stats
         return cls(
             partitions=tuple(sorted(partitions)),

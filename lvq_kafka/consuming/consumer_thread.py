@@ -1,7 +1,7 @@
-"""The engine of a consumer: one thread that owns the group member.
+"""The I/O thread of a consumer, which owns the group member.
 
-It polls, whatever the holders of messages do, so slow work never costs the membership. It brings what it reads into
-custody, commits what is done, and answers the group's comings and goings.
+It polls regardless of what the holders of messages do, so slow work never costs the membership. It adds what it reads
+to the shared state, commits what is done, and handles assignments and revocations.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ Join = Callable[[GroupListener], GroupMember]
 """Joins the queue's group."""
 
 _IDLE_POLL = 0.02  # seconds; how long close() waits for the thread to notice. 0.1 would save 0.3 % of a core
-_BUSY_POLL = 0.005  # seconds; how long an ack can lie before it is seen that somebody waits for it
-_STAYS_BUSY = 0.1  # seconds after the last of what was held is settled: now is when most consumers are closed
-_URGENT_POLL = 0.001  # seconds; how long somebody who waits for an answer does so when it is there
-# Seconds; a commit without an answer for so long is given up, and the next one leaves. Well behind the client's limit,
-# socket.timeout.ms (10 s here): what it has not answered for it may send again, behind a commit that is newer.
+_BUSY_POLL = 0.005  # seconds; how long it takes to notice that someone waits for an ack
+_STAYS_BUSY = 0.1  # seconds after the last held message is settled, when most consumers are closed
+_URGENT_POLL = 0.001  # seconds; how long an answer goes unnoticed while someone waits for it
+# Seconds. A commit unanswered for this long is given up, and the next one is sent. This is well beyond the client's
+# limit, socket.timeout.ms (10 s here): the client may resend an unanswered commit after a newer one.
 _ANSWER = 180.0
-_SHORTER = 8  # tries with a text that the broker finds too large; each is half as long as the one before
-_AGAIN = 0.1  # seconds until the next commit after one that failed, whoever waits for it
-_ATTEMPTS = 3  # reads one after the other that are too slow for the deletes in them
-_LAST_CHANCE = 1.0  # seconds during which a commit that is refused for now, and that no later one mends, is sent again
+_SHORTER = 8  # attempts with a text that the broker finds too large; each is half as long as the one before
+_AGAIN = 0.1  # seconds until the next commit after a failed one, even if someone waits for it
+_ATTEMPTS = 3  # consecutive reads that were too slow to be sure of seeing all tombstones
+_LAST_CHANCE = 1.0  # seconds; how long to retry a temporarily refused commit that no later one makes up for
 
 
 class ConsumerThread:
-    """A consumer's thread. It is the member's listener, too: the group calls it from inside its own polls."""
+    """A consumer's thread, and its member's listener: the group calls it from its own polls."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ConsumerThread:
         self._flight: Flight[Durable] | None = None
         self._commit_at = self._not_before = self._answer_by = 0.0
         self._polled_at = self._busy_until = 0.0
-        self._losses = 0  # of the member's connections, that are known
+        self._losses = 0  # known losses of the member's connections
         self._crowded = False
         self._idle_warnings = IdleWarnings(name, shared, time.monotonic(), self._unclosed)
         self._in_vain = 0
@@ -77,17 +77,20 @@ class ConsumerThread:
         self._stop = Event()
         self._thread = shared.thread = Thread(target=self._run, name=f"lvq-consume-{name}", daemon=True)
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifecycle
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._commit_at = time.monotonic() + self._commit_interval
         self._thread.start()
 
     def close(self, timeout: float | None) -> None:
-        """Commit what is done, leave the group, and end the locks of what is not settled. Waits for the thread."""
+        """Commit what is done, leave the group, and end the locks of unsettled messages.
+
+        Waits for the thread.
+        """
         self._stop.set()
-        if current_thread() is self._thread:  # from a callback of a settlement: it ends when that returns
+        if current_thread() is self._thread:  # in a settlement's callback: the thread ends after it returns
             return
         self._thread.join(timeout)
         if self._thread.is_alive():
@@ -99,9 +102,9 @@ class ConsumerThread:
             )
 
     def abandon(self, close: Callable[[], object]) -> None:
-        """Nobody can use the consumer any more, and nobody has closed it: have it closed.
+        """Have a consumer closed that nobody can use any longer and nobody has closed.
 
-        Python calls this wherever it collects garbage, on any thread and below any lock. So it takes none.
+        Python calls this wherever it collects garbage, on any thread and under any lock. So it takes no lock.
         """
         if not self._is_over:
             self._left_to = close
@@ -120,7 +123,7 @@ class ConsumerThread:
 
     @property
     def member(self) -> GroupMember:
-        """The member; its owner is the thread, and others may only ask what transactions need to know of it."""
+        """The group member. The thread owns it; others may only ask it what transactions need."""
         return self._member
 
     def _run(self) -> None:
@@ -143,19 +146,19 @@ class ConsumerThread:
         return self._stop.is_set() or self._shared.failed
 
     def _run_membership(self) -> None:
-        """Be a member of the group, until it is over, all has to be read again, or others can make more of it."""
+        """Be a member of the group until the consumer ends, must read everything again, or yields."""
         self._starting_over = False
         self._member = self._join(self)
         try:
             while not (self._is_over or self._starting_over or self._shared.away):
                 self._step(self._member)
             self._await_answer(self._member)
-        except BaseException as error:  # noqa: BLE001  # a dead consumer must say so, whatever killed it
+        except BaseException as error:  # noqa: BLE001  # a dead consumer must report it, whatever killed it
             self._fail(error)
         finally:
             self._member.close()
             if self._flight is not None:
-                self._answered(self._flight, Answer.UNKNOWN)  # nobody is there any more who could be told
+                self._answered(self._flight, Answer.UNKNOWN)  # no one is left to receive its answer
 
     def _fail(self, error: BaseException) -> None:
         what = error if isinstance(error, LVQError) else bounded(repr(error))
@@ -165,7 +168,7 @@ class ConsumerThread:
             logger.error("the consumer of %s has failed: %s", self._name, what)
             self._shared.fail(error)
 
-    # ---------------------------------------------------------------- turn by turn
+    # ---------------------------------------------------------------- main loop
 
     def _step(self, member: GroupMember) -> None:
         shared = self._shared
@@ -176,7 +179,7 @@ class ConsumerThread:
         self._polled_at = shared.clock()
         if shared.urgent or shared.busy:
             self._busy_until = self._polled_at + _STAYS_BUSY
-        if self._polled_at < self._busy_until:  # in an outage an answer takes its time, and looking for it costs some
+        if self._polled_at < self._busy_until:  # in an outage answers are slow, and looking for them has a cost
             pause = _URGENT_POLL if shared.urgent and not shared.in_trouble else _BUSY_POLL
         try:
             fetch = member.poll(pause)
@@ -186,7 +189,7 @@ class ConsumerThread:
             shared.trouble("reading", error)
             self._monitor.hasten()
             if isinstance(error, TopicNotFound) and self._monitor.is_due(time.monotonic()):
-                self._observe(time.monotonic())  # a broker that lags says so of a new topic, too
+                self._observe(time.monotonic())  # a lagging broker also reports this for a new topic
             self._stop.wait(pause)
             return
         self._heed_losses(member)
@@ -203,17 +206,20 @@ class ConsumerThread:
         if shared.undecided:
             self._monitor.reread()
         if self._monitor.is_due(now):
-            # before the next commit: what is on its way says nothing about what may be written over it
+            # before the next commit: overwritten commits cannot be detected while one is in flight
             self._observe(now)
         if self._flight is None and now >= (self._not_before if shared.urgent else self._commit_at):
             self._commit(member)
         self._idle_warnings.check(now)
         crowded, self._crowded = self._crowded, self._shared.is_crowded
-        if self._crowded and not crowded:  # the broker may take longer texts than we know
+        if self._crowded and not crowded:  # the broker may accept longer texts than we assume
             self._monitor.hasten()
 
     def _ask_after_absence(self) -> None:
-        """Let what was read be judged by the settings of now (R18). It is kept meanwhile: it comes only once."""
+        """Refresh the retention after an absence, so that the fetch is judged by it (R18).
+
+        The fetch is kept meanwhile, since it arrives only once.
+        """
         while self._shared.outdated and not self._stop.is_set():
             self._heed_abandonment()
             try:
@@ -223,10 +229,10 @@ class ConsumerThread:
                 self._stop.wait(_BUSY_POLL)
 
     def _start_over(self, lapse: Lapse) -> None:
-        """Leave the group and join again, so that all is read from what is done on: what waits may be deleted (R18).
+        """Leave the group and rejoin, to read from the base: waiting values may be deleted (R18).
 
         Raises:
-            DataLoss: that was done before, and reading is always too slow to know.
+            DataLoss: reading was repeatedly too slow to be sure of seeing all tombstones.
         """
         self._in_vain = self._in_vain + 1 if lapse.in_vain else 0
         if self._in_vain >= _ATTEMPTS:
@@ -239,7 +245,7 @@ class ConsumerThread:
         self._starting_over = True
 
     def _await_answer(self, member: GroupMember) -> None:
-        """Let nothing be on its way before the last commit: the client could send it again, behind that one."""
+        """Wait for the commit in flight before the last one: the client may resend it afterwards."""
         self._shared.withhold(self._shared.partitions)
         deadline = time.monotonic() + _LAST_CHANCE
         while self._flight is not None and time.monotonic() < deadline and not self._shared.failed:
@@ -247,7 +253,7 @@ class ConsumerThread:
                 member.poll(_BUSY_POLL)
 
     def _observe(self, now: float) -> None:
-        """See that topic and group are what we take them for, now and then, and after every trouble."""
+        """Check that topic and group are as expected, periodically and after every trouble."""
         before, then = self._shared.durable, self._shared.clock()
         undecided, of_no_use = self._shared.undecided, self._shared.is_of_no_use
         try:
@@ -272,13 +278,16 @@ class ConsumerThread:
                 partition,
             )
             self._doubt()
-        if of_no_use and observation.members != 1:  # alone it stays: nobody would get what it has
+        if of_no_use and observation.members != 1:  # alone, it stays: nobody would get its partitions
             self._shared.yield_partitions()
 
     # ---------------------------------------------------------------- committing
 
     def _commit(self, member: GroupMember) -> None:
-        """Send a commit of all that has changed. A later poll brings its answer, the next commit mends a failure."""
+        """Send a commit of everything that has changed.
+
+        A later poll brings the answer, and the next commit makes up for a failure.
+        """
         self._commit_at = time.monotonic() + self._commit_interval
         flight = self._shared.next_commit()
         if flight is None:
@@ -295,7 +304,7 @@ class ConsumerThread:
             self._doubt()
 
     def _doubt(self) -> None:
-        """A commit may arrive late. So it is looked, soon and more than once, whether one was written over a later."""
+        """Check soon, and more than once, whether a late commit has overwritten a newer one."""
         self._shared.doubt()
         self._monitor.doubt()
 
@@ -305,17 +314,17 @@ class ConsumerThread:
         self._answered(flight, answers)
 
     def _answered(self, flight: Flight[Durable], answers: Mapping[int, Answer] | Answer) -> None:
-        if flight is self._flight:  # else the answer comes after it was given up
+        if flight is self._flight:  # otherwise, the commit was given up before its answer came
             self._flight = None
         self._shared.answered(flight, answers)
         if self._shared.doubted:
             self._monitor.doubt()
 
     def _commit_now(self, partitions: Collection[int]) -> bool:
-        """Commit for these and wait for the answer; whether all that was done by then is known to be stored.
+        """Commit these partitions and wait. Return whether all that is done is known to be stored.
 
-        One commit, however fast others go on acking: only one that is refused for now is sent again, and one whose text
-        is too large, which is made shorter.
+        Sends a single commit, however fast others go on acking. It is retried only if it is temporarily refused, or if
+        its text is too large, which is then shortened.
         """
         deadline = time.monotonic() + _LAST_CHANCE
         for _ in range(_SHORTER):
@@ -340,10 +349,10 @@ class ConsumerThread:
         return False
 
     def _judge(self, error: TransportError) -> Answer:
-        """What an error says about what is stored.
+        """Return what an error says about the stored state.
 
         Raises:
-            AuthenticationFailed, Unauthorized: it will not become better.
+            AuthenticationFailed, Unauthorized: the error is permanent.
         """
         if isinstance(error, AuthenticationFailed | Unauthorized):
             raise error
@@ -353,10 +362,13 @@ class ConsumerThread:
         self._commit_at = self._not_before = 0.0 if too_large else time.monotonic() + _AGAIN
         return Answer.TOO_LARGE if too_large else Answer.UNKNOWN
 
-    # ---------------------------------------------------------------- the group's comings and goings, on the thread
+    # ---------------------------------------------------------------- group callbacks, on the thread
 
     def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
-        """See `GroupListener.assigned`: start at the commits, and hand nothing out below the ends of now (G12)."""
+        """See `GroupListener.assigned`.
+
+        Start at the commits, and hand out nothing before reaching the current ends (G12).
+        """
         self._shared.check_decided(partitions, self._polled_at)
         start = self._monitor.starting_point(partitions, commits)
         self._shared.assign(
@@ -366,7 +378,10 @@ class ConsumerThread:
         return start.starts
 
     def revoked(self, partitions: Sequence[int]) -> None:
-        """See `GroupListener.revoked`: hand out no more, let holders finish for a moment, end the locks, commit."""
+        """See `GroupListener.revoked`.
+
+        Stop handing out, give holders a moment to finish, end the locks, and commit.
+        """
         mine = self._mine(partitions)
         shared = self._shared
         shared.withhold(mine)
@@ -390,12 +405,15 @@ class ConsumerThread:
             logger.info("the consumer of %s has given up partitions %s", self._name, sorted(mine))
 
     def lost(self, partitions: Sequence[int]) -> None:
-        """See `GroupListener.lost`: the locks are over, and nothing can be committed."""
+        """See `GroupListener.lost`. The locks have ended, and nothing can be committed."""
         mine = self._mine(partitions)
         self._shared.forget(mine)
         self._monitor.hasten()
         logger.warning("the consumer of %s has lost partitions %s", self._name, sorted(mine))
 
     def _mine(self, partitions: Collection[int]) -> list[int]:
-        """Those that were really assigned: after a failed assignment the group may name others."""
+        """Return the partitions that were really assigned.
+
+        After a failed assignment the group may name others.
+        """
         return [partition for partition in self._shared.partitions if partition in partitions]

@@ -1,4 +1,4 @@
-"""Delivery counts that outlive a crash: a message is handed out when the group holds how often that was done."""
+"""Durable delivery counts: a message is handed out once the group holds its new count."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from lvq_kafka.core.pending import Item
 __all__ = ["CountedReservations"]
 
 _HELD = frozenset({State.ACQUIRED, State.STALE})
-_REMEMBERED = 256  # keys that were passed over
-_PROMPT = 0.2  # seconds in which a commit is answered that nothing holds up
+_REMEMBERED = 256  # skipped keys to remember
+_PROMPT = 0.2  # seconds in which an unimpeded commit is answered
 
 
 class CountedReservations:
-    """Messages that are on their way to a holder, whoever that will be. It has no lock of its own.
+    """Messages reserved for a future holder until their counts are stored. Not thread-safe.
 
-    One that is counted when nobody waits any more goes to the next who does. If there is none, it was not delivered
-    (`lvq_kafka.core.ledger.Ledger.reserve`), and the last commit before its partition goes says so.
+    A message whose count is stored when nobody waits any longer goes to the next caller. If there is none, it was not
+    delivered (`lvq_kafka.core.ledger.Ledger.reserve`), and the last commit before its partition is revoked says so.
 
     Args:
-        commits: what the counts are committed with.
-        counted: called, without any lock, when some of them can be had; or will never be.
+        commits: commits the counts.
+        counted: called without any lock when some messages are counted, or never will be.
     """
 
     def __init__(self, commits: Commits[Future[None]], counted: Callable[[Future[None]], object]) -> None:
         self._commits = commits
         self._counted = counted
-        self._line: list[tuple[Item, Future[None], float]] = []  # and since when they are in it
-        # By partition and lane, since their last hand-out.
+        self._line: list[tuple[Item, Future[None], float]] = []  # item, its future, and when it was added
+        # Skipped keys, by partition and lane, until they are handed out.
         self._passed_over: OrderedDict[tuple[int, bytes | int], None] = OrderedDict()
 
     def __len__(self) -> int:
         return sum(item.state in _HELD for item, _, _ in self._line)
 
     def add(self, taken: Collection[Item], now: float) -> None:
-        """Have these counted: all that come at once by one commit."""
+        """Have these messages counted, all in one commit."""
         stored = {item.partition: Future[None]() for item in taken}
         for partition, future in stored.items():
             future.add_done_callback(self._counted)
@@ -47,13 +47,13 @@ class CountedReservations:
         self._line += [(item, stored[item.partition], now) for item in taken]
 
     def overtaken(self, now: float, *, comes_now: bool) -> list[Item]:
-        """Those that were counted before somebody came for them, and are not the newest of their keys any more.
+        """Return counted messages that were superseded before anyone came for them.
 
-        One who waits for them has come before; but where the commit took its time, as in a rebalance, they were set
-        aside for somebody who may have left, and are old.
+        A waiting caller came before the messages were counted. But if the commit was slow, as in a rebalance, they were
+        reserved for a caller that may have left, and are old.
 
-        They are to be let go, so that who comes now gets the newer value, or none if the key was deleted. A key is
-        passed over once: else one that never rests would never come to somebody who never waits.
+        Release these so the next caller gets the newer value (or nothing, if the key was deleted). A key is skipped at
+        most once; otherwise a hot key would starve callers that poll without waiting.
         """
         items = [
             item
@@ -64,12 +64,12 @@ class CountedReservations:
             and (item.partition, item.lane) not in self._passed_over
         ]
         self._passed_over.update(dict.fromkeys((item.partition, item.lane) for item in items))
-        while len(self._passed_over) > _REMEMBERED:  # those that were deleted never come
+        while len(self._passed_over) > _REMEMBERED:  # deleted keys are never handed out
             self._passed_over.popitem(last=False)
         return items
 
     def pop_counted(self, most: int) -> list[Item]:
-        """Those that are counted, and not lost meanwhile."""
+        """Take messages that are counted and not lost meanwhile."""
         taken: list[Item] = []
         left: list[tuple[Item, Future[None], float]] = []
         for item, future, since in self._line:

@@ -1,4 +1,4 @@
-"""What is said where the commit text has no room: what waits for it, which messages are in the way, what helps."""
+"""Reports of a full commit text: what waits, which messages are in the way, what helps."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ CROWDED_REMEDY = (
     "max_deliveries with dead_letters takes messages out that fail always; more partitions, or a larger "
     "offset.metadata.max.bytes of the brokers, make room."
 )
-"""What helps."""
+"""Advice for a full commit text."""
 
 
 def crowding(ledger: Ledger, unsaid: Mapping[int, Unsaid]) -> str:
-    """What to say of a consumer now; empty where there is room enough.
+    """Describe what does not fit into a consumer's commit text; empty if everything fits.
 
     Args:
-        unsaid: by partition, what no commit has had room for.
+        unsaid: by partition, what did not fit into any commit.
     """
     told = [
         f"the commit text of partition {partition} is full: {' and '.join(_consequences(missing))}, until lower "

@@ -1,4 +1,4 @@
-"""Dead letters: what becomes of messages that cannot be processed."""
+"""Dead letters: the fate of messages that cannot be processed."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ logger = logging.getLogger("lvq_kafka.consumer")
 
 DLQ_SOURCE, DLQ_COUNT, DLQ_REASON = "lvq-dlq-source", "lvq-dlq-count", "lvq-dlq-reason"
 
-_AGAIN = 1.0  # seconds after which a message whose dead letter could not be stored is available again
+_AGAIN = 1.0  # seconds until a message whose dead letter could not be stored is available again
 _MAX_BLOCK = 1.0  # seconds that a rejection may wait for room in the client's buffer
-_LONGEST_REASON = 1000  # bytes; a reason must not make a message too large to be stored
+_LONGEST_REASON = 1000  # bytes; a reason must not make a message too large to store
 
 
 def reason_text(reason: str | BaseException) -> str:
-    """A reason as text; of an error its type and what it says.
+    """Return a reason as text: for an error, its type and message.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: the reason is neither text nor an exception.
     """
     if isinstance(reason, str):
         return str(reason)
@@ -52,15 +52,15 @@ def reason_text(reason: str | BaseException) -> str:
         )
     try:
         said = str(reason)
-    except Exception:  # noqa: BLE001  # an error that cannot even say what it is still is a reason
+    except Exception:  # noqa: BLE001  # an error whose str() fails is still a reason
         said = ""
     return f"{type(reason).__name__}: {said}".removesuffix(": ")
 
 
 def dead_letter_headers(item: Item, topic: str, reason: str) -> Headers:
-    """The headers of the message, and what is to know about its death: where it lay, how often it was delivered, why.
+    """Return the message's headers, plus its position, its delivery count and the reason.
 
-    A reason that is longer than 1000 bytes is cut off.
+    A reason longer than 1000 bytes is truncated.
     """
     return (
         *(item.headers or ()),
@@ -71,7 +71,10 @@ def dead_letter_headers(item: Item, topic: str, reason: str) -> Headers:
 
 
 class _Letter:
-    """A dead letter on its way: the `Durability` of its message, which is removed when the letter is stored."""
+    """A dead letter in flight, and the `Durability` of its message.
+
+    The message is removed once the letter is stored.
+    """
 
     def __init__(self, shared: SharedStateBase, item: Item, reason: str) -> None:
         self._shared = shared
@@ -81,7 +84,10 @@ class _Letter:
         self.decision = Decision()
 
     def shorten(self) -> bool:
-        """Leave it as the message was, which had room where it lay; False when it is."""
+        """Fall back to the original headers, which are known to fit.
+
+        Returns False if that was already done.
+        """
         own = tuple(self.item.headers or ())
         longer, self.headers = self.headers != own, own
         return longer
@@ -96,9 +102,10 @@ class _Letter:
         self._shared.check_may_wait()
 
     def when_durable(self, item: Item) -> Durable:
-        """See `Durability.when_durable`; it fails with `DeliveryFailed` when the letter could not be stored.
+        """See `Durability.when_durable`.
 
-        With `DeliveryUnknown` when it may have been. Either way the message comes again.
+        The future fails with `DeliveryFailed` if the letter could not be stored, and with `DeliveryUnknown` if it may
+        have been. Either way the message is redelivered.
         """
         outcome = Decision()
 
@@ -116,19 +123,19 @@ class _Letter:
 
 
 class DeadLetters:
-    """Takes rejected messages out of a queue: to a dead letter topic where there is one, else away.
+    """Removes rejected messages from a queue, to a dead letter topic if there is one.
 
-    A message is done when its dead letter is stored by all in-sync replicas, not before. A crash in between brings it
-    again, and perhaps a second dead letter with the same ``lvq-dlq-source``.
+    A message is done only when all in-sync replicas have stored its dead letter. After a crash before that, the message
+    is redelivered, and may produce a second dead letter with the same ``lvq-dlq-source``.
 
     Args:
         cluster: the cluster.
-        topic: the dead letter topic; None drops what is rejected.
-        holdings: where the messages are held.
+        topic: the dead letter topic; None drops rejected messages.
+        shared: the consumer's shared state.
 
     Raises:
-        TopicNotFound: there is no such topic.
-        ConfigError: it is the topic of the queue itself, where a dead letter would be the newest value of its key, the
+        TopicNotFound: the topic does not exist.
+        ConfigError: the topic is the queue's own, where a dead letter would be the newest value of its key; or the
             registry's, or one of Kafka's own.
     """
 
@@ -158,7 +165,7 @@ class DeadLetters:
         self._writer = cluster.writer(max_block=_MAX_BLOCK)
 
     def reject(self, item: Item, reason: str) -> Durability:
-        """Reject a message that is held. Returns who knows when that is durable.
+        """Reject a held message. Return the `Durability` that knows when that is durable.
 
         Raises:
             AlreadySettled, LockLost: see `lvq_kafka.consuming.delivery.Delivery.reject`.
@@ -173,13 +180,13 @@ class DeadLetters:
             self._post(letter)
         except (AlreadySettled, LockLost):
             raise
-        except BaseException:  # an interrupt: nobody would learn of the letter, and let go of the message
+        except BaseException:  # an interrupt: no callback would ever return the message
             self._give_back(item)
             raise
         return letter
 
     def reject_exhausted(self, items: list[Item]) -> None:
-        """Reject messages that were delivered as often as allowed before this time; they have been left."""
+        """Reject leaving messages that were already delivered as often as allowed."""
         left = items[::-1]
         try:
             while left:
@@ -199,7 +206,7 @@ class DeadLetters:
             self._post(_Letter(self._shared, item, reason))
 
     def close(self, timeout: float | None) -> None:
-        """Wait for what is on its way. What is not stored in time is given back."""
+        """Wait for letters in flight. Messages whose letters are not stored in time are returned."""
         if self._writer is not None:
             self._writer.flush(timeout)
             self._writer.close(0.0)
@@ -211,10 +218,10 @@ class DeadLetters:
         logger.warning("%s was rejected and %s: %s", self._source(item), where, printable(reason, keep="\n\t"))
 
     def post_with(self, writer: LogWriter, item: Item, reason: str) -> None:
-        """Append the dead letter of a message to somebody's transaction; nothing where there is no topic for it.
+        """Append a message's dead letter to a transaction; do nothing without a dead letter topic.
 
-        A letter that the broker finds too large aborts the transaction, and the message comes again. Its next letter is
-        the message as it was.
+        If the broker finds the letter too large, the transaction aborts and the message is redelivered. Its next letter
+        is then the message with its original headers.
         """
         if self.topic is None:
             return
@@ -239,7 +246,7 @@ class DeadLetters:
             self._too_large.discard(source)
 
     def log_shortened(self, item: Item) -> None:
-        """Log that a dead letter is the message as it was."""
+        """Log that a dead letter keeps only the original headers."""
         logger.warning("the dead letter of %s has no room for headers that tell of its death", self._source(item))
 
     def _post(self, letter: _Letter) -> None:
@@ -248,7 +255,7 @@ class DeadLetters:
         item = letter.item
         try:
             receipt = self._writer.append(self.topic, item.key or b"", item.value, letter.headers)
-        except Exception as error:  # noqa: BLE001  # whatever the client cannot take, the message must not be stuck
+        except Exception as error:  # noqa: BLE001  # the message must not get stuck, whatever the client refuses
             self._failed(letter, error)
         else:
             receipt.add_done_callback(partial(self._decided, letter))
@@ -260,7 +267,7 @@ class DeadLetters:
             return
         try:
             self._bury(letter.item, letter.reason)
-        except (LockLost, AlreadySettled) as lost:  # whoever gets the message next rejects it, too
+        except (LockLost, AlreadySettled) as lost:  # its next holder rejects it, too
             letter.decision.make(lost)
         else:
             letter.decision.make(None)
@@ -298,5 +305,5 @@ class DeadLetters:
 
 
 def _writable(reason: str) -> str:
-    """A reason as it can be written: not too long, and UTF-8."""
+    """Return the reason as it can be written: truncated, and valid UTF-8."""
     return reason.encode("utf-8", "replace")[:_LONGEST_REASON].decode("utf-8", "ignore")

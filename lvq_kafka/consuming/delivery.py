@@ -1,4 +1,4 @@
-"""A message in the hands of a consumer."""
+"""A message held by a consumer."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _UNREAD: Any = object()
 
 
 class Settler(Protocol):
-    """Where a delivery is settled: its consumer, or a transaction of it."""
+    """Settles a delivery: its consumer, or one of the consumer's transactions."""
 
     topic: str
 
     defers: bool
-    """Whether an ack takes effect at the end of something else, so that it cannot be waited for before."""
+    """True if acks take effect only at the end of something else, and cannot be waited for."""
 
     @property
     def shared(self) -> Durability:
-        """What knows all messages of the consumer."""
+        """The consumer's shared state, which knows all its messages."""
 
     def ack(self, item: Item) -> Settlement:
         """See `Delivery.ack`."""
@@ -53,10 +53,10 @@ class Settler(Protocol):
 
 
 class Delivery(Bound, Generic[V]):
-    """A message that this consumer holds, and nobody else, until it is settled.
+    """A message held exclusively by this consumer until it is settled.
 
-    As a context manager it settles itself where that was not done: a clean exit acks, an exception releases. If the
-    lock was lost meanwhile that only goes to the log, since somebody else gets the message; explicit calls raise.
+    Used as a context manager, it settles itself unless that was already done: a clean exit acks, an exception releases.
+    If the lock was lost meanwhile, this is only logged, since another holder gets the message; explicit calls raise.
 
     Any thread may settle a delivery.
     """
@@ -73,10 +73,10 @@ class Delivery(Bound, Generic[V]):
 
     @property
     def value(self) -> V:
-        """The value, decoded when it is first asked for.
+        """The value, decoded on first access.
 
         Raises:
-            DecodeError: its codec cannot read it, and the policy is ``"raise"``.
+            DecodeError: the codec cannot decode it, and the policy is ``"raise"``.
         """
         if self._value is _UNREAD:
             self._value = self._read(self._item)
@@ -84,79 +84,82 @@ class Delivery(Bound, Generic[V]):
 
     @property
     def raw(self) -> bytes:
-        """The value as it lies in the log."""
+        """The value as stored in the log."""
         return self._item.value
 
     @property
     def key(self) -> str:
-        """The key as text; empty for a record that has none. A message without a key header has a key of its own."""
+        """The key as text; empty for a record without one.
+
+        A message without a key header is treated as having a key of its own.
+        """
         return "" if self._item.key is None else key_text(self._item.key)
 
     @property
     def headers(self) -> Headers:
-        """All headers in their order, names may repeat."""
+        """All headers in order; names may repeat."""
         return tuple(self._item.headers or ())
 
     def header(self, name: str) -> str | None:
-        """The text of the last header of that name, or None."""
+        """Return the text of the last header with that name, or None."""
         value = header_value(self._item.headers or (), name)
         return None if value is None else value.decode("utf-8", "replace")
 
     @property
     def position(self) -> Position:
-        """Where the message lies."""
+        """The message's position in the log."""
         return Position(self._settler.topic, self._item.partition, self._item.offset)
 
     @property
     def timestamp(self) -> float:
-        """Seconds since the epoch: when the broker appended it, or the producer's time where the topic is set so."""
+        """Seconds since the epoch: the append time, or the producer's time if the topic says so."""
         return self._item.timestamp / 1000
 
     @property
     def delivery_count(self) -> int:
-        """How often the message has been handed out, this time included, as far as this consumer knows.
+        """The number of deliveries so far, including this one, as far as this consumer knows.
 
-        Counted from the moment when the consumer was assigned the partition; with ``durable_counts`` over all consumers
-        of the queue, through crashes.
+        Counted since the partition was assigned to this consumer; with ``durable_counts``, across all consumers of the
+        queue and through crashes.
         """
         return self._item.deliveries
 
     @property
     def redelivered(self) -> bool:
-        """Whether it was handed out before, or may have been: by another consumer that has not settled it.
+        """True if it was handed out before, or may have been, by another consumer.
 
-        The next consumer knows of a hand-out when that has been committed, at most ``commit_interval`` later: of one
-        whose process died sooner only with ``durable_counts``.
+        The next consumer learns of an unsettled delivery once it has been committed, at most ``commit_interval`` later.
+        If the process dies sooner, it learns of the delivery only with ``durable_counts``.
         """
         return self._item.redelivered
 
     @property
     def state(self) -> State:
-        """Where it stands; ``stale`` says that a newer value, or a delete, has come since it was handed out."""
+        """The current state; ``stale`` if a newer value or a delete has come since the hand-out."""
         return self._item.state
 
     @property
     def settled(self) -> bool:
-        """Whether it is out of this holder's hands: acked, released, rejected, or its lock lost."""
+        """True once it is no longer held: acked, released, rejected, or its lock lost."""
         return self._item.state not in _IN_HANDS
 
     def ack(self, *, wait: bool = False, timeout: float | None = None) -> Settlement:
-        """Done: remove the message from the queue. A newer value of its key is not touched (R6).
+        """Remove the message from the queue. A newer value of its key is not affected (R6).
 
-        Acks are gathered and committed a few times a second, in any order; until then a crash brings the message again
-        (G10). With ``wait`` the call returns when the ack is durable: the message will not be handed out again, by
-        anybody (G11). Else what is returned can be waited for, later or with ``await``.
+        Acks are batched and committed a few times a second, in any order. Until then a crash causes redelivery (G10).
+        With ``wait``, the call returns when the ack is durable: the message will not be delivered again, by any
+        consumer (G11). Otherwise, wait for the returned settlement later, or ``await`` it.
 
-        In a transaction the ack takes effect when that commits, and is durable then; so there is no waiting for it
-        inside.
+        In a transaction, the ack takes effect and becomes durable when the transaction commits, so it cannot be waited
+        for inside.
 
         Raises:
-            AlreadySettled: it was acked, released or rejected before.
-            LockLost: the partition went to another consumer, or ``lock_timeout`` was over; with ``wait`` also when
-                that happened before it was durable.
-            StateError: with ``wait`` in a transaction, or in a callback on the consumer's own thread.
-            OutcomeUnknown: not durable within ``timeout`` seconds. It may become so later.
-            ReaderFailed: the consumer stopped because of an error, before the ack was durable.
+            AlreadySettled: the message was acked, released or rejected before.
+            LockLost: the partition went to another consumer, or ``lock_timeout`` expired; with ``wait``, also if that
+                happened before the ack was durable.
+            StateError: called with ``wait`` in a transaction, or in a callback on the consumer's own thread.
+            OutcomeUnknown: the ack was not durable within ``timeout`` seconds. It may become so later.
+            ReaderFailed: the consumer stopped because of an error before the ack was durable.
         """
         if wait:
             timeout = waiting(timeout)
@@ -171,49 +174,52 @@ class Delivery(Bound, Generic[V]):
         return settlement
 
     def release(self, *, delay: float = 0.0) -> None:
-        """Give the message back: it can be acquired again, unless a newer value or a delete has come (R6).
+        """Return the message to the queue, unless a newer value or a delete has come (R6).
 
         Args:
-            delay: seconds after which it can be. A newer value of its key does not wait for that.
+            delay: seconds before it can be acquired again. A newer value of its key does not wait that long.
 
         Raises:
-            ConfigError: the delay is no number of seconds from 0 on; the message stays with its holder.
-            AlreadySettled: it was acked, released or rejected before.
-            LockLost: the partition went to another consumer, or ``lock_timeout`` was over.
+            ConfigError: the delay is not a non-negative number of seconds; the message stays held.
+            AlreadySettled: the message was acked, released or rejected before.
+            LockLost: the partition went to another consumer, or ``lock_timeout`` expired.
         """
         self._settler.release(self._item, delay)
 
     def reject(self, reason: str | BaseException = "") -> Settlement:
-        """The message cannot be processed: remove it from the queue, to the dead letter topic if there is one.
+        """Remove a message that cannot be processed, to the dead letter topic if there is one.
 
-        Its dead letter is stored before the message counts as done; if that fails, it becomes available again, and who
-        waits for the settlement gets `DeliveryFailed`.
+        The dead letter is stored before the message counts as done. If that fails, the message becomes available again,
+        and waiters for the settlement get `DeliveryFailed`.
 
         Args:
-            reason: goes to the log, and into the dead letter: text, or the error that the message caused, of which the
-                type and what it says are written.
+            reason: logged, and written to the dead letter: text, or the error that the message caused, which is written
+                as its type and message.
 
         Raises:
-            ConfigError: the reason is neither; the message stays with its holder.
-            AlreadySettled: it was acked, released or rejected before.
-            LockLost: the partition went to another consumer, or ``lock_timeout`` was over.
+            ConfigError: the reason is neither text nor an exception; the message stays held.
+            AlreadySettled: the message was acked, released or rejected before.
+            LockLost: the partition went to another consumer, or ``lock_timeout`` expired.
         """
         return self._settler.reject(self._item, reason_text(reason))
 
     def extend(self, seconds: float | None = None) -> None:
-        """Ask for more time: the lock ends so many seconds from now, by default ``lock_timeout``.
+        """Extend the lock to ``seconds`` from now; ``lock_timeout`` by default.
 
-        Without ``lock_timeout`` a lock lasts as long as the membership, and there is nothing to do.
+        Without ``lock_timeout`` a lock lasts as long as the membership, and this does nothing.
 
         Raises:
-            ConfigError: that is no positive number of seconds.
-            AlreadySettled: it was acked, released or rejected before.
-            LockLost: the partition went to another consumer, or the time was over.
+            ConfigError: ``seconds`` is not a positive number.
+            AlreadySettled: the message was acked, released or rejected before.
+            LockLost: the partition went to another consumer, or the time expired.
         """
         self._settler.extend(self._item, seconds)
 
     def into(self, settler: Settler) -> Self:
-        """The same delivery, settled by somebody else; see `lvq_kafka.consuming.transaction.Transaction.enlist`."""
+        """Hand the delivery to another settler and return it.
+
+        See `lvq_kafka.consuming.transaction.Transaction.enlist`.
+        """
         if settler.shared is not self._settler.shared:
             raise StateError("The delivery is another consumer's.", hint="A transaction is about one consumer.")
         self._settler = settler
@@ -235,7 +241,7 @@ class Delivery(Bound, Generic[V]):
                     self.release()
             except LockLost:
                 self._report_lost()
-            except AlreadySettled:  # by another thread, at this moment
+            except AlreadySettled:  # by another thread, just now
                 pass
 
     def _report_lost(self) -> None:
@@ -246,11 +252,11 @@ class Delivery(Bound, Generic[V]):
 
 
 def items_of(deliveries: Iterable[Delivery[Any]], settler: Settler) -> list[Item]:
-    """Their messages.
+    """Return the messages of the deliveries.
 
     Raises:
-        ConfigError: they are not deliveries.
-        StateError: one of them is settled elsewhere.
+        ConfigError: something is not a delivery.
+        StateError: one of them belongs to another settler.
     """
     if isinstance(deliveries, Delivery):
         raise ConfigError(f"{deliveries} is one delivery, not several.", options=["deliveries"], hint="Use its ack().")

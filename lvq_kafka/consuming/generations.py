@@ -1,4 +1,4 @@
-"""The assignments of a consumer: handles are good for one of them, and each leaves behind what it had committed."""
+"""Assignment generations. A handle is valid for one; each remembers its last commit."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from lvq_kafka.core.commit_map import CommitMap
 
 __all__ = ["Generations"]
 
-_REMEMBERED = 256  # assignments that have ended and whose last commit is still known
+_REMEMBERED = 256  # ended generations whose last commit is kept
 
 
 class Generations:
-    """The assignments of partitions, by the numbers that the ledger gives them. It has no lock of its own."""
+    """The generations of assigned partitions, as numbered by the ledger. Not thread-safe."""
 
     def __init__(self) -> None:
         self._present: dict[int, int] = {}  # by partition
-        self._last: OrderedDict[int, CommitMap] = OrderedDict()  # by number
+        self._last: OrderedDict[int, CommitMap] = OrderedDict()  # by generation
 
     def start(self, partition: int, generation: int) -> None:
-        """A partition was assigned."""
+        """Record that a partition was assigned."""
         self._present[partition] = generation
 
     def end(self, partition: int, last: CommitMap) -> None:
-        """It is gone, and this is what the group is known to hold."""
+        """Record that an assignment ended, and what the group is known to hold."""
         self._last[self._present.pop(partition)] = last
         while len(self._last) > _REMEMBERED:
             self._last.popitem(last=False)
 
     def is_current(self, partition: int, generation: int) -> bool:
-        """Whether that assignment has not ended."""
+        """Return whether that generation is still assigned."""
         return self._present.get(partition) == generation
 
     def committed(self, offset: int, generation: int) -> bool:
-        """Whether the group holds that the message is done, as far as was known when that assignment ended."""
+        """Return whether the group was known to have the message done when the generation ended."""
         last = self._last.get(generation)
         return last is not None and last.done(offset)
 
     def __iter__(self) -> Iterator[int]:
-        """The partitions that are assigned."""
+        """Iterate over the assigned partitions."""
         return iter(self._present)

@@ -1,4 +1,4 @@
-"""What a consumer looks at before it begins, and from time to time: that topic and group are what it takes them for."""
+"""Check, at the start and periodically, that topic and group are what a consumer expects."""
 
 from __future__ import annotations
 
@@ -23,66 +23,67 @@ __all__ = ["GroupMonitor", "Observation", "StartingPoint"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
-# Seconds that a new consumer waits for an open transaction. That of one who died is aborted by the broker, which looks
-# every ten seconds, when its transaction.timeout.ms is over: a minute with this client, and with Java's.
+# Seconds that a new consumer waits for an open transaction. The broker aborts that of a dead client when its
+# transaction.timeout.ms expires (a minute with this client, and with Java's); it checks every ten seconds.
 _UNDECIDED = 90.0
 _OPENING = 10.0  # seconds that a new consumer waits for an answer
-# Seconds; how long a partition that just came waits for the cluster to say where it begins and ends, before that is
-# said to be a trouble. Meanwhile nothing is polled.
+# Seconds that a newly assigned partition waits for the cluster to report its start and end, before that counts as
+# trouble. Meanwhile nothing is polled.
 _PATIENCE = 3.0
-_LOOK = 5.0  # seconds between two looks at the topic: whether it is still the same one, and where it ends
-_LOOK_AGAIN = 1.0  # seconds until the next one after a look that has failed, or in a trouble
-_LATE = (0.0, 1.0, 5.0, 15.0, 60.0)  # seconds after a lost connection, of looks for what it has written over
-_LOOKS = 4  # in the time for which the topic keeps deletes
-_SETTINGS = 60.0  # seconds between two looks at the topic's settings
-_REREAD = 300.0  # seconds between two looks whether the group still holds what was committed
-_MOMENT = 0.5  # seconds for what a transaction that is open keeps back
-_LIMIT, _LIMIT_AGAIN = 1.0, 60.0  # seconds that a question for the length of texts may take; and until the next one
-_QUESTIONS = LEASE / 2  # seconds that a look may take: meanwhile nothing is polled, and no lease renewed
+_LOOK = 5.0  # seconds between checks whether the topic is still the same, and where it ends
+_LOOK_AGAIN = 1.0  # seconds until the next check after a failed one, or during trouble
+_LATE = (0.0, 1.0, 5.0, 15.0, 60.0)  # seconds after a lost connection to check what late commits have overwritten
+_LOOKS = 4  # checks within the time for which the topic keeps tombstones
+_SETTINGS = 60.0  # seconds between checks of the topic's settings
+_REREAD = 300.0  # seconds between checks whether the group still holds what was committed
+_MOMENT = 0.5  # seconds to wait for what an open transaction holds back
+_LIMIT, _LIMIT_AGAIN = 1.0, 60.0  # seconds for asking the text limit, and until the next time
+_QUESTIONS = LEASE / 2  # seconds that a check may take: meanwhile nothing is polled, and no lease renewed
 
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """How to begin with partitions that have just been assigned."""
+    """The starting point of newly assigned partitions."""
 
     maps: Mapping[int, CommitMap]
-    """What the group has done in each."""
+    """The group's progress in each partition."""
     starts: Mapping[int, int]
-    """Where to begin to read."""
+    """The offsets to read from."""
     ends: Mapping[int, int]
-    """Where to begin to hand out (G12)."""
+    """The offsets to reach before anything is handed out (G12)."""
     epochs: Mapping[int, int]
-    """The leaders' epochs that the commits name."""
+    """The leader epochs that the commits name."""
     tag: bytes
-    """The topic's, for commits."""
+    """The topic's tag, for commits."""
     retention: float
-    """Seconds for which the topic keeps deletes."""
+    """Seconds for which the topic keeps tombstones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a look at the topic and the group has found."""
+    """The result of a check of the topic and the group."""
 
     ends: Mapping[int, int]
-    """The end of each partition's log."""
+    """The log end offsets."""
     stable: Mapping[int, int]
     """The last stable offsets."""
     retention: float
-    """Seconds for which the topic keeps deletes."""
+    """Seconds for which the topic keeps tombstones."""
     members: int = 0
-    """How many members the group has, where that was asked."""
+    """The number of members of the group, if it was asked."""
     stored: Mapping[int, CommitMap] = field(default_factory=dict)
-    """What the group holds, now and then."""
+    """The group's commits, on the occasions when they are read."""
 
 
 class GroupMonitor:
-    """Asks the cluster about the topic and the group of a queue.
+    """Asks the cluster about a queue's topic and group.
 
     Raises:
         GroupNotFound, OffsetsExpired, PartitionsAdded: the group holds no offsets, or not for all partitions (R17).
-        CommitMapRefused: something else commits with the group.
-        TopicNotFound, TopicRecreated: there is no such topic, or it is not the one that was consumed.
-        OffsetsPending: an open transaction holds what is consumed, for longer than those of the dead last by default.
+        CommitMapRefused: another client commits with the group.
+        TopicNotFound, TopicRecreated: the topic does not exist, or is not the one that was consumed.
+        OffsetsPending: an open transaction holds offsets of the group, for longer than those of dead clients last by
+            default.
         TransportError: the cluster cannot be reached or refuses.
     """
 
@@ -102,31 +103,33 @@ class GroupMonitor:
         self._settings_at = time.monotonic() + _SETTINGS
         self._reread_at = time.monotonic() + _REREAD
         self._ask_limit_at = 0.0
-        self._rereads: list[float] = []  # when to look, since something may be written late over what the group holds
+        self._rereads: list[float] = []  # when to check for late commits over what the group holds
 
     @property
     def topic_id(self) -> str:
-        """The id of the topic that is consumed."""
+        """The id of the consumed topic."""
         return self._topic_id
 
     def starting_point(self, partitions: Collection[int], commits: Mapping[int, Commit]) -> StartingPoint:
-        """Judge the commits of partitions that have just been assigned. Raises as the constructor, and `DataLoss`.
+        """Check the commits of newly assigned partitions.
 
-        Hand-out begins at the last stable offset of now. What lies above it was not visible to a former holder either,
-        so what is newest below it is never older than what the group has consumed; and an open transaction holds
-        nothing up.
+        Raises what the constructor raises, and `DataLoss`.
+
+        Hand-out begins at the current last stable offset. A former holder could not see anything above it either, so
+        the newest value below it is never older than what the group has consumed. And an open transaction delays
+        nothing.
         """
         cluster, topic = self._cluster, self._topic
         described = patiently(lambda: self._describe(partitions), _PATIENCE)
         if set(partitions) - commits.keys():
-            # Look at the group as a whole: whether it is gone, or only these partitions are new to it.
+            # Look at the whole group: it may be gone, or these partitions may be new to it.
             commits = patiently(lambda: cluster.committed(self._group, topic), _PATIENCE)
         first = patiently(lambda: cluster.start_offsets(topic), _PATIENCE)
         stable = patiently(lambda: cluster.stable_ends(topic), _PATIENCE)
         mine = {partition: commits[partition] for partition in partitions if partition in commits}
         known = patiently(lambda: known_ends(cluster, topic, mine, stable), _PATIENCE)
         maps = self._load(partitions, commits, described, known)
-        # What lies below the start of the log is gone: consumed or superseded and truncated, or aged out.
+        # Anything below the log start offset was consumed or superseded and truncated, or has aged out.
         starts = {partition: max(said.base, first[partition]) for partition, said in maps.items()}
         ends = {partition: end.offset for partition, end in stable.items()}
         epochs = {partition: commit.leader_epoch for partition, commit in mine.items()}
@@ -135,10 +138,10 @@ class GroupMonitor:
         return StartingPoint(maps, starts, ends, epochs, topic_tag(self._topic_id), self._retention)
 
     def retention(self) -> float:
-        """Seconds for which the topic keeps deletes, asked now by one who was away.
+        """Ask how long the topic keeps tombstones, in seconds, after an absence.
 
         Raises:
-            TransportError: the cluster does not answer just now.
+            TransportError: the cluster is not answering.
         """
         self._retention = ask_delete_retention(
             self._cluster, self._topic, self._retention, timeout=_QUESTIONS, insist=True
@@ -146,7 +149,7 @@ class GroupMonitor:
         return self._retention
 
     def _decided(self) -> dict[int, Commit]:
-        """What the group has committed, once no open transaction holds any of it."""
+        """Return the group's commits, once no open transaction holds any of them."""
         deadline, said = time.monotonic() + _UNDECIDED, False
         while True:
             try:
@@ -162,20 +165,23 @@ class GroupMonitor:
         return self._cluster.committed(self._group, self._topic, timeout=_OPENING / 4)
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to `look` again."""
+        """Return whether it is time to `observe` again."""
         return now >= self._observe_at
 
     def hasten(self) -> None:
-        """Look soon: who knows what has happened during a trouble. In a long one not more often than each second."""
+        """Check soon, since anything may have happened during trouble.
+
+        During prolonged trouble, at most once a second.
+        """
         self._observe_at = min(self._observe_at, self._observed_at + _LOOK_AGAIN)
 
     def reread(self) -> None:
-        """Ask soon what the group holds, and again while that is not answered."""
+        """Read the group's commits soon, and again until there is an answer."""
         self._reread_at = -math.inf
         self.hasten()
 
     def doubt(self) -> None:
-        """Ask at once what the group holds, and again and again: something may be written over it late."""
+        """Read the group's commits at once and repeatedly: a late commit may overwrite them."""
         now = time.monotonic()
         self._rereads = [now + after for after in _LATE]
         self._observe_at = min(self._observe_at, now)
@@ -183,12 +189,11 @@ class GroupMonitor:
     def observe(
         self, now: float, mine: Collection[int], others: Collection[int] = (), *, count: bool = False
     ) -> Observation:
-        """See that the topic is the one that is consumed, where it ends, and, every few minutes, what the group holds.
+        """Check the topic's identity and ends and, every few minutes, the group's commits.
 
-        That is said of one's own partitions, and of some others. Members are counted where one has no partition, or
-        wants to know.
+        The commits are those of ``mine`` and ``others``. Members are counted if ``mine`` is empty, or with ``count``.
 
-        A topic that was deleted and created anew is read on at the old position, and nobody is told.
+        Without this check, a topic that was deleted and recreated would silently be read from the old position.
         """
         deadline = time.monotonic() + _QUESTIONS
         stored: Mapping[int, CommitMap] = {}
@@ -198,7 +203,7 @@ class GroupMonitor:
 
         try:
             # In this order: a partition without transactions then never looks blocked.
-            known = self._partitions  # each description costs memory (DESIGN.md): one a look will do
+            known = self._partitions  # each description costs memory (DESIGN.md): one per check is enough
             ends = self._cluster.end_offsets(self._topic, partitions=known, timeout=_QUESTIONS)
             stable = self._cluster.end_offsets(self._topic, stable=True, partitions=known, timeout=left())
             self._check_id(self._cluster.describe_topic(self._topic, timeout=left()))
@@ -225,17 +230,17 @@ class GroupMonitor:
         except TransportError as error:
             if error.retriable:
                 raise
-            return 0  # this user may not ask: then it is not known
+            return 0  # this user may not ask, so the number is unknown
 
     @property
     def _pause(self) -> float:
         return min(_LOOK, max(_LOOK_AGAIN, self._retention / _LOOKS))
 
     def text_limit(self) -> int | None:
-        """How many characters a commit's text may have, as a broker says; None where it does not.
+        """Return the broker's limit for the characters of a commit's text; None if unknown.
 
-        Asked only where room is short, once a minute: most users may not read the settings of brokers, and most queues
-        need not know.
+        Asked only when room is short, once a minute: most users may not read broker settings, and most queues have no
+        need to.
         """
         if time.monotonic() < self._ask_limit_at:
             return None
@@ -264,7 +269,7 @@ class GroupMonitor:
         )
 
     def _describe(self, partitions: Collection[int]) -> TopicDescription:
-        """The topic, which has these partitions: the group says so."""
+        """Describe the topic, which must have these partitions, since the group says so."""
         described = self._cluster.describe_topic(self._topic)
         self._check_id(described)
         if max(partitions, default=-1) >= described.partitions:

@@ -1,4 +1,7 @@
-"""Why a consumer hands nothing out, where that is no matter of messages: in its log, once, and in its stats."""
+"""Report why a consumer is idle for other reasons than an empty queue.
+
+The reason is logged once, and shown in the consumer's stats for as long as it lasts.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +19,23 @@ __all__ = ["IdleWarnings"]
 
 logger = logging.getLogger("lvq_kafka.consumer")
 
-_TURN = 0.25  # seconds from one judgement to the next
-_PARTITIONLESS = 5.0  # seconds; a member that joins a group at rest has its partitions before
-_UNCOUNTED = LEASE + 2.0  # seconds; a commit that was sent when the lease was over has been answered before
+_TURN = 0.25  # seconds between checks
+_PARTITIONLESS = 5.0  # seconds; a member that joins a stable group has its partitions sooner
+_UNCOUNTED = LEASE + 2.0  # seconds; a commit sent when the lease expired has been answered sooner
 _UNANSWERED = 3.0  # seconds
-_BLOCKED = 5.0  # seconds; transactions that are at work end before
+_BLOCKED = 5.0  # seconds; healthy transactions end sooner
 _STUCK = 10.0  # seconds
 _UNSETTLED = 30.0  # seconds
-_NAMED = 3  # consumers that are told one by one
-_CROWDED = 2.0  # seconds; messages that are in work all at once may be settled in a moment
+_NAMED = 3  # consumers listed by name
+_CROWDED = 2.0  # seconds; messages in work may all be settled in a moment
 
 
 class _Cause:
-    """A reason for which nothing may be handed out; told when it has lasted for so many seconds.
+    """A reason for handing nothing out, reported once it has lasted for some seconds.
 
     Args:
-        seconds: how long.
-        says: what is to be said of it if it is so, and else nothing; it is told for how many seconds it has been.
+        seconds: how long it must last.
+        says: returns the report if the cause applies, else an empty string; takes the seconds that it has lasted.
     """
 
     def __init__(self, seconds: float, says: Callable[[float], str]) -> None:
@@ -42,7 +45,7 @@ class _Cause:
         self._reported = False
 
     def check(self, now: float) -> str:
-        """What is to be said now. It comes in the log when it is said for the first time in a row."""
+        """Return the report, if any. It is logged the first time in a row."""
         if not self._says(0.0):
             self._since, self._reported = None, False
             return ""
@@ -51,13 +54,13 @@ class _Cause:
         return self._says(lasted) if lasted >= self._seconds else ""
 
     def first_time(self) -> bool:
-        """Whether it has not been told of since it began."""
+        """Return True once since the cause began."""
         told, self._reported = self._reported, True
         return not told
 
 
 class _Place(NamedTuple):
-    """Where the consumer stood in a partition at a look, while there was more in the log."""
+    """The consumer's position in a partition when checked, with more in the log."""
 
     position: int
     stable: int
@@ -66,13 +69,14 @@ class _Place(NamedTuple):
 
 
 class IdleWarnings:
-    """Looks at a consumer now and then, and says what it stands still for, and that its commits have no room for all.
+    """Checks a consumer periodically, and reports why it is idle or that its commits are full.
 
-    Nothing of that is an error: a spare consumer waits for the others' partitions, work may take its time, and what has
-    no room is safe in memory. But without a word who starts one consumer too many, or forgets to settle, sees messages
-    stop and nothing else; and who never rejects what always fails sees messages come again.
+    None of this is an error: a spare consumer waits for the partitions of others, work may take its time, and acks that
+    do not fit are safe in memory. But without a log line, someone who starts one consumer too many, or forgets to
+    settle, just sees messages stop; and someone who never rejects a message that always fails just sees messages
+    redelivered.
 
-    A further cause is one more `_Cause`; the first of those that are so is in the stats.
+    To add a cause, add a `_Cause`. The stats show the first one that applies.
     """
 
     def __init__(self, name: str, shared: SharedState, now: float, unclosed: Unclosed) -> None:
@@ -95,7 +99,7 @@ class IdleWarnings:
         )
 
     def saw(self, now: float, observation: Observation) -> None:
-        """A look at the topic and the group has found this."""
+        """Record the result of a check of the topic and the group."""
         self._observation = observation
         places: dict[int, _Place] = {}
         for partition, position in self._shared.positions.items():
@@ -107,7 +111,7 @@ class IdleWarnings:
         self._places = places
 
     def check(self, now: float) -> None:
-        """See how it stands. ``now`` in seconds of a clock that never goes back."""
+        """Check all causes. ``now`` is in seconds of a clock that never goes back."""
         if now < self._next:
             return
         self._now, self._next = now, now + _TURN
@@ -115,7 +119,7 @@ class IdleWarnings:
         for cause, said in [(cause, cause.check(now)) for cause in self._causes]:
             if said and not found:
                 found = said
-                if not self._shared.in_trouble and cause.first_time():  # else it follows from what was logged
+                if not self._shared.in_trouble and cause.first_time():  # otherwise it follows from logged trouble
                     logger.warning("the consumer of %s stands still: %s", self._name, said)
         self._delivered = self._shared.delivered
         self._shared.report_idle(found)
@@ -144,7 +148,7 @@ class IdleWarnings:
 
     @property
     def _here(self) -> str:
-        """Which of the others could be closed here, in a sentence."""
+        """A sentence that names the other consumers here that could be closed."""
         others = [str(other) for other in self._unclosed.others]
         return f"In this process there is {listed(others, _NAMED)}: close what nobody uses. " if others else ""
 
@@ -185,7 +189,7 @@ class IdleWarnings:
         return ""
 
     def _still(self, seconds: float) -> list[tuple[int, _Place]]:
-        """Where it has stood for so long, and stands."""
+        """Return the partitions whose position has stayed the same for ``seconds``, up to now."""
         places = [(p, place) for p, place in self._places.items() if self._now - place.since >= seconds]
         if not places:
             return []

@@ -17,26 +17,27 @@ __all__ = ["Decision", "Durability", "JointSettlement", "Settlement"]
 
 
 class Durability(Protocol):
-    """Who knows what is durable."""
+    """Knows which messages are durably settled."""
 
     def when_durable(self, item: Item) -> Future[None]:
-        """A future that resolves when the group holds that this message is done.
+        """Return a future that resolves when the group has the message committed as done.
 
-        It fails with `LockLost` when the partition went away before, and with `ReaderFailed` when the consumer stopped.
+        It fails with `LockLost` if the partition was revoked or lost first, and with `ReaderFailed` if the consumer
+        stopped.
         """
 
     @property
     def obstacle(self) -> str:
-        """What keeps acks from being durable just now, and what helps; empty where nothing is known to."""
+        """The reason why acks are not becoming durable, and what helps; empty if none is known."""
 
     def check_may_wait(self) -> None:
-        """Raise `StateError` on the thread that everything here comes from: who waits there waits for ever."""
+        """Raise `StateError` on the consumer's own thread, where waiting would deadlock."""
 
 
 class Decision(Future[None]):
-    """Whether what a holder has left is removed, where something else decides: a transaction, or a dead letter.
+    """A removal that something else decides: a transaction or a dead letter.
 
-    Nobody can cancel it.
+    It cannot be cancelled.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class Decision(Future[None]):
         notify_of_forks(self)
 
     def make(self, failure: BaseException | None) -> None:
-        """It is removed, or there is a reason why not. Only the first time counts."""
+        """Resolve it as removed, or fail it with a reason. Only the first call counts."""
         if self.done():
             return
         if failure is None:
@@ -59,14 +60,14 @@ class Decision(Future[None]):
 
 
 class Settlement(Bound):
-    """What `Delivery.ack` and `Delivery.reject` return. Nobody has to look at it.
+    """The result of `Delivery.ack` and `Delivery.reject`. It can be ignored.
 
-    It can be waited for, by `result` or by ``await``, from any thread or event loop, also when the consumer is closed.
+    Wait for it with `result` or ``await``, from any thread or event loop, even after the consumer is closed.
 
     Args:
-        durability: knows what becomes of the message.
+        durability: knows when the message is durably settled.
         item: the message.
-        future: the outcome, where that is already on its way.
+        future: the outcome, if it is already pending.
     """
 
     __slots__ = ("_durability", "_future", "_item")
@@ -76,7 +77,7 @@ class Settlement(Bound):
     def __init__(self, durability: Durability, item: Item, future: Future[None] | None = None) -> None:
         self._durability = durability
         self._item = item
-        self._future = future  # None: nobody has asked yet
+        self._future = future  # None until it is first asked for
 
     def __repr__(self) -> str:
         asked = self._future
@@ -84,30 +85,30 @@ class Settlement(Bound):
         return f"<Settlement of {self._subject}, {known}>"
 
     def future(self) -> Future[None]:
-        """The same as a future, for `concurrent.futures.wait` and the like. Asking for it makes the commit urgent.
+        """Return the outcome as a future, for `concurrent.futures.wait` and the like.
 
-        It cannot be cancelled: the ack stands.
+        Asking for it makes the commit urgent. It cannot be cancelled: the ack stands.
         """
         if self._future is None:
             self._future = self._ask()
         return self._future
 
     def done(self) -> bool:
-        """Whether it is durable, or known not to become so any more. Makes the commit urgent, too."""
+        """Return whether it is durable, or known never to become so. Also makes the commit urgent."""
         return self.future().done()
 
     def result(self, timeout: float | None = None) -> None:
-        """Wait until it is durable: the message will not be handed out again, by anybody (G11).
+        """Wait until it is durable: no consumer will be handed the message again (G11).
 
         Raises:
-            LockLost: the partition went to another consumer before, or the transaction was aborted; the message may
-                come again.
-            DeliveryFailed: the dead letter of a rejected message could not be stored; the message comes again.
-            DeliveryUnknown: the dead letter may have been stored; the message comes again.
-            OutcomeUnknown: not durable within ``timeout`` seconds, and may become so later; or it is not known whether
-                the transaction has committed.
-            ReaderFailed: the consumer stopped because of an error before.
-            StateError: in a callback, on the consumer's own thread, which would wait for itself.
+            LockLost: the partition went to another consumer first, or the transaction was aborted; the message may be
+                redelivered.
+            DeliveryFailed: the dead letter of a rejected message could not be stored; the message is redelivered.
+            DeliveryUnknown: the dead letter may have been stored; the message is redelivered.
+            OutcomeUnknown: it was not durable within ``timeout`` seconds, and may become so later; or the outcome of
+                the transaction is unknown.
+            ReaderFailed: the consumer stopped because of an error first.
+            StateError: called in a callback on the consumer's own thread, which would wait for itself.
         """
         timeout = waiting(timeout)
         future = self.future()
@@ -125,8 +126,10 @@ class Settlement(Bound):
             ) from None
 
     def add_done_callback(self, callback: Callable[[Future[None]], object]) -> None:
-        """Call back when it is decided, at once if it is. Runs mostly on the consumer's own thread: be short, and wait
-        there for nothing that the consumer has to do.
+        """Call ``callback`` when the outcome is known, immediately if it already is.
+
+        It usually runs on the consumer's own thread: keep it short, and do not wait there for anything the consumer has
+        to do.
         """
         self.future().add_done_callback(callback)
 
@@ -142,12 +145,12 @@ class Settlement(Bound):
 
 
 class JointSettlement(Settlement):
-    """What `Consumer.ack_many` returns: durable when all of the messages are, and in vain when one of them is.
+    """The result of `Consumer.ack_many`: durable when all messages are, failed if one fails.
 
     Args:
-        durability: knows what becomes of the messages.
+        durability: knows when the messages are durably settled.
         items: the messages.
-        future: the outcome, where that is already on its way.
+        future: the outcome, if it is already pending.
     """
 
     __slots__ = ("_items",)
@@ -166,7 +169,7 @@ class JointSettlement(Settlement):
 
 
 def _all_of(outcomes: Sequence[Future[None]]) -> Future[None]:
-    """Succeeds with the last of them, and fails with the first that does."""
+    """Return a future that succeeds with the last outcome and fails with the first failure."""
     joint, lock, left = Decision(), threading.Lock(), len(outcomes)
 
     def decided(outcome: Future[None]) -> None:

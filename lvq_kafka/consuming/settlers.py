@@ -1,4 +1,4 @@
-"""Settling deliveries: what becomes of a message that is held."""
+"""Settling deliveries directly, outside of transactions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DirectSettler"]
 
 
 class DirectSettler:
-    """Settles the deliveries of a consumer: the `Settler` of all that is not in a transaction."""
+    """The `Settler` of all deliveries that are not part of a transaction."""
 
     defers = False
 
@@ -28,7 +28,7 @@ class DirectSettler:
 
     @property
     def shared(self) -> SharedStateBase:
-        """What knows all messages of the consumer."""
+        """The consumer's shared state, which knows all its messages."""
         return self._shared
 
     def ack(self, item: Item) -> Settlement:

@@ -1,4 +1,4 @@
-"""What a consumer holds, as its engine sees it: records, assignments, commits, and the commits of transactions."""
+"""The I/O thread's view of the shared state: records, assignments, commits, transactions."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ __all__ = ["SharedState"]
 logger = logging.getLogger("lvq_kafka.consumer")
 
 _LEAVING = frozenset({State.LEAVING, State.LEAVING_STALE})
-# What the group has decided: it will not store that commit later. It says so to its members only, since a broker looks
-# at texts when it has found that the group counts on who has sent them.
+# Answers after which the group will not store that commit later. Only members get them: a broker checks texts only
+# after it has found that the group knows the sender.
 _HEARD = frozenset({Answer.STORED, Answer.TOO_LARGE})
 
 
 class _TransactionPhase(Enum):
-    """How far the transaction of this consumer is."""
+    """The phase of this consumer's transaction."""
 
     NONE = "none"
     OPEN = "open"
     NEXT = "next"
-    """Its commit is next, when the one before it is known to have arrived."""
+    """Its commit is next, once the one before it is known to have arrived."""
     COMMITTING = "committing"
-    """Its commit is on its way: no other is sent, since that would win over it."""
+    """Its commit is in flight. No other is sent, since that would override it."""
     UNDECIDED = "undecided"
-    """Nobody has said whether it has committed. The group does, when it knows; until then no other commit is sent."""
+    """Its outcome is unknown. Until the group reports it, no other commit is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Undecided:
-    """A transaction of which nobody knows whether it has committed."""
+    """A transaction whose outcome is unknown."""
 
     flight: Flight[Durable]
     left: Mapping[Item, Step]
@@ -63,7 +63,7 @@ _COMMITTING = frozenset({_TransactionPhase.COMMITTING, _TransactionPhase.UNDECID
 
 
 class SharedState(SharedStateBase):
-    """SharedStateBase, and what the I/O thread and transactions do with them."""
+    """The whole shared state, with the operations of the I/O thread and of transactions."""
 
     def __init__(
         self, definition: QueueDefinition, limits: ConsumerLimits, clock: Callable[[], float] = uptime
@@ -73,11 +73,11 @@ class SharedState(SharedStateBase):
         self._undecided: _Undecided | None = None
         # By partition, the last plain commit, until the group is known to have decided on it.
         self._unanswered: dict[int, Flight[Durable]] = {}
-        self._asked: Flight[Durable] | None = None  # the last commit, of a transaction or not
-        self._asked_at = -math.inf  # when it was made
-        # By partition, when the last commit of a transaction was decided; without end while it is not.
+        self._asked: Flight[Durable] | None = None  # the last commit, plain or of a transaction
+        self._asked_at = -math.inf  # when it was prepared
+        # By partition, when the last commit of a transaction was decided; infinity while it is not.
         self._decided_at: dict[int, float] = {}
-        self._epochs: dict[int, int] = {}  # by partition, the last of its leaders that wrote anything of what was read
+        self._epochs: dict[int, int] = {}  # by partition, the latest leader epoch of the records read
         self._absence = Absence(DELETE_RETENTION)
         self._turned_at = clock()
         notify_of_forks(self)
@@ -90,66 +90,66 @@ class SharedState(SharedStateBase):
         self.fail(left_behind(f"The consumer of {self._definition.name}"))
         self.forget(self.partitions)
 
-    # ---------------------------------------------------------------- facts
+    # ---------------------------------------------------------------- state
 
     @property
     def partitions(self) -> list[int]:
-        """The partitions that are assigned."""
+        """The assigned partitions."""
         return list(self._generations)
 
     @property
     def positions(self) -> dict[int, int]:
-        """How far each has been read."""
+        """The position up to which each partition has been read."""
         with self._lock:
             return dict(self._ledger.positions)
 
     @property
     def unanswered(self) -> float:
-        """For how many seconds the group has not answered the last commit; 0 where it has."""
+        """Seconds for which the last commit has been unanswered; 0 if none is in flight."""
         return self.clock() - self._asked_at if self._commits.in_flight else 0.0
 
     @property
     def busy(self) -> bool:
-        """Whether a commit may become urgent at any moment: messages are held, or can be."""
+        """True if a commit may become urgent at any moment: messages are held, or can be."""
         return self._ledger.in_work > 0 or (self._ledger.opened and not self._paused)
 
     @property
     def in_trouble(self) -> bool:
-        """Whether reading or committing did not work when it was last tried."""
+        """True if the last attempt to read or to commit failed."""
         return bool(self._trouble.keys() - {"transacting"})
 
     @property
     def is_full(self) -> bool:
-        """Whether as many messages are held as may be."""
+        """True if as many messages are held as allowed."""
         return self._ledger.in_work >= self.limits.max_in_work
 
     @property
     def delivered(self) -> int:
-        """How many messages have been handed out."""
+        """The number of messages handed out."""
         return self._ledger.stats.delivered
 
     @property
     def urgent(self) -> bool:
-        """Whether the next commit should not wait for its time."""
+        """True if the next commit should not wait for its interval."""
         return self._commits.urgent or self._transaction is _TransactionPhase.NEXT or self.suspended
 
     @property
     def committing(self) -> bool:
-        """Whether a transaction's commit is on its way, or may be, so that no other may be sent."""
+        """True if a transaction's commit is or may be in flight, so that no other may be sent."""
         return self._transaction in _COMMITTING
 
     @property
     def failed(self) -> bool:
-        """Whether nothing will come any more."""
+        """True once the consumer has failed: no more messages will come."""
         return self._failure is not None
 
     # ---------------------------------------------------------------- reading
 
     def turn(self) -> bool:
-        """Do what is due by the clock. Returns whether it is long since the last turn: this process stood still."""
+        """Do what is due by the clock. Return whether the process stood still since the last turn."""
         now = self.clock()
         silence, self._turned_at = now - self._turned_at, now
-        if self._ledger.alarmed:  # else whoever holds the lock need not be waited for
+        if self._ledger.alarmed:  # otherwise there is no need to wait for the lock
             with self._lock:
                 due = self._ledger.next_wake
                 if due is not None and due <= now:
@@ -166,23 +166,30 @@ class SharedState(SharedStateBase):
         return self._absence.outdated(self.clock())
 
     def asked(self, retention: float) -> None:
-        """Asked after an absence, the topic keeps deletes for so many seconds."""
+        """Record for how many seconds the topic keeps tombstones, as asked after an absence."""
         with self._lock:
             self._absence.asked(self.clock(), retention)
 
     def came_too_late(self, fetch: Fetch) -> Lapse | None:
-        """Whether deletes may have gone before this was read (R18): then it is to be thrown away, and all before it."""
+        """Return a lapse if tombstones may have been cleaned before this was read (R18).
+
+        Then it must be discarded, along with everything read before it.
+        """
         with self._lock:
             return self._absence.read(self.clock(), fetch)
 
     def ended(self, then: float, ends: Mapping[int, int], retention: float) -> None:
-        """Where the partitions ended at that time, or later, and for how many seconds the topic keeps deletes."""
+        """Record the partitions' ends at that time, or later.
+
+        Args:
+            retention: seconds for which the topic keeps tombstones.
+        """
         with self._lock:
             self._absence.keeps(retention)
             self._absence.ended(then, ends)
 
     def read(self, fetch: Fetch) -> None:
-        """Take in what was read.
+        """Add what was read.
 
         Raises:
             KeyMismatch: a header and a key disagree, and the queue's policy is ``"fail"``.
@@ -195,11 +202,14 @@ class SharedState(SharedStateBase):
             self._epochs |= {p: max(epoch, self._epochs[p]) for p, epoch in fetch.epochs.items()}
             self._mismatched += mismatched
             self._trouble.pop("reading", None)
-            if self._ledger.opened:  # else it goes on catching up, and who waits would be woken for nothing
+            if self._ledger.opened:  # while catching up, waiters would be woken for nothing
                 self._notify()
 
     def trouble(self, while_: Doing, error: Exception) -> None:
-        """Something does not work just now. That messages come does not say that commits are stored."""
+        """Record that an activity currently fails.
+
+        Activities are tracked separately: incoming messages do not prove that commits are stored.
+        """
         with self._lock:
             said = bounded(str(error))
             if not self._trouble:
@@ -207,11 +217,14 @@ class SharedState(SharedStateBase):
             self._trouble[while_] = said
 
     def report_idle(self, reason: str) -> None:
-        """Why nothing is handed out though the cluster answers; empty when there is no such reason."""
+        """Set why nothing is handed out although the cluster answers; empty if nothing is wrong."""
         self._idle_reason = reason
 
     def recovered(self) -> None:
-        """The cluster answers; messages that could tell of it may be a long time coming."""
+        """Clear the reading trouble: the cluster answers.
+
+        Messages, which would also show that, may be a long time coming.
+        """
         with self._lock:
             self._trouble.pop("reading", None)
 
@@ -227,12 +240,12 @@ class SharedState(SharedStateBase):
         tag: bytes,
         retention: float = DELETE_RETENTION,
     ) -> None:
-        """Begin with these partitions: read from the starts, hand out from the ends on.
+        """Start with these partitions: read from the starts, hand out once the ends are reached.
 
         Args:
-            epochs: of the leaders, as the commits name them.
-            tag: the topic's.
-            retention: seconds for which the topic keeps deletes.
+            epochs: the leader epochs that the commits name.
+            tag: the topic's tag.
+            retention: seconds for which the topic keeps tombstones.
         """
         with self._lock:
             for partition, commit_map in loaded.items():
@@ -242,32 +255,36 @@ class SharedState(SharedStateBase):
                 self._epochs[partition] = epochs[partition]
             self._absence.keeps(retention)
             self._absence.track(self.clock(), starts)
-            self._turned_at = self.clock()  # the cluster may have taken its time to say where they begin and end
+            self._turned_at = self.clock()  # the cluster may have been slow to report the starts and ends
             self._notify()
 
     def withhold(self, partitions: Collection[int]) -> None:
-        """Hand out nothing more of these."""
+        """Hand out nothing more from these partitions."""
         with self._lock:
             self._ledger.withhold(partitions)
 
     def wait_finished(self, partitions: Collection[int], timeout: float) -> bool:
-        """Wait until nothing of these is held, or nobody shall wait for it any more; False when time is up."""
+        """Wait until nothing of these partitions is held; return False on timeout.
+
+        Returns early once the consumer is closed or has failed.
+        """
         with self._lock:
             return self._wait_for(
                 lambda: self._closed or self.failed or not any(self._ledger.held(partitions)), timeout
             )
 
     def end_locks(self, partitions: Collection[int]) -> None:
-        """Settling what is held of these raises `LockLost` from now on: what was accepted is in the commit to come.
+        """End the locks on held messages of these partitions: settling then raises `LockLost`.
 
-        Else what is settled while the last commit is on its way would be accepted, and never stored.
+        Everything accepted before is in the commit to come. Otherwise, settlements would be accepted while the last
+        commit is in flight, and never stored.
         """
         with self._lock:
             self._ledger.end_locks(partitions)
             self._notify()
 
     def unstored(self, partitions: Collection[int]) -> list[int]:
-        """Those of these of which the group is not known to hold all that is done."""
+        """Return the partitions of which the group is not known to hold everything done."""
         with self._lock:
             return [p for p in partitions if not self._commits.last(p).covers(self._ledger.claim(p))]
 
@@ -279,8 +296,8 @@ class SharedState(SharedStateBase):
             for partition in partitions:
                 self._generations.end(partition, self._commits.last(partition))
                 self._epochs.pop(partition, None)
-                self._unanswered.pop(partition, None)  # what it said is no longer this consumer's to say
-            self._trouble.pop("committing", None)  # where it goes on for others, it is said again
+                self._unanswered.pop(partition, None)  # no longer this consumer's to repeat
+            self._trouble.pop("committing", None)  # if it persists for others, it is reported again
             vain = self._commits.untrack(partitions)
             self._notify()
         for future in vain:
@@ -289,10 +306,10 @@ class SharedState(SharedStateBase):
     # ---------------------------------------------------------------- plain commits
 
     def next_commit(self, partitions: Collection[int] | None = None) -> Flight[Durable] | None:
-        """What to commit now, for all partitions once the commit before is answered; or for these, at once.
+        """Return the next commit: of all partitions once the last is answered, or of these now.
 
-        Nothing while a transaction commits. One that is about to waits for the commit before it, so that is sent again
-        until it is known to be stored, or to be too long for the broker.
+        Returns None while a transaction commits. A transaction about to commit waits for the commit before it, so that
+        one is sent again until it is known to be stored, or to be too large for the broker.
         """
         with self._lock:
             if self.committing or (partitions is None and self._commits.in_flight):
@@ -303,7 +320,7 @@ class SharedState(SharedStateBase):
                 elif partitions is None:
                     return None
             if self.suspended:
-                self._commits.renew(self.partitions)  # one that is accepted speaks for all: the others may be refused
+                self._commits.renew(self.partitions)  # one accepted partition is enough: others may be refused
             asked_at = self.clock()
             flight = self._commits.prepare(partitions)
             if flight is not None:
@@ -314,13 +331,13 @@ class SharedState(SharedStateBase):
         return flight
 
     def commits_of(self, flight: Flight[Durable]) -> dict[int, Commit]:
-        """What a flight says, as the group keeps it."""
+        """Return a flight as the commits that the group stores."""
         return {
             p: Commit(said.base, said.encode(ANY_LENGTH), self._epochs.get(p, -1)) for p, said in flight.maps.items()
         }
 
     def answered(self, flight: Flight[Durable], answers: Mapping[int, Answer] | Answer) -> None:
-        """An answer to a commit came."""
+        """Process the answer to a commit."""
         each = answers if isinstance(answers, Mapping) else dict.fromkeys(flight.maps, answers)
         said = set(each.values())
         with self._lock:
@@ -338,28 +355,31 @@ class SharedState(SharedStateBase):
         resolve(ready)
 
     def proven(self) -> None:
-        """The group has taken the last commit, or found it too long: it counted on us when that was made, or later."""
+        """Renew the lease: the group accepted (or size-rejected) our last commit.
+
+        So we were a member when we sent it, or later.
+        """
         with self._lock:
             self._counted_on = self._asked_at
             self._waiters.wake_next()
 
     def allow(self, limit: int) -> None:
-        """The broker takes commit texts of so many characters."""
+        """Set the number of characters that the broker accepts in a commit text."""
         with self._lock:
             self._commits.allow(limit)
 
     @property
     def durable(self) -> dict[int, CommitMap]:
-        """What the group is known to hold."""
+        """The commit maps that the group is known to hold."""
         with self._lock:
             return {partition: self._commits.last(partition) for partition in self._generations}
 
     def found(self, stored: Mapping[int, CommitMap], before: Mapping[int, CommitMap] | None = None) -> list[int]:
-        """A look at what the group holds; returns the partitions where something was written over ours.
+        """Compare the group's commits with ours; return the partitions that were overwritten.
 
         Args:
-            before: what it was known to hold when it was asked. Where that has changed since, by a transaction, the
-                look says nothing.
+            before: what the group was known to hold when it was asked. If a transaction has changed that since, the
+                answer is ignored.
         """
         with self._lock:
             judged = stored if before is None else [p for p in stored if before.get(p) is self._commits.last(p)]
@@ -374,39 +394,42 @@ class SharedState(SharedStateBase):
         return self._commits.doubted
 
     def doubt(self) -> None:
-        """A commit may arrive late: nothing is durable before a look at what the group holds."""
+        """Treat nothing as durable before the group's commits are read: a commit may arrive late."""
         with self._lock:
             self._commits.doubt()
 
-    # ---------------------------------------------------------------- partitions that are left to others
+    # ---------------------------------------------------------------- yielding partitions to others
 
     @property
     def away(self) -> bool:
-        """Whether this consumer has left its group, or is about to, until somebody can use what it would get there."""
+        """True if the consumer has left its group, or is about to.
+
+        It rejoins when it can use its partitions again.
+        """
         return self._yielding.away
 
     @property
     def is_of_no_use(self) -> bool:
-        """Whether it is long since transactions were tried and began, and nobody consumes without them.
+        """True if transactions have failed to begin for long, and nobody consumes without them.
 
-        Not while one is open, or may have committed: what it holds in the group is pending for others, too, who would
-        only wait for it. When that is decided here, they can go on at once.
+        False while one is open or may have committed: its offsets are pending for others, too, who could only wait for
+        it. Once it is decided here, they can go on at once.
         """
         with self._lock:
             return (
                 bool(self._generations)
                 and self._transaction is _TransactionPhase.NONE
-                and not self._waiters  # they would get what there is
+                and not self._waiters  # waiters would get the messages
                 and self._yielding.is_due(self.clock(), self._settled)
             )
 
     def excuse(self) -> None:
-        """The group or the topic does not answer: when they do, transactions get their time to begin, too."""
+        """Restart the time for transactions to begin: the group or the topic is not answering."""
         with self._lock:
             self._yielding.excused(self.clock())
 
     def yield_partitions(self) -> None:
-        """Leave them to others, if it still is of no use."""
+        """Leave the partitions to others, if the consumer is still of no use."""
         with self._lock:
             if not self.is_of_no_use:
                 return
@@ -429,7 +452,7 @@ class SharedState(SharedStateBase):
 
     @contextmanager
     def beginning(self) -> Iterator[None]:
-        """A transaction begins in this block, or does not."""
+        """Track an attempt to begin a transaction within the block."""
         with self._lock:
             self._yielding.attempt(self.clock(), self._settled)
         try:
@@ -442,11 +465,13 @@ class SharedState(SharedStateBase):
             self._yielding.begun(self.clock(), self._settled)
 
     def check_transaction(self) -> None:
-        """See that a transaction may be opened: one more would undo what this one says, about all of its partitions.
+        """Check that a transaction may be opened.
+
+        A second one would undo what the first says about all of its partitions.
 
         Raises:
-            StateError: one is open, or this is the I/O thread, which a commit would wait for.
-            Closed, LVQError: as `take`.
+            StateError: a transaction is open, or this is the I/O thread, which a commit would wait for.
+            Closed, LVQError: as in `acquire`.
         """
         self.check_may_wait()
         with self._lock:
@@ -455,11 +480,11 @@ class SharedState(SharedStateBase):
                 raise StateError("A transaction is open already on this consumer.", hint="One at a time.")
 
     def open_transaction(self, timeout: float = 0.0) -> None:
-        """Open one, when it is known what became of the one before.
+        """Open a transaction once the outcome of the previous one is known.
 
         Raises:
-            OutcomeUnknown: that is not known in time.
-            StateError, Closed, LVQError: as `check_transaction`.
+            OutcomeUnknown: the outcome did not become known in time.
+            StateError, Closed, LVQError: as in `check_transaction`.
         """
         with self._lock:
             self._wait_for(lambda: self._undecided is None or self._closed or self.failed, timeout)
@@ -471,18 +496,19 @@ class SharedState(SharedStateBase):
                 )
             self._transaction = _TransactionPhase.OPEN
             self._trouble.pop("transacting", None)
-            self._ledger.bounded = True  # it cannot commit what the text has no room for
+            self._ledger.bounded = True  # a transaction cannot commit what does not fit into the text
 
     def prepare_commit(self, items: Collection[Item], timeout: float) -> Flight[Durable] | None:
-        """What a transaction commits for these messages, which were left. No other commit is sent until it is over.
+        """Return the commit of a transaction for these messages, which are leaving.
 
-        Not before the group is known to have decided on the last plain commits, and all are answered: one on its way
-        could arrive after the transaction's, and undo it. Returns None when the group holds all of it already, since
-        newer values have come.
+        Waits until all plain commits are answered and the group is known to have decided on the last ones: one in
+        flight could arrive after the transaction's, and undo it. No other commit is sent until the transaction ends.
+        Returns None if the group already holds all of it, since newer values have come.
 
         Raises:
-            LockLost: one of them is no longer held.
-            TransportError: the commit before was not answered in time, or the commit text has no room for them.
+            LockLost: one of the messages is no longer held.
+            TransportError: the previous commit was not answered in time, or the messages do not fit into the commit
+                text.
         """
         with self._lock:
             self._transaction = _TransactionPhase.NEXT
@@ -521,11 +547,13 @@ class SharedState(SharedStateBase):
     def leave_undecided(
         self, flight: Flight[Durable], left: Mapping[Item, Step], tell: Callable[[bool | None], None]
     ) -> None:
-        """It may have committed, or commit yet. The group says so, by what it holds when nothing of it is open.
+        """Record that the transaction may have committed, or may yet commit.
+
+        The group's commits show the outcome once none of them is pending.
 
         Args:
-            left: its messages, and what becomes of them when it has.
-            tell: told whether it has; None where this consumer ends before it is known.
+            left: its messages, and the step for each if it has committed.
+            tell: called with the outcome, or with None if this consumer ends before it is known.
         """
         with self._lock:
             self._transaction = _TransactionPhase.UNDECIDED
@@ -538,11 +566,11 @@ class SharedState(SharedStateBase):
         return () if undecided is None else undecided.flight.maps.keys()
 
     def decide(self, stored: Mapping[int, CommitMap]) -> None:
-        """What the group holds, with nothing of it open: the transaction has committed if its messages are done there.
+        """Determine the outcome from the group's commits, with none of them pending.
 
-        While a partition stays here nobody else commits for it, so the map is that of the transaction, or the one
-        before. Where it has gone, and all are done, the next owner may have done them; it is the same for whoever
-        asks about these messages.
+        The transaction has committed if its messages are done there. While a partition stays here, nobody else commits
+        for it, so the map is that of the transaction or the one before. If the partition has moved and all messages are
+        done, the next owner may have done them; that makes no difference to anyone asking about these messages.
         """
         with self._lock:
             undecided = self._undecided
@@ -561,19 +589,19 @@ class SharedState(SharedStateBase):
         undecided.notify(committed)
 
     def end_undecided(self) -> None:
-        """This consumer ends, and will not know what became of its transaction."""
+        """End without knowing the outcome of the transaction, and report that."""
         with self._lock:
             undecided, self._undecided = self._undecided, None
         if undecided is not None:
             undecided.notify(None)
 
     def check_decided(self, partitions: Iterable[int], since: float) -> None:
-        """See that what the group held of these since then cannot have been changed by a transaction of this consumer.
+        """Check that no transaction of ours may have changed these partitions' commits since then.
 
-        One that was on its way when they were lost is taken by the group when they are here again.
+        If one was in flight when the partitions were lost, the group accepts it once they are back.
 
         Raises:
-            TransportError: it can. They have to be looked at once more.
+            TransportError: one may have. The commits must be read again.
         """
         with self._lock:
             undecided = sorted(p for p in partitions if self._decided_at.get(p, -math.inf) >= since)
@@ -588,7 +616,7 @@ class SharedState(SharedStateBase):
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether no plain commit can arrive any more."""
+        """True if no plain commit can still arrive."""
         return not (self._unanswered or self._commits.in_flight)
 
     def _says_done(self, flight: Flight[Durable] | None, item: Item) -> bool:
@@ -598,7 +626,7 @@ class SharedState(SharedStateBase):
     def end_transaction(
         self, steps: Iterable[tuple[Step, Item]], flight: Flight[Durable] | None, answer: Answer
     ) -> None:
-        """It has committed, or aborted. Each step says what becomes of one of its messages."""
+        """End a committed or aborted transaction. Each step is applied to its message."""
         with self._lock:
             self._transaction = _TransactionPhase.NONE
             settled = self._settled

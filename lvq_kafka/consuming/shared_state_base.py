@@ -1,7 +1,7 @@
-"""What a consumer holds: the ledger and the commits, shared between the thread that reads and those that work.
+"""A consumer's ledger and commits, shared between its I/O thread and its holders.
 
-The only place that knows the lock, in two halves: here holders acquire and settle messages; in `custody` the I/O thread
-brings records, takes what is to be committed, and gives and ends assignments.
+All locking is here, in two halves: in this module, holders acquire and settle messages; in `shared_state`, the I/O
+thread adds records, prepares commits, and starts and ends assignments.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ __all__ = ["LEASE", "Acquisition", "ConsumerLimits", "Doing", "Durable", "Shared
 Durable = Future[None]
 
 Doing = Literal["reading", "committing", "transacting"]
-"""What the I/O thread, or a transaction, has trouble with."""
+"""The activity of the I/O thread, or of a transaction, that has trouble."""
 
 Step = Callable[[Ledger, Item], None]
-"""What becomes of a message; see `Ledger`."""
+"""A change of a message's state; see `Ledger`."""
 
 LEASE = 5.0
-"""Seconds for which messages are handed out after a commit was sent that the group has accepted.
+"""Seconds after sending an accepted commit during which messages may be handed out.
 
-A member that the group does not hear of is put out when its session is over, and others work on what it has. It cannot
-know: neither when it is cut off, nor when it stood still. No broker allows sessions below 6 s unless it is told to.
+A group removes a member that it has not heard from when the session times out, and others then work on its messages.
+The member cannot know this while it is cut off or stands still. Brokers allow no session below 6 s unless configured
+to.
 """
 
 _SLOW = 1.0  # seconds after which a callback has held up the consumer for too long
@@ -51,7 +52,10 @@ logger = logging.getLogger("lvq_kafka.consumer")
 
 @dataclass(frozen=True, slots=True)
 class ConsumerLimits:
-    """How a consumer hands messages out. Seconds and messages; see `lvq_kafka.consuming.consumer.Consumer`."""
+    """Limits for handing out messages, in messages and seconds.
+
+    See `lvq_kafka.consuming.consumer.Consumer`.
+    """
 
     max_in_work: int = 1000
     lock_timeout: float | None = None
@@ -60,16 +64,17 @@ class ConsumerLimits:
 
 
 Acquisition = tuple[list[Item], list[Item]]
-"""What a look has brought: messages that were taken, and others that were delivered ``max_deliveries`` times. These
-have been left, for somebody to reject.
+"""The messages that were taken, and those already delivered ``max_deliveries`` times.
+
+The latter are leaving, for the caller to reject.
 """
 
 
 class SharedStateBase:
-    """A ledger and its commits, for several threads: what holders do with them.
+    """The holders' half of the state: a ledger and its commits, for several threads.
 
     Args:
-        clock: seconds, by which locks end, delays are over, and silence is judged.
+        clock: returns the seconds by which lock time-outs, delays and silence are judged.
     """
 
     def __init__(
@@ -83,33 +88,33 @@ class SharedStateBase:
         self._definition = definition
         self._lock = RLock()
         self._changed = Condition(self._lock)
-        self._awaited = 0  # those who wait for a change, other than for messages
+        self._awaited = 0  # threads that wait for a change, other than for messages
         self._ledger = Ledger(order=definition.order, count_deliveries=limits.durable_counts)
         self._commits: Commits[Durable] = Commits(self._ledger)
         self._generations = Generations()
         self._waiters = WaitQueue()
         self._reservations = CountedReservations(self._commits, self._wake_waiter) if limits.durable_counts else None
-        self._counted_on = -math.inf  # when the group is known to have counted on us
+        self._counted_on = -math.inf  # when we sent the last commit that proves our membership
         self._paused = False
         self._mismatched = 0
-        self._trouble: dict[Doing, str] = {}  # why something did not work when it was last tried
-        self._idle_reason = ""  # why nothing is handed out though everything works
+        self._trouble: dict[Doing, str] = {}  # why the last attempt failed
+        self._idle_reason = ""  # why nothing is handed out although everything works
         self._yielding = Yielding()
-        self._yielded = ""  # why the partitions are left to others
+        self._yielded = ""  # why the partitions were left to others
         self._failure: BaseException | None = None
         self._closed = False
 
     # ---------------------------------------------------------------- acquiring
 
     def acquire(self, most: int, waiter: Waiter | None = None, *, ahead: bool = False) -> Acquisition:
-        """Take what can be had at once, up to so many. Where that is nothing, the taker is in the line from now on.
+        """Take up to ``most`` available messages. If there are none, the waiter joins the queue.
 
         Args:
-            ahead: set them aside: somebody gets them later, one by one, by `hand_over`; or never.
+            ahead: only set the messages aside. `hand_over` hands them out later, one by one, or never.
 
         Raises:
             Closed: the consumer was closed.
-            LVQError: it has stopped because of this error, or of another one (`ReaderFailed`).
+            LVQError: the consumer has stopped because of this error, or of another one (`ReaderFailed`).
         """
         with self._lock:
             if self._closed or self._failure is not None:
@@ -121,7 +126,7 @@ class SharedStateBase:
                     taken = self._reserve(most, exhausted)
                 else:
                     taken = self._count(most, exhausted, comes_now=waiter is None)
-                # They are on their way no more: what that took is not part of the time to settle them.
+                # They have arrived: time spent on the way does not count against the time to settle them.
                 locked_until = self._locked_until()
                 if not ahead:
                     for item in taken:
@@ -139,7 +144,7 @@ class SharedStateBase:
             return taken, exhausted
 
     def _count(self, most: int, exhausted: list[Item], *, comes_now: bool) -> list[Item]:
-        """Those that are counted; and let others be, for whoever waits."""
+        """Take counted messages, and have others counted for the waiters."""
         assert self._reservations is not None
         now = self.clock()
         for item in self._reservations.overtaken(now, comes_now=comes_now):
@@ -165,7 +170,10 @@ class SharedStateBase:
         return taken
 
     def hand_over(self, item: Item) -> bool:
-        """Somebody gets what was taken ahead; False when it is not held any more, or may be somebody else's by now."""
+        """Hand out a prefetched message.
+
+        Returns False if it is no longer held, or may belong to another consumer by now.
+        """
         with self._lock:
             if self._is_in_doubt():
                 return False
@@ -180,7 +188,7 @@ class SharedStateBase:
         return None if timeout is None else self.clock() + timeout
 
     def step_out(self, waiter: Waiter) -> None:
-        """They take no more for now."""
+        """Remove a waiter that takes nothing more for now."""
         with self._lock:
             self._waiters.leave(waiter)
 
@@ -191,14 +199,14 @@ class SharedStateBase:
     # ---------------------------------------------------------------- settling
 
     def apply(self, step: Step, item: Item) -> None:
-        """Take a step of `Ledger` with a message that is held; raises what the step raises."""
+        """Apply a step of `Ledger` to a held message. Raises what the step raises."""
         with self._lock:
             step(self._ledger, item)
             if self._awaited or self._waiters:
                 self._notify()
 
     def apply_many(self, step: Step, items: Sequence[Item]) -> None:
-        """Take the step with each message that it can be taken with; then raise what the first of the others raised."""
+        """Apply the step to every message that allows it, then raise the first error, if any."""
         refused: list[AlreadySettled | LockLost] = []
         with self._lock:
             for item in items:
@@ -239,14 +247,17 @@ class SharedStateBase:
     # ---------------------------------------------------------------- state
 
     def pause(self, paused: bool) -> None:
-        """Hand nothing out for now, or again. What is read goes on to replace what waits."""
+        """Stop or resume handing out messages. Newer values still replace waiting ones."""
         with self._lock:
             self._paused = paused
             self._notify()
 
     @property
     def suspended(self) -> bool:
-        """Whether messages wait for the group to accept a commit, since for all we know others may have them by now."""
+        """True while messages wait for the group to accept a commit.
+
+        For all we know, others may have them by now.
+        """
         return self._is_in_doubt() and (self._ledger.available > 0 or bool(self._reservations))
 
     def _is_in_doubt(self) -> bool:
@@ -254,12 +265,12 @@ class SharedStateBase:
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is handed out because somebody said so."""
+        """True while the application has paused the consumer."""
         return self._paused
 
     @property
     def stats(self) -> ConsumerStats:
-        """What this consumer has and has done."""
+        """The consumer's current state and counters."""
         with self._lock:
             return ConsumerStats.of(
                 self._ledger, self._commits, self._generations, mismatched=self._mismatched, trouble=self.obstacle
@@ -274,31 +285,31 @@ class SharedStateBase:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether the commit text has no room for something. No lock is needed to ask."""
+        """True if something does not fit into the commit text. Needs no lock."""
         return self._commits.is_crowded or (self._ledger.bounded and self._ledger.gated > 0)
 
     @property
     def crowding(self) -> str:
-        """What the commit text has no room for, and what helps; empty where all is well."""
+        """A description of what does not fit into the commit text; empty if all is well."""
         with self._lock:
             return crowding(self._ledger, self._commits.unsaid)
 
     def fail(self, error: BaseException) -> None:
-        """Nothing will come any more, because of this."""
+        """Stop for good because of this error: no more messages will come."""
         with self._lock:
             self._failure = self._failure or error
             self._notify()
             self._waiters.wake_all()
 
     def close(self) -> None:
-        """Nothing will be handed out any more."""
+        """Stop handing out messages for good."""
         with self._lock:
             self._closed = True
             self._notify()
             self._waiters.wake_all()
 
     def _check(self) -> None:
-        """Raise when no message will come any more."""
+        """Raise if no more messages will come."""
         failure = self._failure
         if isinstance(failure, LVQError):
             raise failure
@@ -312,11 +323,14 @@ class SharedStateBase:
     def _notify(self) -> None:
         if self._awaited:
             self._changed.notify_all()
-        if self._waiters:  # as for few messages
+        if self._waiters:  # one is enough: it wakes the next
             self._waiters.wake_next()
 
     def _wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait with the lock, as the I/O thread and transactions do; False when time is up."""
+        """Wait for a condition while holding the lock; return False on timeout.
+
+        Used by the I/O thread and by transactions.
+        """
         self._awaited += 1
         try:
             return self._changed.wait_for(condition, timeout)
@@ -324,7 +338,7 @@ class SharedStateBase:
             self._awaited -= 1
 
     def _in_vain(self) -> LVQError:
-        """What those are told who waited for a commit that will not come."""
+        """Return the error for waiters on a commit that will never come."""
         if self._failure is not None:
             error: LVQError = ReaderFailed(f"The consumer stopped before this was committed: {self._failure!r}")
             error.__cause__ = self._failure
@@ -336,10 +350,13 @@ class SharedStateBase:
 
 
 def resolve(ready: Iterable[Durable], error: Exception | None = None) -> None:
-    """Tell those whose wait is over, or in vain; without the lock, since they may do anything.
+    """Resolve the futures, or fail them with ``error``.
+
+    Call it without the lock, since callbacks may do anything.
 
     Raises:
-        BaseException: what a callback has raised that is no `Exception`, or an interrupt; all others are told first.
+        BaseException: a callback raised something that is not an `Exception`, or was interrupted. All other futures are
+            resolved first.
     """
     ended: BaseException | None = None
     for future in ready:

@@ -1,4 +1,4 @@
-"""Threads that do the same work side by side, and end together."""
+"""Threads that do the same work side by side and end together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from threading import Condition, Event, Thread
 
 __all__ = ["ThreadGroup"]
 
-# Seconds. Python sees a signal that comes just as a thread goes to sleep only when that thread wakes up again.
+# Seconds. If a signal arrives just as a thread goes to sleep, Python sees it only when that thread wakes up.
 _NAP = 0.2
 
 
@@ -15,14 +15,14 @@ class ThreadGroup:
     """Runs a function in several threads.
 
     Args:
-        name: of the threads.
-        size: how many.
-        work: what each of them does. It ends when there is no more to do, or soon after ``stop`` is set.
+        name: the prefix of the threads' names.
+        size: the number of threads.
+        work: the function. It returns when there is no more to do, or soon after ``stop`` is set.
     """
 
     def __init__(self, name: str, size: int, work: Callable[[], object]) -> None:
         self.stop = Event()
-        """Set when one has failed, or the thread that waits for them was interrupted."""
+        """Set when a thread has failed, or when the thread that waits for them was interrupted."""
         self._work = work
         self._threads = [Thread(target=self._run, name=f"{name}-{number}", daemon=True) for number in range(size)]
         self._changed = Condition()
@@ -30,10 +30,12 @@ class ThreadGroup:
         self._failure: BaseException | None = None
 
     def run(self) -> None:
-        """Start them, and wait until all have ended. An interrupt lets each finish what it is at.
+        """Start the threads and wait until all have ended.
+
+        On an interrupt, each thread finishes what it is doing.
 
         Raises:
-            BaseException: what one of them has raised, or what interrupted this thread.
+            BaseException: a thread raised it, or it interrupted this one.
         """
         try:
             for thread in self._threads:
@@ -43,7 +45,7 @@ class ThreadGroup:
                     thread.join(_NAP)
         finally:
             self.stop.set()
-            # Not by joining: a join that was interrupted takes the thread for one that has ended.
+            # Do not join: Python considers a thread ended once a join of it was interrupted.
             with self._changed:
                 self._changed.wait_for(lambda: not self._at_work)
         if self._failure is not None:
@@ -55,7 +57,7 @@ class ThreadGroup:
         try:
             if not self.stop.is_set():
                 self._work()
-        except BaseException as error:  # noqa: BLE001  # it goes to whoever waits
+        except BaseException as error:  # noqa: BLE001  # raised again by run()
             self._failure = self._failure or error
             self.stop.set()
         finally:

@@ -1,4 +1,4 @@
-"""Consuming and producing as one: messages leave a queue exactly when what was made of them becomes visible."""
+"""Consume and produce atomically: messages leave a queue as their results become visible."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from lvq_kafka.producer import Producer
 
 __all__ = ["Transaction"]
 
-_PATIENCE = 60.0  # seconds that a transaction waits for the commit before it, by default; as for its other steps
-# What a broker says of a member that the group does not count on, or that has yet to learn of its newest assignment.
+_PATIENCE = 60.0  # seconds; default wait for the commit in flight before a transaction, and for its other steps
+# Broker errors for a member that the group has removed, or that does not know its newest assignment yet.
 _PUT_OUT = frozenset({"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH"})
 
 
 class _TransactionSettler(DirectSettler):
-    """Settles the deliveries of a transaction: what is acked or rejected is left until that is decided."""
+    """Settles the deliveries of a transaction: acks and rejections stay pending until its end."""
 
     defers = True
 
@@ -49,11 +49,11 @@ class _TransactionSettler(DirectSettler):
         self._writer = writer
         self.open = False
         self.left: dict[Item, Step] = {}
-        """What was left, and what becomes of it when the transaction commits."""
+        """Messages acked or rejected in the transaction, and the step each takes when it commits."""
         self.decision = Decision()
 
     def start(self) -> None:
-        """The transaction is open from now on."""
+        """Mark the transaction as open."""
         self.open = True
         self.decision = Decision()
 
@@ -91,19 +91,19 @@ class _TransactionSettler(DirectSettler):
         self.left[item] = step
 
     def require_open(self) -> None:
-        """Raise when the transaction is not open."""
+        """Raise `StateError` if the transaction is not open."""
         if not self.open:
             raise StateError("The transaction is not open.", hint="Use it inside `with consumer.transaction(...)`.")
 
 
 class Transaction(Bound, Generic[V]):
-    """A transaction over what a consumer takes and a producer sends; see `Consumer.transaction`.
+    """A transaction of a consumer and a producer; see `Consumer.transaction`.
 
-    Everything that is acked in it, everything the producer sends meanwhile, and the record of what is done commit
-    together, or not at all. What was acked in a transaction that aborts comes again, unless a newer value has come; so
-    does, in any case, what was acquired in it and not settled.
+    Everything acked in it, everything the producer sends meanwhile, and the consumer's progress commit together or not
+    at all. If the transaction aborts, messages acked in it are redelivered unless a newer value has come. Messages
+    acquired in it but not settled are returned either way.
 
-    For one thread.
+    Not thread-safe: use it from one thread.
     """
 
     def __init__(
@@ -124,41 +124,41 @@ class Transaction(Bound, Generic[V]):
         self._settler = _TransactionSettler(shared, dead_letters, producer.writer)
         self._deliveries: list[Delivery[V]] = []
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- within the block
 
     def acquire(self, timeout: float | None = None) -> Delivery[V] | None:
-        """As `Consumer.acquire`; what becomes of it is decided with the transaction."""
+        """Like `Consumer.acquire`, as part of the transaction."""
         taken = self.acquire_many(1, timeout)
         return taken[0] if taken else None
 
     def acquire_many(self, most: int, timeout: float | None = None) -> list[Delivery[V]]:
-        """As `Consumer.acquire_many`; what becomes of them is decided with the transaction."""
+        """Like `Consumer.acquire_many`, as part of the transaction."""
         self._settler.require_open()
         deliveries = self._acquiring.acquire(most, timeout, self._settler)
         self._deliveries += deliveries
         return deliveries
 
     def ack_many(self, deliveries: Iterable[Delivery[V]]) -> Settlement:
-        """As `Consumer.ack_many`, for deliveries of this transaction; they are durable when it has committed.
+        """Like `Consumer.ack_many`, for deliveries of this transaction. Durable once it commits.
 
         Raises:
-            StateError: the transaction is not open, or one of them is not in it.
-            AlreadySettled, LockLost: as `Consumer.ack_many`.
+            StateError: the transaction is not open, or a delivery is not part of it.
+            AlreadySettled, LockLost: as in `Consumer.ack_many`.
         """
         return self._settler.ack_many(items_of(deliveries, self._settler))
 
     def enlist(self, delivery: Delivery[V]) -> Delivery[V]:
-        """Make a delivery part of the transaction that was acquired from the consumer before. Returns it.
+        """Add a delivery acquired earlier from the consumer to the transaction, and return it.
 
         Raises:
-            StateError: the transaction is not open, or the delivery is another consumer's.
+            StateError: the transaction is not open, or the delivery belongs to another consumer.
         """
         self._settler.require_open()
         instance("delivery", delivery, Delivery, "Enlist what was acquired.")
         self._deliveries.append(delivery.into(self._settler))
         return delivery
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifecycle
 
     def __enter__(self) -> Self:
         self._shared.check_transaction()
@@ -170,7 +170,7 @@ class Transaction(Bound, Generic[V]):
         patience = _PATIENCE if self._timeout is None else self._timeout
         deadline = time.monotonic() + patience
         try:
-            # The writer first: it ends what is open, and then the group can say what has become of it.
+            # The writer goes first: it ends any open transaction, so the group can then report its outcome.
             self._producer.writer.begin_transaction(patience)
         except TransportError as error:
             self._shared.trouble("transacting", error)
@@ -221,9 +221,9 @@ class Transaction(Bound, Generic[V]):
         self._end(flight, Answer.STORED, None)
 
     def _commit_failed(self, error: BaseException, flight: Flight[Durable] | None) -> None:
-        """It has not committed if it can be aborted; else nobody knows, until the group says so.
+        """Abort if possible; otherwise the outcome is unknown until the group reports it.
 
-        To hand the messages out again before, or to commit anything, could undo what the transaction says.
+        Until then, handing the messages out again, or committing anything, could undo what the transaction committed.
         """
         if self._abort_producer(error):
             self._end(flight, Answer.UNKNOWN, _aborted(error))
@@ -251,24 +251,24 @@ class Transaction(Bound, Generic[V]):
         try:
             self._producer.writer.abort_transaction(self._timeout)
         except LVQError as besides:
-            if getattr(besides, "code", "") != "_FENCED":  # whoever fenced it off has aborted it
+            if getattr(besides, "code", "") != "_FENCED":  # the producer that fenced it has aborted it
                 error.add_note(f"Besides, the transaction could not be aborted: {besides}")
             return False
         finally:
-            self._producer.writer.pop_failures()  # what the abort has withdrawn is no news
+            self._producer.writer.pop_failures()  # sends withdrawn by the abort are not failures
         return True
 
     def _end(self, flight: Flight[Durable] | None, answer: Answer, failure: LVQError | None) -> None:
-        """It is over: it has committed, or there is a reason why not."""
+        """End the transaction: it committed if ``failure`` is None."""
         left, self._settler.left = self._settler.left, {}
         steps = [(step if failure is None else Ledger.give_back, item) for item, step in left.items()]
         self._shared.end_transaction(steps, flight, answer)
-        # Whatever has become of the partitions: what has committed is durable, and what has not will not be.
+        # Even if partitions have moved, the transaction's outcome is final: durable, or never.
         self._settler.decision.make(failure)
 
 
 def _aborted(error: BaseException) -> LockLost:
-    """What those are told who wait for a message to be removed by a transaction that is aborted because of this."""
+    """Return the error for waiters on messages of a transaction aborted because of ``error``."""
     aborted = LockLost(
         "The transaction that the message was settled in was aborted.",
         hint="The message is not removed: it comes again, here or there, unless a newer value has come.",

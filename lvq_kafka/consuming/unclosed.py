@@ -1,4 +1,4 @@
-"""The consumers of this process that nobody has closed, and where each was opened."""
+"""The unclosed consumers of this process, and where each was opened."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ _all: WeakSet[Unclosed] = WeakSet()
 
 
 class Unclosed:
-    """A consumer from its opening on, until it has left the group. As text it says where it was opened.
+    """A consumer from its opening until it has left the group.
+
+    Its text is the place where it was opened.
 
     Args:
-        name: of the queue.
-        topic_id: of its topic: queues of that name on other clusters are others.
+        name: the queue's name.
+        topic_id: the topic's id. Queues with the same name on other clusters are different queues.
     """
 
     def __init__(self, name: str, topic_id: str) -> None:
@@ -25,12 +27,12 @@ class Unclosed:
         _all.add(self)
 
     def end(self) -> None:
-        """It has left the group."""
+        """Record that it has left the group."""
         _all.discard(self)
 
     @property
     def others(self) -> list[Unclosed]:
-        """The others of this queue in this process."""
+        """The other consumers of this queue in this process."""
         return [other for other in list(_all) if other is not self and other._of == self._of]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Those who wait for messages, threads and tasks of event loops alike, in the order in which they came."""
+"""Callers that wait for messages, threads and asyncio tasks alike, in order of arrival."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["WaitQueue", "Waiter"]
 
 
 class Waiter:
-    """Someone who waits for messages.
+    """A caller that waits for messages.
 
     Args:
-        most: how many they take at a time.
-        wake: called when it is worth looking again; on any thread and inside a lock, so it may only set something.
+        most: the number of messages it takes at a time.
+        wake: called when it should look again, from any thread and under a lock, so it may only set something.
     """
 
     __slots__ = ("most", "slot", "wake", "woken")
@@ -24,28 +24,28 @@ class Waiter:
         self.most = most
         self.wake = wake
         self.woken = False
-        """Whether they were woken, and have not looked since."""
+        """True if it was woken and has not looked since."""
         self.slot = -1
-        """Their place in the line, which they keep as long as they are in it."""
+        """Its place in the queue, which it keeps for as long as it waits."""
 
 
 class WaitQueue(dict[Waiter, None]):
-    """Those who wait: a dict, to be asked at no cost whether it is empty. It has no lock of its own.
+    """The waiting callers: a dict, so checking for emptiness is free. Not thread-safe.
 
-    A change wakes the first one only, and who gets something wakes the next: a message costs one wake-up or two, and
-    not as many as there are workers without work. Who was woken in vain keeps their place. However many wait, and
-    however many of them were woken and have not looked yet, the next one is found in constant time.
+    A change wakes only the first waiter, and a waiter that gets something wakes the next. So a message costs one or two
+    wake-ups, not one per idle worker. A waiter that was woken and found nothing keeps its place. The next waiter is
+    found in constant time, however many are waiting or have been woken and not looked yet.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.wanted = 0
-        """How many messages those could take who have looked in vain."""
-        self._line: BySlot[Waiter] = BySlot()  # those who were not woken
+        """The number of messages wanted by waiters that looked and found nothing."""
+        self._line: BySlot[Waiter] = BySlot()  # waiters that were not woken
         self._slots = count()
 
     def wait(self, waiter: Waiter) -> None:
-        """They have looked in vain."""
+        """Add a waiter that found nothing, or let it wait on if it was woken."""
         if waiter not in self:
             self[waiter] = None
             waiter.slot = next(self._slots)
@@ -56,32 +56,32 @@ class WaitQueue(dict[Waiter, None]):
         self._line.add(waiter)
 
     def serve(self, waiter: Waiter | None) -> None:
-        """Someone has got something, whether they had to wait or not; there may be more."""
+        """Remove a waiter that got something, if any, and wake the next: there may be more."""
         if waiter is not None:
             self._remove(waiter)
             waiter.woken = False
         self.wake_next()
 
     def leave(self, waiter: Waiter) -> None:
-        """They wait no longer, having looked or not: in that case it is the next one's turn."""
+        """Remove a waiter. If it was woken and did not look, wake the next one."""
         self._remove(waiter)
         if waiter.woken:
             waiter.woken = False
             self.wake_next()
 
     def wake_next(self) -> None:
-        """There may be something for one of them."""
+        """Wake the next waiter, since there may be something for it."""
         while (waiter := self._line.pop()) is not None:
             if self._wake(waiter):
                 return
 
     def wake_all(self) -> None:
-        """There is news for all."""
+        """Wake all waiters."""
         while (waiter := self._line.pop()) is not None:
             self._wake(waiter)
 
     def forget(self) -> None:
-        """Nobody waits any more: in a forked child, they are the parent's."""
+        """Drop all waiters. In a forked child, they belong to the parent."""
         self.clear()
         self._line, self.wanted = BySlot(), 0
 
@@ -97,7 +97,7 @@ class WaitQueue(dict[Waiter, None]):
         waiter.woken = True
         try:
             waiter.wake()
-        except RuntimeError:  # their event loop was closed before they could leave
+        except RuntimeError:  # its event loop was closed before it could leave
             del self[waiter]
             return False
         return True

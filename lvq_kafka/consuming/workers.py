@@ -1,4 +1,4 @@
-"""Handling messages by a callback in several threads."""
+"""Handling messages with a callback in several threads."""
 
 from __future__ import annotations
 
@@ -35,16 +35,19 @@ _NOT_OUTCOMES: Sequence[tuple[Callable[[object], bool], str, str]] = (
 )
 
 Handler = Callable[["Delivery[V]"], object]
-"""Handles one message. It may settle the delivery itself; else a return acks it, and an exception releases it."""
+"""Handles one message.
+
+It may settle the delivery itself; otherwise returning acks it, and raising releases it.
+"""
 
 Source = Callable[[Event], Iterator["Delivery[V]"]]
-"""Brings messages one by one, until the consumer is closed or the event is set."""
+"""Yields messages one by one, until the consumer is closed or the event is set."""
 
 
 class Workers(Generic[V]):
-    """Threads that take messages from a source and hand them to a callback.
+    """Threads that take messages from a source and pass them to a callback.
 
-    Of a key only one message is in work at a time (G13), whichever thread has it. See `Consumer.run`.
+    Only one message of each key is in work at a time (G13), across all threads. See `Consumer.run`.
 
     Raises:
         ConfigError: an option is out of range, or the handler is a coroutine or a generator.
@@ -77,7 +80,7 @@ class Workers(Generic[V]):
 
         Raises:
             LVQError: the consumer has stopped because of this error.
-            BaseException: what interrupted this thread, or a handler, and is no `Exception`.
+            BaseException: an interrupt of this thread, or something raised by a handler that is not an `Exception`.
         """
         self._threads.run()
 
@@ -87,7 +90,7 @@ class Workers(Generic[V]):
 
     def _handle(self, delivery: Delivery[V]) -> None:
         outcome = None
-        with delivery:  # acks what is not settled, and releases it where an exception ends the worker
+        with delivery:  # acks if still unsettled; releases if an exception ends the worker
             try:
                 outcome = self._handler(delivery)
             except Exception as error:

@@ -1,1 +1,1 @@
-"""A queue's state of consumption, seen and changed from outside of its consumers."""
+"""A queue's progress, inspected and changed from outside its consumers."""

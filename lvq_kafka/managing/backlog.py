@@ -1,4 +1,4 @@
-"""What a queue holds, seen from outside of its consumers: where its group stands, and the messages not done."""
+"""A queue as seen from outside its consumers: group progress and pending messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Backlog", "QueueSnapshot", "Tally", "read_backlog", "snapshot_queue"
 
 @dataclass(frozen=True, slots=True)
 class QueueSnapshot:
-    """A queue's topic, and what its group has committed in it, at one moment."""
+    """A queue's topic and its group's commits, at one moment."""
 
     definition: QueueDefinition
     described: TopicDescription
@@ -32,14 +32,14 @@ class QueueSnapshot:
     starts: Mapping[int, int]
     ends: Mapping[int, int]
     known: Mapping[int, int]
-    """Up to where these are the logs that the group knows; see `known_ends`."""
+    """The offsets up to which these are the logs that the group knows; see `known_ends`."""
     stable: Mapping[int, int]
-    """The last stable offsets; an open transaction hides what lies beyond."""
+    """The last stable offsets; an open transaction hides everything beyond."""
     epochs: Mapping[int, int]
-    """The leaders' epochs."""
+    """The leader epochs."""
 
     def findings(self) -> Findings:
-        """What is wrong with the commits, and what of them can be trusted."""
+        """Return the damage to the commits, and the maps that can be trusted."""
         definition = self.definition
         return examine(
             definition.group,
@@ -53,39 +53,39 @@ class QueueSnapshot:
 
     @property
     def refused(self) -> set[int]:
-        """The partitions whose commit says nothing but its offset, if that."""
+        """The partitions whose commit can be trusted for its offset at most."""
         return {p for damage in self.findings().damages if damage.kind == "commit-refused" for p in damage.partitions}
 
     def maps(self, on_foreign_commits: OnForeignCommits = "refuse") -> dict[int, CommitMap]:
-        """What the commits say; raises what `check_group` raises."""
+        """Return the commit maps. Raises what `check_group` raises."""
         return trusted(self.findings(), on_foreign_commits)
 
     def commits_of(self, maps: Mapping[int, CommitMap]) -> dict[int, Commit]:
-        """These maps as commits, which are about the logs as they are."""
+        """Return these maps as commits, for the logs as they are."""
         return {p: Commit(one.base, one.encode(ANY_LENGTH), self.epochs[p]) for p, one in maps.items()}
 
 
 def snapshot_queue(
     cluster: Cluster, definition: QueueDefinition, *, consumed: bool = True, decided: bool = True
 ) -> QueueSnapshot:
-    """See where a queue stands.
+    """Take a snapshot of a queue.
 
     Args:
-        consumed: whether there is a group at all to ask for.
+        consumed: True if there is a group to ask.
         decided: see `Cluster.committed`.
 
     Raises:
-        TopicNotFound: there is no such topic.
+        TopicNotFound: the topic does not exist.
         TransportError: the cluster cannot be reached or refuses.
     """
     topic = definition.topic
     while True:
         described = cluster.describe_topic(topic)
-        # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
+        # Read the commits first: messages consumed meanwhile must not appear to lie beyond the end.
         commits = cluster.committed(definition.group, topic, decided=decided) if consumed else {}
         starts, ends, stable = cluster.start_offsets(topic), cluster.end_offsets(topic), cluster.stable_ends(topic)
         if described.partitions == len(starts) == len(ends) == len(stable):
-            break  # else partitions were added meanwhile, or a broker has just heard of them
+            break  # otherwise partitions were just added, or a broker has just heard of them
     return QueueSnapshot(
         definition,
         described,
@@ -100,26 +100,30 @@ def snapshot_queue(
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of the values that the log holds from the base on: each is one of these, or waits still.
+    """The fate of the values in the log from the base on. All others are still waiting.
 
-    What compaction or truncation has removed counts no more, so none of these is a total since the queue was declared.
+    Values removed by compaction or truncation no longer count, so none of these is a total since the queue was
+    declared.
     """
 
     added: int
-    """Values, whatever became of them."""
+    """All values, whatever their fate."""
     replaced: int
-    """A newer value of their key follows."""
+    """Values followed by a newer value of their key."""
     deleted: int
-    """A delete of their key follows."""
+    """Values followed by a delete of their key."""
     consumed: int
-    """They are done, by what the group has committed. Of replaced ones among consumed ones that may be said, too."""
+    """Values that the group has committed as done.
+
+    May include replaced values that lie among consumed ones.
+    """
 
 
 class Backlog:
-    """The messages of a queue that are not done: of each key the newest, read once, in queue order.
+    """The pending messages of a queue: the newest of each key, read once, in queue order.
 
     Args:
-        done: how many values were read, besides, that the group had consumed.
+        done: the number of further values that were read and that the group had consumed.
     """
 
     def __init__(self, ledger: Ledger, loaded: Mapping[int, CommitMap], done: int) -> None:
@@ -130,26 +134,29 @@ class Backlog:
             self.messages.append(item)
         counted = ledger.stats
         self.tally = Tally(counted.read + done, counted.replaced, counted.deleted, done)
-        """What was read."""
+        """The fate of the values that were read."""
 
     def leave(self, items: Iterable[Item]) -> None:
-        """Prepare these to be counted as done by `claim`."""
+        """Prepare these messages to be counted as done by `claim`."""
         for item in items:
             self._ledger.leave(item)
 
     def remove(self, items: Iterable[Item]) -> None:
-        """These, which were left, are done for good."""
+        """Mark these leaving messages as done for good."""
         for item in items:
             self._ledger.commit(item)
 
     def claim(self, leaving: Collection[Item] = ()) -> dict[int, CommitMap]:
-        """What the group may commit, in each partition: what it had committed, what was removed, what is leaving."""
+        """Return what the group may commit in each partition.
+
+        That is what it had committed, what was removed, and what is leaving.
+        """
         return {partition: self._claim(partition, leaving) for partition in self._loaded}
 
     def fitting(self, leaving: Collection[Item], most: int) -> set[Item]:
-        """Those of them, the lowest in each partition, for which a commit map of ``most`` characters has room.
+        """Return the lowest of these messages per partition that fit into ``most`` characters.
 
-        What the group had committed always has: nothing of that is ever forgotten.
+        The group's earlier commits always fit: none of that is ever dropped.
         """
         found: set[Item] = set()
         for partition, loaded in self._loaded.items():
@@ -166,7 +173,7 @@ class Backlog:
         return found
 
     def _claim(self, partition: int, leaving: Collection[Item]) -> CommitMap:
-        # Nothing has been handed out to anybody, so delivered marks and counts stay as they were.
+        # Nothing was handed out, so delivered marks and counts stay as they were.
         loaded, claim = self._loaded[partition], self._ledger.claim(partition, leaving)
         counts = {at: count for at, count in loaded.counts.items() if at >= claim.base and not claim.done(at)}
         return replace(
@@ -175,7 +182,7 @@ class Backlog:
 
 
 def _length(one: CommitMap) -> int:
-    """The characters of a map's text; more than any limit where it has none."""
+    """Return the length of a map's text; more than any limit if it cannot be encoded."""
     try:
         return len(one.encode(ANY_LENGTH))
     except ValueError:
@@ -190,11 +197,11 @@ def read_backlog(
     keep: Callable[[bytes | None], bool] = lambda key: False,
     timeout: float,
 ) -> Backlog:
-    """Read a queue from what is done to its last stable offsets.
+    """Read a queue from its bases to its last stable offsets.
 
     Args:
-        loaded: what is done, in each partition.
-        keep: of which keys values and headers are wanted; those of others are not held.
+        loaded: the commit map of each partition.
+        keep: selects the keys whose values and headers are kept.
 
     Raises:
         CatchUpTimeout: the end was not reached within ``timeout`` seconds.
@@ -221,7 +228,7 @@ def _read(
     deadline: float,
 ) -> Backlog:
     definition = snapshot.definition
-    # Nothing is consumed here, so a record that a consumer would stop at is none to stop at.
+    # Nothing is consumed here, so do not stop at a record that a consumer would stop at.
     mismatch = "record" if definition.key_mismatch == "fail" else definition.key_mismatch
     ledger = Ledger(order=definition.order, limit=ANY_LENGTH)
     positions: dict[int, int] = {}

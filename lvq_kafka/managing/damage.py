@@ -1,7 +1,7 @@
-"""What can be wrong with what a group has committed: each kind of damage with its error, and what can still be trusted.
+"""Damage to a group's commits: each kind with its error, and what can still be trusted.
 
-Nothing of this is ever mended in silence: to begin anew would replay messages, or skip them (R17). Consumers raise the
-errors; `lvq_kafka.managing.management.repair` mends the damage when somebody says so.
+None of it is ever repaired silently: starting over would replay or skip messages (R17). Consumers raise the errors;
+`lvq_kafka.managing.management.repair` repairs the damage on request.
 """
 
 from __future__ import annotations
@@ -27,37 +27,47 @@ __all__ = ["Damage", "DamageKind", "Findings", "examine"]
 DamageKind = Literal[
     "topic-recreated", "group-gone", "commits-expired", "partitions-added", "offsets-lost", "commit-refused"
 ]
-"""The commits are of an earlier topic of that name; there are none; some are gone; partitions came after the queue was
-declared; the log has not what they are about; their text is missing, not the queue's, newer, or damaged."""
+"""The kinds of damage, in this order:
+
+- the commits belong to an earlier topic of that name;
+- there are no commits;
+- some commits are gone;
+- partitions were added after the queue was declared;
+- the log lacks the records that the commits refer to;
+- the text of a commit is missing, not the queue's, newer, or damaged.
+"""
 
 _UNKNOWN_SINCE: frozenset[DamageKind] = frozenset({"topic-recreated", "group-gone", "commits-expired"})
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One thing that is wrong."""
+    """One kind of damage to a group's commits."""
 
     kind: DamageKind
     partitions: tuple[int, ...]
     error: LVQError
-    """What a consumer raises for it."""
+    """The error that a consumer raises for it."""
 
     @property
     def needs_start(self) -> bool:
-        """Whether it is lost what was consumed, so that only somebody who knows can say where to start."""
+        """True if the consumed state is lost, so that only the user can say where to start."""
         return self.kind in _UNKNOWN_SINCE
 
     def __str__(self) -> str:
-        """What is wrong, without what to do about it."""
+        """Describe the damage, without the remedy."""
         return str(self.error).removesuffix(self.error.hint).rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What an examination has found."""
+    """The result of examining a group's commits."""
 
     maps: Mapping[int, CommitMap]
-    """By partition, what can be trusted: to go by it may bring messages again, and loses none."""
+    """By partition, the maps that can be trusted.
+
+    Using them may redeliver messages, but loses none.
+    """
     damages: tuple[Damage, ...]
 
 
@@ -71,16 +81,16 @@ def examine(
     described: TopicDescription | None = None,
     ends: Mapping[int, int] | None = None,
 ) -> Findings:
-    """Judge a group's commits.
+    """Examine a group's commits.
 
     Args:
-        partitions: those that matter.
-        commits: all that the group has committed in the topic, so that it can be told what is missing from what never
-            was.
-        queue: the queue's name, for messages; default the group's.
-        described: the topic as it is; without it, it is not seen whether the commits are of an earlier one.
+        partitions: the partitions that matter.
+        commits: all commits of the group in the topic, to distinguish partitions that are missing from those that never
+            had a commit.
+        queue: the queue's name, for messages; the group's by default.
+        described: the topic as it is. Without it, commits of an earlier topic are not detected.
         ends: how far each log is the one that the group knows (`lvq_kafka.managing.group_checks.known_ends`), asked for
-            after the commits; without it, it is not seen whether that is less than what they say.
+            after the commits. Without it, commits beyond that are not detected.
     """
     name = queue or group
     tag = None if described is None else topic_tag(described.id)
@@ -88,7 +98,7 @@ def examine(
     refused: list[Damage] = []
     foreign: list[int] = []
     lost: list[tuple[int, int, int]] = []
-    declared = 0  # how many partitions the topic had then
+    declared = 0  # the number of partitions that the topic had then
     for partition, commit in sorted(commits.items()):
         try:
             loaded = CommitMap.decode(commit.offset, commit.metadata, queue=name, partition=partition)
@@ -120,7 +130,7 @@ def examine(
 
 
 def _cut(loaded: CommitMap, end: int) -> CommitMap:
-    """The map without what it says of offsets from ``end`` on: those are yet to be written."""
+    """Return the map without offsets from ``end`` on, which have yet to be written."""
     runs: list[int] = []
     at = loaded.base
     for pending, done in zip(loaded.runs[::2], loaded.runs[1::2]):

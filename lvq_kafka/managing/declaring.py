@@ -1,4 +1,4 @@
-"""Queues that come and go: the topic, the group and the definition that make one, and their deletion."""
+"""Declaring and deleting queues: their topic, group and definition."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ from lvq_kafka.topics import OnMismatch, check_may_create, check_topic, ensure_t
 
 __all__ = ["Declaration", "declare", "drop"]
 
-_PATIENCE = 30.0  # seconds until a coordinator answers; a new cluster creates the topic of commits first
+_PATIENCE = 30.0  # seconds until a coordinator answers; a new cluster first creates the offsets topic
 
 logger = logging.getLogger("lvq_kafka.topics")
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What `LastValueQueue.declare` found and did."""
+    """The outcome of `LastValueQueue.declare`."""
 
     created_topic: bool
     created_queue: bool
     findings: tuple[Finding, ...] = ()
-    """What is still not as a last value queue, or the caller's ``spec``, wants it; and an order that will not last."""
+    """Settings that still differ from what the queue or the caller's ``spec`` requires.
+
+    Also an order that will not last.
+    """
     reconciled: tuple[Finding, ...] = ()
-    """Settings that were not, and have been set right."""
+    """Settings that differed and have been corrected."""
     unchecked: tuple[str, ...] = ()
-    """What this user's rights did not allow to check, in words."""
+    """Descriptions of what this user's rights did not allow to check."""
 
 
 def declare(
     cluster: Cluster, definition: QueueDefinition, *, start: Start, spec: TopicSpec, on_mismatch: OnMismatch
 ) -> Declaration:
-    """Create a queue, or verify that the one of that name is just so; see `lvq_kafka.LastValueQueue.declare`."""
+    """Create a queue, or check that it matches. See `lvq_kafka.LastValueQueue.declare`."""
     definition.check_declarable()
     registry = Registry(cluster)
     declared = registry.check(definition)
@@ -52,14 +55,14 @@ def declare(
         findings.append(finding)
     if not (declared or definition.non_destructive):
         declare_group(cluster, definition.group, definition.topic, start, queue=definition.name)
-    created_queue = registry.declare(definition)  # last: a queue that is declared has all that it needs
+    created_queue = registry.declare(definition)  # last, so that a declared queue has everything it needs
     return Declaration(created_topic, created_queue, tuple(findings), tuple(reconciled), tuple(unchecked))
 
 
 def _check_rights(cluster: Cluster, registry: Registry, definition: QueueDefinition, spec: TopicSpec) -> None:
-    """See that this user may do all of it before anything is created, which would be left behind.
+    """Check all of this user's rights before creating anything that would be left behind.
 
-    But for the registry's own topic: whether this user may write there shows when it is there.
+    The registry's own topic is the exception: whether this user may write to it shows only once it exists.
     """
     check_may_create(cluster, definition.topic, spec)
     if not definition.non_destructive:
@@ -68,7 +71,10 @@ def _check_rights(cluster: Cluster, registry: Registry, definition: QueueDefinit
 
 
 def drop(cluster: Cluster, definition: QueueDefinition, *, delete_topic: bool) -> None:
-    """Delete a queue's definition and group, and its topic if asked; see `lvq_kafka.LastValueQueue.drop`."""
+    """Delete a queue's definition and group, and its topic if requested.
+
+    See `lvq_kafka.LastValueQueue.drop`.
+    """
     name, topic = definition.name, definition.topic
     registry = Registry(cluster)
     if delete_topic:
@@ -81,7 +87,7 @@ def drop(cluster: Cluster, definition: QueueDefinition, *, delete_topic: bool) -
                 hint="Delete those first, or keep the topic.",
             )
     registry.get(name)
-    registry.check_may_write(name)  # before the group goes, which nothing brings back
+    registry.check_may_write(name)  # before deleting the group, which cannot be restored
     if delete_topic:
         with suppress(TopicNotFound):
             cluster.check_may("Delete", topic)

@@ -1,4 +1,4 @@
-"""The consumer group that holds what a queue's consumers have done: its beginning, and how to tell that all is well."""
+"""The consumer group that holds a queue's progress: its first commits, and its checks."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ __all__ = [
 ]
 
 Start = Literal["earliest", "latest"]
-"""What a new queue holds: the values that are in its topic already, or only those to come."""
+"""The initial content of a new queue: the values in its topic, or only those to come."""
 
 OnForeignCommits = Literal["refuse", "ignore"]
-"""What to do about a commit whose text is missing, not the queue's, newer or damaged: raise `CommitMapRefused`, or go
-by its offset alone, so that what was done above it comes again, and all below counts as done."""
+"""The handling of a commit whose text is missing, not the queue's, newer or damaged.
 
-# What a broker answers to commits and deletions from outside while a group has members.
+Raise `CommitMapRefused`; or use its offset alone, so that messages done above it are redelivered, and all below count
+as done.
+"""
+
+# Broker errors for outside commits and deletions while a group has members.
 _AT_WORK = frozenset({"UNKNOWN_MEMBER_ID", "NON_EMPTY_GROUP", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS"})
 
 
@@ -42,24 +45,24 @@ def declare_group(
     queue: str | None = None,
     timeout: float = 10.0,
 ) -> bool:
-    """Commit where a new queue starts, for every partition; False when the group has its commits already.
+    """Commit a new queue's start in all partitions. Return False if the group has commits.
 
-    Existing commits are never moved. Call this when the queue itself is new: where the queue was declared before, a
-    group without commits has expired, and to start it again would replay or skip messages silently (R17).
+    Existing commits are never moved. Call this only when the queue itself is new: if it was declared before, a group
+    without commits has expired, and restarting it would silently replay or skip messages (R17).
 
     Args:
-        queue: the queue's name, for messages; default the group's.
+        queue: the queue's name, for messages; the group's by default.
 
     Raises:
-        OffsetsExpired, PartitionsAdded, TopicRecreated, DataLoss, CommitMapRefused: the group is not new, and
-            something is wrong with what it holds; see `check_group`.
+        OffsetsExpired, PartitionsAdded, TopicRecreated, DataLoss, CommitMapRefused: the group is not new, and its
+            commits are damaged; see `check_group`.
         TopicNotFound: the topic does not exist.
         TransportError: the commits could not be stored within ``timeout`` seconds.
     """
     described = cluster.describe_topic(topic)
     commits = patiently(lambda: cluster.committed(group, topic), timeout)
     first, stable = cluster.start_offsets(topic), cluster.stable_ends(topic)
-    # What an open transaction hides is still to come.
+    # Values hidden by an open transaction are still to come.
     starts = first if start == "earliest" else {partition: stable[partition].offset for partition in first}
     if commits:
         ends = known_ends(cluster, topic, commits, stable)
@@ -72,7 +75,7 @@ def declare_group(
     tag = topic_tag(described.id)
     begun = {partition: CommitMap(at, topic_tag=tag, partitions=len(starts)) for partition, at in starts.items()}
     texts = {p: Commit(first.base, first.encode(), stable[p].leader_epoch) for p, first in begun.items()}
-    # Nobody consumes from the group before this is done, so it can be stored as often as it takes.
+    # Nobody consumes from the group before this is done, so retrying is safe.
     patiently(lambda: cluster.commit(group, topic, texts), timeout)
     return True
 
@@ -88,14 +91,16 @@ def check_group(
     ends: Mapping[int, int] | None = None,
     on_foreign_commits: OnForeignCommits = "refuse",
 ) -> dict[int, CommitMap]:
-    """What a group has done in each of these partitions. Arguments as for `lvq_kafka.managing.damage.examine`.
+    """Return the group's commit map for each of these partitions.
+
+    Args as in `lvq_kafka.managing.damage.examine`.
 
     Raises:
         GroupNotFound, OffsetsExpired, PartitionsAdded: a partition has no commit: the queue was never declared, the
-            group has expired or was deleted, or the topic was given more partitions.
-        TopicRecreated: the commits are of an earlier topic of that name.
+            group has expired or was deleted, or partitions were added to the topic.
+        TopicRecreated: the commits belong to an earlier topic of that name.
         DataLoss: the log ends before what was consumed, or has other records there now.
-        CommitMapRefused: a commit's text is missing, not the queue's, newer or damaged, and not to be ignored.
+        CommitMapRefused: a commit's text is missing, not the queue's, newer or damaged, and is not to be ignored.
     """
     found = examine(group, topic, partitions, commits, queue=queue, described=described, ends=ends)
     return trusted(found, on_foreign_commits)
@@ -104,21 +109,21 @@ def check_group(
 def known_ends(
     cluster: Cluster, topic: str, commits: Mapping[int, Commit], stable: Mapping[int, LogEnd], *, timeout: float = 10.0
 ) -> dict[int, int]:
-    """How far each log is the one that its group knows: to its end, or to where it was cut and written anew.
+    """Return how far each log is the one that its group knows.
 
-    A log that was cut (an unclean leader election, a backup) and has grown again looks like one that has only grown,
-    and what is new in it would pass for done. Its records tell by their leaders' epochs; they are looked at only where
-    the leader is a later one than when the group last committed.
+    That is to its end, or to where it was cut and rewritten. A log that was cut (an unclean leader election, a backup)
+    and has grown again looks like one that has only grown, and its new records would pass for done. Their leader epochs
+    give them away; these are checked only if the current leader epoch is later than that of the group's last commit.
 
     Args:
-        commits: what the group has committed.
-        stable: what `Cluster.stable_ends` said afterwards.
+        commits: the group's commits.
+        stable: the result of `Cluster.stable_ends`, asked afterwards.
     """
     ends = {partition: end.offset for partition, end in stable.items()}
     reaches = {p: LogEnd(_reach(commit), commit.leader_epoch) for p, commit in commits.items() if p in ends}
     later = {p: reach for p, reach in reaches.items() if 0 <= reach.leader_epoch < stable[p].leader_epoch}
     behind = [p for p, reach in reaches.items() if reach.offset > ends[p] and p not in later]
-    if behind:  # an open transaction may have begun there since; but it is not behind the end of the log
+    if behind:  # an open transaction may have begun there since, but never beyond the log end
         log_ends = cluster.end_offsets(topic, timeout=timeout)
         ends |= {p: log_ends[p] for p in behind}
     if later:
@@ -127,7 +132,7 @@ def known_ends(
 
 
 def _reach(commit: Commit) -> int:
-    """How far up a commit calls anything done."""
+    """Return the offset up to which a commit calls anything done."""
     try:
         return CommitMap.decode(commit.offset, commit.metadata).end
     except CommitMapRefused:
@@ -135,7 +140,7 @@ def _reach(commit: Commit) -> int:
 
 
 def trusted(found: Findings, on_foreign_commits: OnForeignCommits) -> dict[int, CommitMap]:
-    """What a group has done, by what was found about its commits. Raises as `check_group`."""
+    """Return the trusted maps of the findings. Raises what `check_group` raises."""
     damages = [one for one in found.damages if on_foreign_commits == "refuse" or one.kind != "commit-refused"]
     if damages:
         for other in damages[1:]:
@@ -145,7 +150,7 @@ def trusted(found: Findings, on_foreign_commits: OnForeignCommits) -> dict[int, 
 
 
 def at_work(queue: str) -> QueueError:
-    """The error of what cannot be done while the queue is consumed."""
+    """Return the error for an operation that is impossible while the queue is consumed."""
     return QueueError(
         f"Consumers of the queue {queue} are still at work.",
         queue=queue,
@@ -154,5 +159,5 @@ def at_work(queue: str) -> QueueError:
 
 
 def means_at_work(error: TransportError) -> bool:
-    """Whether a broker has refused a commit or a deletion because the group has members."""
+    """Return whether a broker refused a commit or a deletion because the group has members."""
     return error.code in _AT_WORK

@@ -1,4 +1,4 @@
-"""What a queue's owner does with it, apart from its producers, readers and consumers: look at it, and put it right."""
+"""Queue management: inspect what was consumed, and change it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["Managed"]
 
 
 class Managed(Bound):
-    """The part of `lvq_kafka.LastValueQueue` that looks at what was consumed, and changes it.
+    """The part of `lvq_kafka.LastValueQueue` that inspects and changes what was consumed.
 
-    What changes it is done while no consumer is at work: a broker takes commits from outside only then.
+    Changes require that no consumer is active: only then do brokers accept commits from outside.
     """
 
     definition: QueueDefinition
@@ -32,17 +32,16 @@ class Managed(Bound):
     _declared: bool
 
     def stats(self, *, on_foreign_commits: OnForeignCommits = "refuse", timeout: float = 60.0) -> QueueStats:
-        """How full the queue is: messages, the oldest of them, lag, consumers at work.
+        """Return the queue's depth, oldest message, lag and number of active consumers.
 
-        Reads the topic once, from what is done up to its end, and takes note of what is consumed meanwhile. Works
-        while consumers are at work and disturbs none. What a consumer has done since it was opened is told by
-        `Consumer.stats`.
+        Reads the topic once, from the bases to its end, and accounts for messages consumed meanwhile. It works while
+        consumers are active and does not disturb them. For what a single consumer has done, see `Consumer.stats`.
 
         Raises:
-            QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused: something is wrong with what is committed;
-                `repair` tells and mends it.
-            TopicNotFound: the topic is gone.
-            CatchUpTimeout: reading took more than ``timeout`` seconds.
+            QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused: the group's commits are damaged; `repair`
+                reports and repairs it.
+            TopicNotFound: the topic does not exist.
+            CatchUpTimeout: reading took longer than ``timeout`` seconds.
             TransportError: the cluster cannot be reached or refuses.
         """
         choice("on_foreign_commits", on_foreign_commits, get_args(OnForeignCommits))
@@ -55,55 +54,56 @@ class Managed(Bound):
         )
 
     def purge(self, *, keys: Iterable[Key] | None = None, timeout: float = 60.0) -> Change:
-        """Count what is in the queue now as consumed: all of it, or the messages of these keys.
+        """Mark everything now in the queue as consumed, or only the messages of ``keys``.
 
-        The topic stays as it is, so views, browsers of the topic and other queues on it do not notice. What an open
-        transaction hides is still to come.
+        The topic does not change, so views, browsers of the topic and other queues on it do not notice. Messages hidden
+        by an open transaction are still to come.
 
         Raises:
-            QueueError: consumers are at work.
-            ConfigError: the queue was declared ``non_destructive``, so nothing of it is ever consumed.
-            QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused, TopicNotFound, CatchUpTimeout,
-                TransportError: as `stats`.
+            QueueError: consumers are active.
+            ConfigError: the queue was declared ``non_destructive``, so nothing in it is ever consumed.
+            QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused, TopicNotFound, CatchUpTimeout, TransportError:
+                as in `stats`.
         """
         return management.purge(self.cluster, self._consumed("purged"), keys, timeout=limit(timeout))
 
     def expire(self, older_than: float, *, timeout: float = 60.0) -> Change:
-        """Count as consumed what arrived more than ``older_than`` seconds ago.
+        """Mark messages that arrived more than ``older_than`` seconds ago as consumed.
 
-        That is by the cluster's clock, which the commits of the queue's group tell. Where this user may not describe
-        ``__consumer_offsets`` it is by the clock of this machine, and a warning in the log says so.
+        Age is judged by the cluster's clock, as read from the commits of the queue's group. If this user may not
+        describe ``__consumer_offsets``, this machine's clock is used, with a logged warning.
 
         Raises what `purge` raises.
         """
         return management.expire(self.cluster, self._consumed("expired"), older_than, timeout=limit(timeout))
 
     def reset(self, to: Point) -> Change:
-        """Go on at another point: what lies from there on and is still in the log is in the queue, nothing else is.
+        """Move the queue to another point: it then holds exactly what the log has from there on.
 
-        This mends commits of something else, too, in the partitions that go on elsewhere.
+        This also repairs commits of other clients, in the partitions that are moved.
 
         Args:
             to: ``"earliest"``, ``"latest"``, a time in seconds since the epoch, or offsets by partition; partitions
-                that are not named stay where they are. Only what compaction has left can come again.
+                that are not named stay where they are. Only values that compaction has left can be redelivered.
 
         Raises what `purge` raises, and `ConfigError` for a point outside the log.
         """
         return management.reset(self.cluster, self._consumed("reset"), to)
 
     def repair(self, start: Point | None = None, *, dry_run: bool = False) -> Repair:
-        """Mend what is wrong with the queue's commits, as far as it can be mended without guessing.
+        """Repair the queue's commits, as far as possible without guessing.
 
-        Partitions that were added are taken in from their beginning. Where the log ends before what was consumed, the
-        queue goes on at the end. A commit whose text is missing, not the queue's, newer or damaged is replaced by one
-        that goes by its offset, or by ``start``. Where it is lost what was consumed (the group is gone, some of its
-        commits are, or they are of an earlier topic), ``start`` says where to begin; without it that is left, and told.
+        Partitions that were added are included from their beginning. If the log ends before what was consumed, the
+        queue continues at the end. A commit whose text is missing, not the queue's, newer or damaged is replaced by one
+        that uses its offset, or ``start``. If the record of what was consumed is lost (the group is gone, some of its
+        commits are, or they belong to an earlier topic), ``start`` says where to begin; without it, that damage is left
+        and reported.
 
         Args:
             start: see `reset`.
-            dry_run: only tell.
+            dry_run: only report.
 
-        Raises what `reset` raises, except what it mends.
+        Raises what `reset` raises, except what it repairs.
         """
         return management.repair(self.cluster, self._consumed("repaired"), start, dry_run=dry_run)
 
@@ -115,26 +115,26 @@ class Managed(Bound):
         atomic: bool = True,
         timeout: float = 60.0,
     ) -> Change:
-        """Move messages to another queue: all, or those of these keys. Values and headers stay as they are.
+        """Move messages to another queue: all, or those of ``keys``. Values and headers are kept.
 
-        There they are new: each replaces what that queue has for its key. Where the other queue has another key header,
-        that one names the key; a message without it passes as one without a key, or is refused (R1).
+        In the other queue they are new: each replaces what that queue has for its key. If the other queue has another
+        key header, that one names the key; a message without it counts as one without a key, or is refused (R1).
 
         Args:
-            atomic: move in transactions of some thousand messages, so that each message is in one of the queues,
-                whatever happens. Takes the right to use the transactional id ``lvq.move.<queue>``. Without it all are
-                written, then counted as consumed: if something fails in between, they are in both queues (at least
-                once). That works between clusters, too.
+            atomic: move in transactions of some thousand messages, so that each message is in exactly one of the
+                queues, whatever happens. Requires the right to use the transactional id ``lvq.move.<queue>``. Otherwise
+                all messages are written, then marked as consumed: if something fails in between, they are in both
+                queues (at least once). That works between clusters, too.
             timeout: seconds for reading the queue, and for each batch that is written.
 
         Raises:
-            MissingKey: a message has no key for the other queue, and that refuses such messages.
-            DeliveryFailed: a message was not stored there.
-            OutcomeUnknown: whether the last batch was moved is not decided yet.
+            MissingKey: a message has no key for the other queue, which refuses such messages.
+            DeliveryFailed: a message was not stored in the other queue.
+            OutcomeUnknown: it is not yet decided whether the last batch was moved.
             ConfigError: both queues are on one topic, or no transaction is possible.
-            QueueError: consumers are at work, or the messages lie too far apart for one commit map.
-            QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused, TopicNotFound, CatchUpTimeout,
-                TransportError: as `stats`.
+            QueueError: consumers are active, or the messages lie too far apart for one commit map.
+            QueueNotDeclared, TopicRecreated, DataLoss, CommitMapRefused, TopicNotFound, CatchUpTimeout, TransportError:
+                as in `stats`.
         """
         instance("destination", destination, Managed, "Open the queue that they are to go to.")
         return move(
@@ -148,43 +148,43 @@ class Managed(Bound):
         )
 
     def reclaim(self, *, dry_run: bool = False) -> Reclaim:
-        """Delete from the topic, for good, what all declared queues on it have consumed: all below their lowest base.
+        """Delete from the topic, permanently, what all declared queues on it have consumed.
 
-        That takes a topic with the policy ``compact,delete``. What is gone is gone for everybody: views, Spark and
-        browsers of the topic itself no longer see consumed values, and a queue that is declared later or reset cannot
-        go back to them. Consumers may be at work.
+        That is everything below their lowest base. Requires a topic with the policy ``compact,delete``. Deleted records
+        are gone for everyone: views, Spark and browsers of the topic itself no longer see consumed values, and a queue
+        that is declared later or reset cannot go back to them. Consumers may be active.
 
         Args:
-            dry_run: only tell.
+            dry_run: only report.
 
         Raises:
             TopicMismatch: the topic's policy does not allow it.
             QueueError: the topic also serves a queue that is never consumed.
-            QueueNotDeclared: it, or another queue on the topic, holds no position.
-            ConfigError: what another queue is cannot be read.
-            TopicRecreated, DataLoss, CommitMapRefused, TransportError: as `stats`, for any of the queues.
+            QueueNotDeclared: this queue, or another one on the topic, holds no position.
+            ConfigError: the definition of another queue cannot be read.
+            TopicRecreated, DataLoss, CommitMapRefused, TransportError: as in `stats`, for any of the queues.
         """
         return reclaim(self.cluster, self._consumed("reclaimed"), dry_run=dry_run)
 
     def drop(self, *, delete_topic: bool = False) -> None:
-        """Delete the queue: its definition and what it knows of consumption. Its topic stays unless asked.
+        """Delete the queue's definition and progress. Its topic stays unless requested.
 
         Args:
-            delete_topic: delete the topic and everything in it, too.
+            delete_topic: also delete the topic and everything in it.
 
         Raises:
-            QueueNotDeclared: it is not declared.
-            QueueError: the topic serves other queues, or consumers are still at work.
-            ConfigError: ``delete_topic`` is asked, and what another queue's topic is cannot be read.
+            QueueNotDeclared: the queue is not declared.
+            QueueError: the topic serves other queues, or consumers are still active.
+            ConfigError: ``delete_topic`` was requested, and the topic of another queue cannot be read.
             TransportError: the cluster cannot be reached or refuses.
         """
         declaring.drop(self.cluster, self.definition, delete_topic=delete_topic)
 
     def _consumed(self, what: str) -> QueueDefinition:
-        """The definition of a queue that can be consumed.
+        """Return the definition of a queue that can be consumed.
 
         Raises:
-            ConfigError, QueueNotDeclared: it cannot.
+            ConfigError, QueueNotDeclared: it cannot be consumed.
         """
         if self.definition.non_destructive:
             raise ConfigError(

@@ -1,9 +1,9 @@
-"""Changes to what a queue has consumed, made from outside of its consumers, while none is at work.
+"""Changes to a queue's consumed state from outside of its consumers, while none is active.
 
-Each writes whole commit maps that are true by themselves. Consumers are refused by the broker, which takes commits from
-outside only for a group without members; what one has committed between our look and our write is seen just before the
-write. In the instant that is left between the two its acks could be undone: their messages would come again, none is
-lost by it.
+Each change writes whole commit maps, each true by itself. The broker protects against consumers: it accepts outside
+commits only for a group without members. A consumer's commit between our read and our write is detected just before the
+write. In the instant left between the two, its acks could be undone: their messages would be redelivered, but none
+would be lost.
 """
 
 from __future__ import annotations
@@ -43,43 +43,51 @@ __all__ = [
 logger = logging.getLogger("lvq_kafka.management")
 
 Point = Literal["earliest", "latest"] | float | Mapping[int, int]
-"""Where in the log: its beginning, its end, a time in seconds since the epoch, or an offset for each partition."""
+"""A point in the log: its beginning, its end, a time or an offset per partition.
+
+A time is in seconds since the epoch.
+"""
 
 _POINTS = 'It is "earliest", "latest", a time in seconds since the epoch, or an offset for each partition.'
 
 MOST_TEXT = LONGEST_TEXT * 3 // 4
-"""Characters of a commit map that is written from outside. The rest is room for consumers to ack in."""
+"""Maximum characters of a commit map written from outside; the rest is room for acks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What was changed: by partition, what the group held before and what it holds now."""
+    """The commit maps of the group before and after a change, by partition."""
 
     before: Mapping[int, CommitMap]
     after: Mapping[int, CommitMap]
     messages: int | None = None
-    """Messages that were waiting and are done now. None where they were not counted."""
+    """Messages that were waiting and are now done. None if they were not counted."""
     without_room: int = 0
-    """Messages that were meant too, and stay: they lie too far apart for the commit map. As the queue is consumed, or
-    when more of it is taken at once, there is room again."""
+    """Messages selected but left: they lie too far apart for the commit map.
+
+    Room returns as the queue is consumed, or if more of it is selected at once.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What was wrong with a queue's commits, and what was done about it."""
+    """The problems found in a queue's commits, and what was done about them."""
 
     found: tuple[Damage, ...]
     left: tuple[Damage, ...]
-    """What of it is not mended, because only the caller can know where to start."""
+    """Damage that was not repaired, because only the caller can know where to start."""
     after: Mapping[int, CommitMap]
-    """What the group holds now; or would hold, if it was a dry run. Empty when there was nothing to do."""
+    """The group's commit maps after the repair; on a dry run, what they would be.
+
+    Empty if there was nothing to do.
+    """
     dry_run: bool
 
 
 def purge(
     cluster: Cluster, definition: QueueDefinition, keys: Iterable[Key] | None = None, *, timeout: float = 60.0
 ) -> Change:
-    """Count what is in the queue as consumed. See `lvq_kafka.queue.LastValueQueue.purge`."""
+    """Mark everything in the queue as consumed. See `lvq_kafka.queue.LastValueQueue.purge`."""
     wanted = chosen_keys(keys)
     snapshot = idle(cluster, definition)
     loaded = snapshot.maps()
@@ -93,7 +101,7 @@ def purge(
 
 
 def expire(cluster: Cluster, definition: QueueDefinition, older_than: float, *, timeout: float = 60.0) -> Change:
-    """Count as consumed what is older. See `lvq_kafka.queue.LastValueQueue.expire`."""
+    """Mark older messages as consumed. See `lvq_kafka.queue.LastValueQueue.expire`."""
     delays(older_than=older_than)
     snapshot = idle(cluster, definition)
     horizon = (_now(cluster, snapshot) - older_than) * 1000
@@ -102,10 +110,10 @@ def expire(cluster: Cluster, definition: QueueDefinition, older_than: float, *, 
 
 
 def _now(cluster: Cluster, snapshot: QueueSnapshot) -> float:
-    """The cluster's time, by which arrival was stamped; this machine's may be hours off, and take what has just come.
+    """Return the cluster's time, which stamped the arrivals.
 
-    The only clock that a client can read without writing into a topic is that of commits. So the group commits what it
-    holds already.
+    This machine's clock may be hours off and would expire messages that have just arrived. The only clock that a client
+    can read without writing to a topic is that of commits, so the group re-commits what it already holds.
     """
     name = snapshot.definition.name
     try:
@@ -119,13 +127,13 @@ def _now(cluster: Cluster, snapshot: QueueSnapshot) -> float:
 
 
 def reset(cluster: Cluster, definition: QueueDefinition, to: Point) -> Change:
-    """Go on at another point. See `lvq_kafka.queue.LastValueQueue.reset`."""
+    """Move the queue's position. See `lvq_kafka.queue.LastValueQueue.reset`."""
     snapshot = idle(cluster, definition)
     bases = _resolve(cluster, snapshot, to, "to")
     loaded = snapshot.maps("ignore" if snapshot.refused <= bases.keys() else "refuse")
     maps: dict[int, CommitMap] = {}
     for partition, base in bases.items():
-        # What was done before may have been handed out before; what comes of it again is marked so.
+        # Messages done before may have been delivered, so those that return are flagged as redelivered.
         delivered = max(loaded[partition].delivered or 0, loaded[partition].end)
         maps[partition] = CommitMap(
             base, sequence=loaded[partition].sequence, delivered=delivered if delivered > base else None
@@ -136,18 +144,18 @@ def reset(cluster: Cluster, definition: QueueDefinition, to: Point) -> Change:
 def repair(
     cluster: Cluster, definition: QueueDefinition, start: Point | None = None, *, dry_run: bool = False
 ) -> Repair:
-    """Mend what is wrong with the commits. See `lvq_kafka.queue.LastValueQueue.repair`."""
+    """Repair the queue's commits. See `lvq_kafka.queue.LastValueQueue.repair`."""
     snapshot = snapshot_queue(cluster, definition, decided=False) if dry_run else idle(cluster, definition)
     found = snapshot.findings()
     starts = {} if start is None else _resolve(cluster, snapshot, start, "start")
     maps = dict(found.maps)
     left: list[Damage] = []
     for damage in found.damages:
-        # Nothing of partitions that were added has been consumed, so there is nothing to choose.
+        # Added partitions have no consumed messages, so there is nothing to choose.
         known = starts if damage.needs_start else snapshot.starts
         for partition in damage.partitions:
             if damage.kind == "commit-refused" and partition in starts:
-                maps[partition] = CommitMap(starts[partition])  # rather than by the offset of who knows whom
+                maps[partition] = CommitMap(starts[partition])  # rather than trust the offset of an unknown client
             if partition in known and partition not in maps:
                 maps[partition] = CommitMap(known[partition])
         if rest := tuple(partition for partition in damage.partitions if partition not in maps):
@@ -158,24 +166,24 @@ def repair(
     return Repair(found.damages, tuple(left), mended if dry_run else store(cluster, snapshot, mended), dry_run)
 
 
-# -------------------------------------------------------------------- the parts they are made of
+# -------------------------------------------------------------------- helpers
 
 
 def idle(cluster: Cluster, definition: QueueDefinition) -> QueueSnapshot:
-    """See where a queue stands that nobody consumes.
+    """Take a snapshot of a queue that has no active consumers.
 
     Raises:
-        QueueError: consumers are at work.
-        TopicNotFound, TransportError: as `look`.
+        QueueError: consumers are active.
+        TopicNotFound, TransportError: as in `snapshot_queue`.
     """
-    with suppress(Unauthorized):  # the broker refuses the commit in any case; this saves the work until then
+    with suppress(Unauthorized):  # the broker would refuse the commit anyway; this check only fails earlier
         if cluster.member_count(definition.group):
             raise at_work(definition.name)
     return snapshot_queue(cluster, definition)
 
 
 def signed(snapshot: QueueSnapshot, maps: Mapping[int, CommitMap]) -> dict[int, CommitMap]:
-    """These maps as the next commits in this topic."""
+    """Return these maps as the next commits in this topic."""
     tag, partitions = topic_tag(snapshot.described.id), len(snapshot.ends)
     return {
         partition: replace(one, topic_tag=tag, partitions=partitions, sequence=following(one.sequence))
@@ -184,22 +192,22 @@ def signed(snapshot: QueueSnapshot, maps: Mapping[int, CommitMap]) -> dict[int, 
 
 
 def store(cluster: Cluster, snapshot: QueueSnapshot, maps: Mapping[int, CommitMap]) -> dict[int, CommitMap]:
-    """Commit from outside, and return what was stored.
+    """Commit from outside, and return the stored maps.
 
     Raises:
-        QueueError: consumers are at work, or have been since the look that ``standing`` is.
+        QueueError: consumers are active, or have been since ``snapshot`` was taken.
         TransportError: the cluster cannot be reached or refuses.
     """
     definition = snapshot.definition
     now = replace(snapshot, commits=cluster.committed(definition.group, definition.topic))
-    # Texts cannot be compared: of another client's each reading may end in other rubbish.
+    # Compare maps, not texts: those of another client may end in different garbage on each read.
     if now.findings().maps != snapshot.findings().maps:
         raise QueueError(
             f"What was consumed of the queue {definition.name} has changed meanwhile.",
             queue=definition.name,
             hint="Close its consumers, and do it again.",
         )
-    # A map that was as long as can be may be longer by a letter now.
+    # A map of maximum length may now be a character longer.
     lengths = {partition: len(commit.metadata) for partition, commit in snapshot.commits.items()}
     fitting = {
         partition: one.shortened(max(LONGEST_TEXT, lengths.get(partition, 0))) for partition, one in maps.items()
@@ -220,7 +228,7 @@ def _mark_consumed(
     chosen: Callable[[Item], bool],
     timeout: float,
 ) -> Change:
-    """Count single messages as consumed, as many as there is room for."""
+    """Mark single messages as consumed, as many as fit."""
     backlog = read_backlog(cluster, snapshot, loaded, timeout=timeout)
     items = [item for item in backlog.messages if chosen(item)]
     backlog.leave(items)
@@ -232,16 +240,16 @@ def _mark_consumed(
         except TransportError as error:
             if error.code != "OFFSET_METADATA_TOO_LARGE" or not fitting:
                 raise
-            most //= 2  # this broker takes less
+            most //= 2  # this broker's limit is lower
         else:
             return Change(loaded, after, len(fitting), len(items) - len(fitting))
 
 
 def _resolve(cluster: Cluster, snapshot: QueueSnapshot, point: Point, option: str) -> dict[int, int]:
-    """The offsets of a point.
+    """Return the offsets of a point.
 
     Raises:
-        ConfigError: it is none, or lies outside the log.
+        ConfigError: ``point`` is invalid or lies outside the log.
     """
     topic = snapshot.definition.topic
     if point == "earliest":

@@ -1,4 +1,4 @@
-"""Moving messages from one queue to another: each leaves the one exactly when it is in the other."""
+"""Move messages between queues. Each leaves the one exactly when it is in the other."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from lvq_kafka.managing.management import Change, idle, signed, store
 
 __all__ = ["move"]
 
-_BATCH = 5_000  # messages of one transaction
-_JOIN = 30.0  # seconds until the group has let us in
+_BATCH = 5_000  # messages per transaction
+_JOIN = 30.0  # seconds to wait for all partitions
 _POLL = 0.1  # seconds
 _UNDECIDED = frozenset({"_TIMED_OUT", "_FAIL"})  # codes of a commit that the client gave up waiting for
 
@@ -92,7 +92,7 @@ class _Moving:
         self._patience = waiting(timeout)
 
     def in_transactions(self, cluster: Cluster) -> Change:
-        """Move batch by batch, each in a transaction, while we are the queue's only consumer."""
+        """Move batch by batch, each in a transaction, as the queue's only consumer."""
         member = _SoleMember(cluster, self._source)
         try:
             member.join()
@@ -122,7 +122,7 @@ class _Moving:
         return Change(loaded, now, moved)
 
     def at_least_once(self, cluster: Cluster, target_cluster: Cluster) -> Change:
-        """Write them all, then count them as consumed."""
+        """Write all messages, then mark them as consumed."""
         snapshot = snapshot_queue(cluster, self._source)
         loaded = snapshot.maps()
         backlog, items = self._read(cluster, snapshot, loaded)
@@ -141,7 +141,7 @@ class _Moving:
     def _read(
         self, cluster: Cluster, snapshot: QueueSnapshot, loaded: Mapping[int, CommitMap]
     ) -> tuple[Backlog, list[Item]]:
-        """The messages, and those of them that are to go; all of these have room in the commit map."""
+        """Return the backlog and the messages to move, all of which fit into the commit map."""
         wanted = self._wanted
         backlog = read_backlog(
             cluster, snapshot, loaded, keep=lambda key: wanted is None or key in wanted, timeout=self._timeout
@@ -165,7 +165,7 @@ class _Moving:
             self._append(writer, batch)
             writer.send_offsets(member.member, commits, self._patience)
         except BaseException as error:
-            with suppress(LVQError):  # then it ends with the transaction timeout; the reason is the news
+            with suppress(LVQError):  # then the transaction times out; raise the original error
                 writer.abort_transaction()
             if isinstance(error, TransportError) and means_at_work(error):
                 raise at_work(self._source.name) from error
@@ -183,7 +183,7 @@ class _Moving:
             ) from error
 
     def _append(self, writer: LogWriter, items: Sequence[Item]) -> None:
-        for key, value, headers in [self._record(item) for item in items]:  # before the first is sent
+        for key, value, headers in [self._record(item) for item in items]:  # build all records before sending the first
             writer.append(self._target.topic, key, value, headers)
         undecided = writer.flush(self._patience)
         failures = writer.pop_failures()
@@ -198,7 +198,7 @@ class _Moving:
             )
 
     def _record(self, item: Item) -> _Record:
-        """The record that a message becomes: as it is, and with the key that it has in its new queue."""
+        """Return a message's record in its new queue: unchanged, except for the key it has there."""
         target, headers = self._target, item.headers or ()
         unkeyed = header_value(headers, UNKEYED_HEADER) is not None
         if item.key is not None and not unkeyed and target.key_header in (None, self._source.key_header):
@@ -218,18 +218,21 @@ class _Moving:
 
 
 class _SoleMember:
-    """The only member of a queue's group. It holds all partitions, at their ends: what it is for is to commit."""
+    """The only member of a queue's group. It holds all partitions at their ends.
+
+    Its only purpose is to commit.
+    """
 
     def __init__(self, cluster: Cluster, definition: QueueDefinition) -> None:
         self._cluster = cluster
         self._definition = definition
         self._all = set(range(cluster.describe_topic(definition.topic).partitions))
         self._held: set[int] = set()
-        self._parted = False  # whether any has gone away since `join`, though it may be back
+        self._parted = False  # True if any partition was revoked or lost since `join`, even if it is back
         self.member = cluster.member(definition.group, definition.topic, self)
 
     def join(self) -> None:
-        """Wait until all partitions are here.
+        """Wait until all partitions are assigned.
 
         Raises:
             QueueError: others have joined, too.
@@ -243,12 +246,14 @@ class _SoleMember:
             except TransportError as error:
                 if not error.retriable:
                     raise
-            except TopicNotFound:  # says a broker, which may lag
+            except TopicNotFound:  # a lagging broker may report this
                 self._cluster.describe_topic(self._definition.topic)
         self._parted = False
 
     def check(self) -> None:
-        """See that it was so all the time: of a partition that went away others may have consumed, and left.
+        """Check that all partitions have been held throughout.
+
+        While a partition was away, others may have consumed from it and left.
 
         Raises:
             QueueError: others have joined.
@@ -258,7 +263,7 @@ class _SoleMember:
             raise at_work(self._definition.name)
 
     def close(self) -> None:
-        """Leave."""
+        """Leave the group."""
         self.member.close()
 
     def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:

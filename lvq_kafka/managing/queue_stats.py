@@ -1,4 +1,4 @@
-"""How full a queue is: counted by one read of what is not done."""
+"""Queue depth and progress, counted by one read of everything not yet done."""
 
 from __future__ import annotations
 
@@ -17,75 +17,86 @@ from lvq_kafka.managing.group_checks import OnForeignCommits
 
 __all__ = ["PartitionStats", "QueueStats", "Tally", "measure"]
 
-_MOMENT = 0.5  # seconds for an answer that an open transaction would keep back
-_ATTEMPTS = 3  # to read while somebody resets the queue
+_MOMENT = 0.5  # seconds; an open transaction would hold the answer back
+_ATTEMPTS = 3  # reads, in case the queue is reset meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStats:
-    """A partition of a queue. What is of consumption is None for a queue that is never consumed."""
+    """One partition of a queue. Consumption fields are None if the queue is never consumed."""
 
     partition: int
     start: int
-    """The first offset of the log."""
+    """The log start offset."""
     stable: int
-    """The last stable offset: an open transaction hides what lies from here to the end."""
+    """The last stable offset: an open transaction hides everything from here to the end."""
     end: int
     base: int | None
     """Everything below this offset is done."""
     depth: int
-    """Messages: the newest of each key, without those that are done. Those in work count."""
+    """Messages that are not done: the newest of each key, including those in work."""
     attempted: int
-    """How many of them may have been handed out before: they are in work now, or came back. It cannot be told which."""
+    """Messages counted in `depth` that may have been delivered before.
+
+    They are in work now, or were returned; it is not known which.
+    """
     oldest: float | None
-    """When the oldest of them arrived, in seconds since the epoch; None where there is none."""
+    """Arrival time of the oldest message, in seconds since the epoch; None if there is none."""
     lag: int | None
-    """Offsets from the base to the end of the log, whatever lies there."""
+    """Offsets from the base to the end of the log, including gaps."""
     done_ahead: int
     """Offsets above the base that are done."""
     sequence: int | None
-    """How many commits there have been."""
+    """The number of commits so far."""
     text: int
     """Characters of the commit's text; see `QueueStats.text_limit`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """How full a queue is. No number is ever negative."""
+    """The depth and progress of a queue. No number is ever negative."""
 
     queue: str
     topic: str
     partitions: tuple[PartitionStats, ...]
     members: int | None
-    """Consumers at work, over all processes; None where there are none by nature, or this user may not ask."""
+    """Active consumers across all processes.
+
+    None for a queue that is never consumed, or if this user may not ask.
+    """
     tally: Tally
-    """What became of the values that the log holds from the bases on, and not of those that are gone by now."""
+    """The fate of the values in the log from the bases on, without those already deleted."""
     redelivered: int
-    """Deliveries of messages that are not done, beyond the first of each; 0 where consumers do not count durably."""
+    """Deliveries beyond the first of messages that are not done; 0 without durable counts."""
     text_limit: int
-    """How many characters a commit's text may have: what a broker says where that matters and this user may ask, else
-    the default of brokers."""
+    """Maximum characters of a commit's text.
+
+    The broker's setting if it matters and this user may read it, otherwise the brokers' default.
+    """
     pending: bool
-    """Whether an open transaction holds offsets of the group: what it has consumed counts here as not done."""
+    """True if an open transaction holds offsets of the group; its acks count as not done."""
 
     @property
     def depth(self) -> int:
-        """Messages that are not done: of each key the newest. Those in work count."""
+        """Messages that are not done: the newest of each key, including those in work."""
         return sum(one.depth for one in self.partitions)
 
     @property
     def attempted(self) -> int:
-        """How many of them may have been handed out before; see `PartitionStats.attempted`."""
+        """Messages counted in `depth` that may have been delivered before.
+
+        See `PartitionStats.attempted`.
+        """
         return sum(one.attempted for one in self.partitions)
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest of them arrived, in seconds since the epoch; None where there is none."""
+        """Arrival time of the oldest message, in seconds since the epoch; None if there is none."""
         return min((one.oldest for one in self.partitions if one.oldest is not None), default=None)
 
     @property
     def crowded(self) -> list[PartitionStats]:
-        """The partitions whose commit text has hardly any room left: acks wait for lower messages to be settled."""
+        """Partitions whose commit text is nearly full: acks wait for lower messages to be settled."""
         return [one for one in self.partitions if one.text > _full(self.text_limit)]
 
     @property
@@ -96,7 +107,7 @@ class QueueStats:
 
     @property
     def blocked(self) -> bool:
-        """Whether an open transaction hides some of what is in the log."""
+        """True if an open transaction hides part of the log."""
         return any(one.stable < one.end for one in self.partitions)
 
 
@@ -108,16 +119,16 @@ def measure(
     on_foreign_commits: OnForeignCommits = "refuse",
     timeout: float = 60.0,
 ) -> QueueStats:
-    """Count a queue. See `lvq_kafka.queue.LastValueQueue.stats`.
+    """Measure a queue. See `lvq_kafka.queue.LastValueQueue.stats`.
 
     Args:
-        consumed: whether it is a queue that can be consumed.
+        consumed: True if the queue can be consumed.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         snapshot = snapshot_queue(cluster, definition, consumed=consumed, decided=False)
         loaded = snapshot.maps(on_foreign_commits) if consumed else _untouched(snapshot)
         backlog = read_backlog(cluster, snapshot, loaded, timeout=timeout)
-        # What was consumed during the read does not count either.
+        # Messages consumed during the read do not count either.
         now = _commits_of_now(cluster, snapshot, loaded) if consumed else loaded
         if attempt == _ATTEMPTS or all(now[partition].covers(then) for partition, then in loaded.items()):
             break

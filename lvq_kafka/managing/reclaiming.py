@@ -1,4 +1,7 @@
-"""Removing from the log what all its queues have consumed. Compaction never does: it keeps the newest of each key."""
+"""Remove from the log what all its queues have consumed.
+
+Compaction never does that: it keeps the newest record of each key.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +19,29 @@ __all__ = ["Reclaim", "reclaim", "reclaimable"]
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """By partition, where the log began, and where it begins now; or would, if it was a dry run."""
+    """The log start offsets before and after, by partition; on a dry run, what they would be."""
 
     before: Mapping[int, int]
     after: Mapping[int, int]
     queues: tuple[str, ...]
-    """The queues that have consumed what is gone."""
+    """The queues that have consumed the removed records."""
     dry_run: bool
 
     @property
     def offsets(self) -> int:
-        """How many offsets are gone, whatever lay there."""
+        """The number of removed offsets, including gaps."""
         return sum(self.after.values()) - sum(self.before.values())
 
 
 def reclaim(cluster: Cluster, definition: QueueDefinition, *, dry_run: bool = False) -> Reclaim:
-    """Remove what is consumed. See `lvq_kafka.queue.LastValueQueue.reclaim`."""
+    """Remove consumed records. See `lvq_kafka.queue.LastValueQueue.reclaim`."""
     topic = definition.topic
     _check_policy(cluster, topic)
     starts = cluster.start_offsets(topic)
     queues, lowest = _consumed_by_all(cluster, definition)
     if not dry_run and _ahead(lowest, starts):
-        # Somebody may have declared a queue from the start, or reset one. Between this look and the deleting there are
-        # milliseconds; who comes then finds a log that begins later.
+        # A queue may have been declared from the start, or reset. Between this check and the deletion there are
+        # milliseconds; a queue that comes then finds a log that starts later.
         queues, now = _consumed_by_all(cluster, definition)
         lowest = reclaimable([lowest, now])
     ahead = _ahead(lowest, starts)
@@ -48,7 +51,7 @@ def reclaim(cluster: Cluster, definition: QueueDefinition, *, dry_run: bool = Fa
 
 
 def _consumed_by_all(cluster: Cluster, definition: QueueDefinition) -> tuple[tuple[str, ...], dict[int, int]]:
-    """The queues on the topic of this one, and where it may begin for all of them."""
+    """Return the queues on this one's topic, and where the topic may begin for all of them."""
     registry = Registry(cluster)
     registry.get(definition.name)
     queues = [other for other in registry.all(strict=True) if other.topic == definition.topic]
@@ -59,7 +62,7 @@ def _consumed_by_all(cluster: Cluster, definition: QueueDefinition) -> tuple[tup
             queue=definition.name,
             hint="What one queue has consumed is still a current value of the other, so it has to stay.",
         )
-    # Nothing that any of the queues could still hand out lies below the lowest base.
+    # None of the queues can still hand out anything below the lowest base.
     maps = [snapshot_queue(cluster, queue).maps() for queue in queues]
     lowest = reclaimable([{partition: said.base for partition, said in of_queue.items()} for of_queue in maps])
     return tuple(queue.name for queue in queues), lowest
@@ -70,9 +73,9 @@ def _ahead(lowest: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, in
 
 
 def reclaimable(bases: Collection[Mapping[int, int]]) -> dict[int, int]:
-    """Where the partitions of a topic may begin, by the bases of its queues: all of them have consumed what is below.
+    """Return where a topic's partitions may begin: at the lowest base of its queues.
 
-    A partition of which one of them has no base is not in it.
+    All of the queues have consumed everything below. Partitions without a base in one of the queues are left out.
     """
     partitions = set.intersection(*(set(of_queue) for of_queue in bases)) if bases else set()
     return {partition: min(of_queue[partition] for of_queue in bases) for partition in sorted(partitions)}
