@@ -1,4 +1,7 @@
-"""The Kafka adapter of `lvq_kafka.cluster`, on confluent-kafka. Nothing else in the library knows that client."""
+"""Kafka adapter for `lvq_kafka.cluster`, built on confluent-kafka.
+
+Nothing else in the library imports that client.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to a cluster about topics and their offsets, and changes to them."""
+"""Topic and offset queries, and changes to topics."""
 
 from __future__ import annotations
 
@@ -32,31 +32,39 @@ NEWEST = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
 
 T = TypeVar("T")
 
-_PAUSE = 0.02  # seconds until it is looked again at what is about to change
+_PAUSE = 0.02  # seconds between retries while brokers catch up
 _KNOWN_EVERYWHERE = 30.0
-"""Seconds after its creation in which a topic may be unknown to some brokers: the client's own patience with new topics
-(its ``topic.metadata.propagation.max.ms``)."""
-_ALTERED = 5.0  # seconds in which all brokers hear of a setting
-_NO_TOPIC = "*"  # no topic can have this name, so the answer is short, and no broker creates one
-_CLUSTER = "kafka-cluster"  # the name under which ACLs know it
+"""Seconds after its creation during which some brokers may not know a topic yet.
+
+The client itself waits as long for new topics (its ``topic.metadata.propagation.max.ms``).
+"""
+_ALTERED = 5.0  # seconds within which all brokers learn of a changed setting
+_NO_TOPIC = "*"  # not a legal topic name, so the answer is short and no broker creates the topic
+_CLUSTER = "kafka-cluster"  # the cluster's resource name in ACLs
 _NO_BROKER = KafkaError(KafkaError.BROKER_NOT_AVAILABLE, "The broker that answers knows of none that lives")
 _NOT_THERE = frozenset({"_NOENT", "_UNKNOWN_PARTITION"})
-"""The client knows no such topic, or partition: it was deleted since it was counted, or not all brokers know it yet."""
+"""Client codes for an unknown topic or partition.
+
+It was deleted after it was counted, or not all brokers know it yet.
+"""
 
 
 def at(timestamp: int) -> OffsetSpec:
-    """The first offset at or after a time (ms)."""
+    """Return the spec for the first offset at or after a timestamp (ms)."""
     spec: OffsetSpec = OffsetSpec.for_timestamp(timestamp)
     return spec
 
 
 class KafkaAdmin:
-    """The topic part of `lvq_kafka.kafka.KafkaCluster`; its methods are those of `lvq_kafka.cluster.Cluster`."""
+    """Topic operations of `lvq_kafka.kafka.KafkaCluster`.
+
+    The methods are those of `lvq_kafka.cluster.Cluster`.
+    """
 
     def __init__(self, requests: AdminRequests) -> None:
         self._requests = requests
         self._ask = requests.ask
-        self._created: dict[str, float] = {}  # topics that are known to be there, and since when
+        self._created: dict[str, float] = {}  # by topic: when it was created here, or found to exist
         self._memory = TopicMemory()
 
     def describe_topic(self, topic: str, timeout: float) -> TopicDescription:
@@ -71,7 +79,7 @@ class KafkaAdmin:
     def create_topic(
         self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str], timeout: float
     ) -> bool:
-        """See `lvq_kafka.cluster.Cluster.create_topic`. Returns when the topic can be used."""
+        """See `lvq_kafka.cluster.Cluster.create_topic`. Returns once the topic is usable."""
         deadline = time.monotonic() + timeout
         created = self._create(topic, partitions, replication_factor, config, deadline)
         self._created[topic] = time.monotonic()
@@ -97,7 +105,7 @@ class KafkaAdmin:
         *,
         validate_only: bool = False,
     ) -> bool:
-        """Whether it was created, or could be."""
+        """Create a topic, or only validate that; return False if it already exists."""
         new = NewTopic(topic, partitions, -1 if replication_factor is None else replication_factor, config=dict(config))
         try:
             with culprits_among(config):
@@ -116,7 +124,10 @@ class KafkaAdmin:
         return True
 
     def check_may(self, operation: Operation, topic: str, timeout: float) -> None:
-        """See `lvq_kafka.cluster.Cluster.check_may`. A cluster that does not tell what is allowed forbids nothing."""
+        """See `lvq_kafka.cluster.Cluster.check_may`.
+
+        A cluster that does not report authorized operations forbids nothing.
+        """
         needs = _on(topic, operation)
         found = self._found(topic, time.monotonic() + timeout, needs, include_authorized_operations=True)
         allowed = {one.name.replace("_", "") for one in found.authorized_operations or ()}
@@ -135,12 +146,12 @@ class KafkaAdmin:
                 topic=topic,
                 needs=_on(topic, "AlterConfigs"),
             )
-        # A broker may write a value otherwise, and that is not waited for.
+        # A broker may store a value in another form, so it may never compare equal: wait only briefly.
         limit = min(deadline, time.monotonic() + _ALTERED)
         self._await_brokers(topic, lambda settings: settings is None or config.items() <= settings.items(), limit)
 
     def add_partitions(self, topic: str, total: int, timeout: float) -> None:
-        """See `lvq_kafka.cluster.Cluster.add_partitions`. Returns when the partitions can be used."""
+        """See `lvq_kafka.cluster.Cluster.add_partitions`. Returns once the partitions are usable."""
         deadline = time.monotonic() + timeout
         self._ask(
             lambda client, left: client.create_partitions([NewPartitions(topic, total)], request_timeout=left).values(),
@@ -152,10 +163,13 @@ class KafkaAdmin:
         self._await_partitions(topic, total, deadline)
 
     def delete_topic(self, topic: str, timeout: float) -> None:
-        """See `lvq_kafka.cluster.Cluster.delete_topic`. Returns when the topic is gone for readers, too."""
+        """See `lvq_kafka.cluster.Cluster.delete_topic`.
+
+        Returns once the topic has disappeared for readers, too.
+        """
         deadline = time.monotonic() + timeout
         self._created.pop(topic, None)
-        with suppress(TopicNotFound):  # the broker that says so may not have heard of it yet
+        with suppress(TopicNotFound):  # the broker that answers may not know the topic yet
             self._describe(topic, deadline)
         self._ask(
             lambda client, left: client.delete_topics([topic], request_timeout=left).values(),
@@ -167,8 +181,9 @@ class KafkaAdmin:
         self._memory.gone(topic)
         try:
             self._describe(topic, deadline)
-        except TopicNotFound:  # else there is another one already
-            # The coordinator of a group that forgets it later would forget what was committed of the next one, too.
+        except TopicNotFound:  # otherwise a new topic of this name already exists
+            # A group coordinator that learns of the deletion late would drop the commits for the next topic of this
+            # name, too.
             self._await_brokers(topic, lambda settings: settings is None, deadline)
 
     def delete_before(self, topic: str, offsets: Mapping[int, int], timeout: float) -> dict[int, int]:
@@ -192,9 +207,10 @@ class KafkaAdmin:
         return {one.partition: answer.low_watermark for one, answer in zip(asked, answers, strict=True)}
 
     def brokers(self, timeout: float) -> list[int]:
-        """The ids of the brokers that live, of which there is one at least.
+        """Return the ids of the live brokers, at least one.
 
-        Not by `AdminClient.describe_cluster`: the client (2.16.0) aborts the process where the answer names no broker.
+        Does not use `AdminClient.describe_cluster`: the client (2.16.0) aborts the process if the answer names no
+        broker.
         """
         [cluster] = self._ask(
             lambda client, left: [in_thread(lambda: client.list_topics(_NO_TOPIC, timeout=left))],
@@ -207,7 +223,10 @@ class KafkaAdmin:
         return list(cluster.brokers)
 
     def commit_text_limit(self, timeout: float) -> int:
-        """See `lvq_kafka.cluster.Cluster.commit_text_limit`. The client appends a NUL, for which it leaves room."""
+        """See `lvq_kafka.cluster.Cluster.commit_text_limit`.
+
+        Leaves room for the NUL that the client appends.
+        """
         deadline = time.monotonic() + timeout
         resource = ConfigResource(ConfigResource.Type.BROKER, str(min(self.brokers(timeout))))
         [entries] = self._ask(
@@ -220,7 +239,7 @@ class KafkaAdmin:
         return int(entries["offset.metadata.max.bytes"].value) - 1
 
     def alter_broker_config(self, config: Mapping[str, str], timeout: float) -> None:
-        """Set dynamic settings on each broker."""
+        """Set dynamic settings on every broker."""
         deadline = time.monotonic() + timeout
         resources = [
             ConfigResource(ConfigResource.Type.BROKER, str(broker), incremental_configs=changes(config))
@@ -234,9 +253,10 @@ class KafkaAdmin:
         )
 
     def _describe(self, topic: str, deadline: float) -> TopicDescription:
-        """A topic as the cluster describes it, by what its brokers have told until now.
+        """Describe a topic, reconciled with what brokers have reported before.
 
-        One that lags may tell less than another has told before: ids do not come back, and partitions never go.
+        A lagging broker may report less than another one did: a former id does not come back, and partitions never
+        disappear.
         """
 
         while True:
@@ -254,7 +274,10 @@ class KafkaAdmin:
             time.sleep(_PAUSE)
 
     def _found(self, topic: str, deadline: float, needs: Sequence[Right], **how: bool) -> Any:
-        """The topic as the broker describes it that is asked; ``how`` goes to `AdminClient.describe_topics`."""
+        """Return one broker's description of the topic.
+
+        ``how`` is passed to `AdminClient.describe_topics`.
+        """
         [found] = self._ask_of(
             topic,
             lambda: self._ask(
@@ -272,7 +295,10 @@ class KafkaAdmin:
         return found
 
     def _ask_of(self, topic: str, question: Callable[[], T], deadline: float) -> T:
-        """What a broker knows of a topic. One that has not heard of a new topic yet is asked again, or another is."""
+        """Ask a broker about a topic, retrying while a new topic may not be known everywhere.
+
+        A retry may reach the same broker or another one.
+        """
         while True:
             try:
                 return question()
@@ -285,11 +311,12 @@ class KafkaAdmin:
     def ask_brokers(
         self, topic: str, question: Callable[[int], T], deadline: float, partitions: int | None = None
     ) -> T:
-        """The answer to a question about so many partitions, which only certain brokers can answer: their leaders, say.
+        """Ask a question that only certain brokers can answer, such as partition leaders.
 
-        Before it is asked again the topic is described again: the client goes on asking whom it took for the leader,
-        until a description says who it is now. It also tells whether there is no such topic; a leader, or coordinator,
-        that says so may not have heard of it yet.
+        ``question`` takes the number of partitions: ``partitions`` if given, otherwise the described number. Before
+        each retry the topic is described again: the client keeps asking the broker it takes for the leader until a
+        description names the current one. The description also decides whether the topic exists; a leader or
+        coordinator that denies it may not know it yet.
         """
         while True:
             count = self._describe(topic, deadline).partitions if partitions is None else partitions
@@ -302,12 +329,15 @@ class KafkaAdmin:
             time.sleep(_PAUSE)
 
     def _await_brokers(self, topic: str, so: Callable[[Mapping[str, str] | None], bool], deadline: float) -> None:
-        with suppress(TransportError):  # what is waited for is done
+        with suppress(TransportError):  # the change itself is done
             brokers = self.brokers(max(0.1, deadline - time.monotonic()))
             await_brokers(self._requests, brokers, topic, so, deadline)
 
     def _await_partitions(self, topic: str, partitions: int, deadline: float) -> None:
-        """Wait until brokers know the partitions and their leaders answer: creation returns before that."""
+        """Wait until brokers know the partitions and their leaders answer.
+
+        The request to create them returns before that.
+        """
         while True:
             try:
                 if len(self.offsets(topic, LATEST, max(0.0, deadline - time.monotonic()))) >= partitions:
@@ -320,12 +350,15 @@ class KafkaAdmin:
     def offsets(
         self, topic: str, spec: OffsetSpec, timeout: float, *, stable: bool = False, partitions: int | None = None
     ) -> dict[int, int]:
-        """Each partition's offset for a specification; -1 where there is none. See `ends`."""
+        """Return each partition's offset for an `OffsetSpec`; -1 where there is none. See `ends`."""
         found = self.ends(topic, timeout, spec, stable=stable, partitions=partitions)
         return {partition: end.offset for partition, end in found.items()}
 
     def newest(self, topic: str, choose: Callable[[int], int], timeout: float) -> int:
-        """The greatest timestamp (ms) of a partition's records: of the one that is chosen, given how many there are."""
+        """Return the greatest record timestamp (ms) of one partition.
+
+        ``choose`` picks the partition, given their number.
+        """
         deadline = time.monotonic() + timeout
 
         def ask(partitions: int) -> int:
@@ -353,9 +386,10 @@ class KafkaAdmin:
         stable: bool = False,
         partitions: int | None = None,
     ) -> dict[int, LogEnd]:
-        """Each partition's offset for a specification, and the leader epoch in the same answer.
+        """Return each partition's offset for an `OffsetSpec`, with its leader epoch.
 
-        ``partitions`` is how many there are, where that is known; if there are fewer, it is found out.
+        Both come from the same answer. ``partitions`` is their number, where it is known; if there are fewer, the topic
+        is described.
         """
         deadline = time.monotonic() + timeout
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
@@ -375,7 +409,8 @@ class KafkaAdmin:
             needs=_on(topic, "Describe"),
             passing=frozenset(),
             harmless=True,
-            # When no broker answers, the client (2.16.0) says that all went well, and this: an end below any log's.
+            # When no broker answers, the client (2.16.0) reports success and this offset, which is below the end of any
+            # log.
             answered=lambda answer: answer.offset != OFFSET_INVALID,
         )
         ends = (LogEnd(answer.offset, -1 if answer.leader_epoch is None else answer.leader_epoch) for answer in answers)
@@ -387,7 +422,10 @@ def _on(topic: str, operation: Operation) -> list[Right]:
 
 
 def _passes(error: TransportError | TopicNotFound) -> bool:
-    """Whether that is the answer of a moment. (Whether there is no such topic is for a description to say.)"""
+    """Return whether the error is transient.
+
+    `TopicNotFound` counts as transient here: a description decides whether the topic exists.
+    """
     if isinstance(error, TopicNotFound):
         return True
     return error.code in _NOT_THERE or (error.retriable and not isinstance(error, BrokerUnavailable))

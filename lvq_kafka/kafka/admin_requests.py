@@ -1,4 +1,4 @@
-"""Asking an admin client: waiting for answers, trying again what passes by itself, saying why nothing came."""
+"""Admin requests: await answers, retry transient errors, explain why no answer came."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ __all__ = ["AdminRequests"]
 T = TypeVar("T")
 
 _LOST_ITS_WAY = frozenset({KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError.NOT_COORDINATOR})
-"""What comes of asking a broker that is no longer the one to ask: a coordinator of before, a leader that died."""
+"""Errors from asking the wrong broker: a former coordinator or a dead leader."""
 
 _NO_ANSWER = KafkaError(KafkaError._TIMED_OUT, "No answer in time")
 
 
 class _Connection:
-    """An admin client, and the next one when it has lost its way, or was refused."""
+    """An admin client, replaced when it asks the wrong broker or was refused."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._current = self._open()
         self._changing = Lock()
-        notify_of_forks(self)  # a child keeps it, and does not use it
+        notify_of_forks(self)  # a forked child keeps it without using it
 
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""
@@ -49,21 +49,21 @@ class _Connection:
         return open_admin(self._config, health), health
 
     def use(self) -> tuple[AdminClient, Health]:
-        """The client for the next question, and what it tells of its connections.
+        """Return the client for the next request, and its `Health`.
 
-        What a client was refused for may be over, which it finds out late. A question that waits for its answer would
-        be taken for one that is refused again. So that one is not asked any more.
+        A refused client is replaced. The refusal may be over, but the client notices that late, and until then the next
+        request would count as refused, too.
         """
         client, health = self._current
-        client.poll(0)  # what it has had to tell since the last question
+        client.poll(0)  # collects what it has reported since the last request
         if health.refused:
             self.reconnect(client)
         return self._current
 
     def reconnect(self, client: AdminClient) -> None:
-        """Let the next question go over new connections: this client (2.16.0) would go on asking the same broker.
+        """Send later requests over new connections.
 
-        Others may be waiting for answers of the old one, and keep it alive.
+        This client (2.16.0) would keep asking the same broker. Callers still waiting for its answers keep it alive.
         """
         with self._changing:
             if self._current[0] is client:
@@ -71,7 +71,10 @@ class _Connection:
 
 
 class _Shared:
-    """The connection of all who ask the same cluster in the same way; it lives as long as one of them does."""
+    """Connections shared in this process by all users of an equal configuration.
+
+    Each lives as long as one of its users does.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -79,17 +82,17 @@ class _Shared:
         notify_of_forks(self)
 
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`. Those who have the parent's connections keep them."""
+        """See `lvq_kafka.forking`. Users of the parent's connections keep them."""
         self._lock = Lock()
         self._connections = WeakValueDictionary()
 
     def connect(self, config: ClientConfig) -> _Connection:
-        """The connection, opened if there is none."""
+        """Return the connection for a configuration, opening it if necessary."""
         with self._lock:
             there = self._connections.get(config)
         if there is not None:
             return there
-        opened = _Connection(config)  # without the lock: somebody's oauth_cb may take its time
+        opened = _Connection(config)  # outside the lock: a user's oauth_cb may be slow
         with self._lock:
             return self._connections.setdefault(config, opened)
 
@@ -100,17 +103,17 @@ _shared = _Shared()
 class AdminRequests:
     """Admin clients behind one method. Thread-safe.
 
-    Questions go over a connection that all in this process share who ask with the same configuration: they wait at no
-    broker. Changes do, and a broker answers the requests of a connection one after the other. So each change has a
-    connection of its own, and holds up nobody.
+    Queries go over a connection that all users of an equal configuration in this process share: no broker keeps queries
+    waiting. A change may wait at a broker, which answers the requests of a connection one after the other. So each
+    change has a connection of its own and holds up nothing else.
 
-    The futures of an admin client resolve only while it is alive, so it lives as long as this. It must not die before
-    they have: they resolve in a thread of the client, which may collect garbage there, and a client (2.16.0) that is
-    destroyed by its own thread aborts the process. So one with questions that nobody waits for any more is kept.
+    The futures of an admin client resolve only while it is alive, so it lives as long as this object. It must not be
+    destroyed before they have resolved: they do so on a thread of the client, where garbage collection may run, and a
+    client (2.16.0) that is destroyed on its own thread aborts the process. So a client with abandoned requests is kept.
 
     Args:
         config: how to reach the cluster.
-        shared: False for a connection that nobody else has, for changes, too.
+        shared: False for a private connection, which changes use, too.
     """
 
     _WATCH = 0.05
@@ -121,7 +124,7 @@ class AdminRequests:
         self._config = config
         self._is_shared = shared
         self._connection: _Connection | None = _shared.connect(config) if shared else _Connection(config)
-        self._left: _Connection | None = None  # in a forked child: the parent's, which must not be let go there
+        self._left: _Connection | None = None  # in a forked child: the parent's, which must not be released there
         notify_of_forks(self)
 
     def left_behind(self) -> None:
@@ -129,15 +132,15 @@ class AdminRequests:
         self._left, self._connection = self._connection, None
 
     def close(self) -> None:
-        """Let go of the connection; who shares it keeps it."""
+        """Let go of the connection; other users keep it."""
         self._connection = None
 
     def check_open(self) -> None:
-        """See that this can be asked.
+        """Check that requests can be made.
 
         Raises:
-            Closed: after `close`.
-            BoundToProcess: in a child process after a fork.
+            Closed: `close` was called.
+            BoundToProcess: this is a child process after a fork.
         """
         self._open()
 
@@ -162,13 +165,13 @@ class AdminRequests:
         unanswered: KafkaError = _NO_ANSWER,
         harmless: bool = False,
     ) -> list[T]:
-        """The answers to a request, which is made again while it fails with a ``passing`` code and there is time.
+        """Return the answers to a request, retrying until the deadline on a ``passing`` code.
 
-        ``topic`` and ``needs``, the rights that it takes, are for errors; see
-        `lvq_kafka.kafka.error_mapping.translate`. ``answered`` tells an answer from what the client makes up when none
-        comes, or from one that says nothing; that counts as the error ``unanswered``. A ``harmless`` request changes
-        nothing, and is made again when no answer
-        came, too: the broker that was asked may have died, and others live.
+        ``topic`` and ``needs``, the rights that the request takes, are for errors; see
+        `lvq_kafka.kafka.error_mapping.translate`. ``answered`` returns False for an answer that the client makes up
+        when none comes, and for one without content; both count as the error ``unanswered``. A ``harmless`` request
+        changes nothing, so it is also retried when no answer came: the broker that was asked may have died, and others
+        are alive.
         """
         pause, longest = self._PAUSES
         connection = self._open()
@@ -212,7 +215,7 @@ class AdminRequests:
             try:
                 return future.result(self._WATCH)
             except TimeoutError:
-                client.poll(0)  # lets the client tell what it sees: a refusal makes waiting pointless
+                client.poll(0)  # lets the client report errors: after a refusal, waiting is pointless
                 if health.refused or time.monotonic() > deadline + 1:
                     raise KafkaException(_NO_ANSWER) from None
         return future.result()
@@ -229,7 +232,7 @@ _GRACE = 1.0  # seconds from the last answer until the client's thread has certa
 
 
 class _Keeper:
-    """Keeps the clients with questions that nobody waits for any more."""
+    """Clients kept alive for requests that were abandoned."""
 
     def __init__(self) -> None:
         self._kept: list[_Abandoned] = []
@@ -239,14 +242,14 @@ class _Keeper:
     def left_behind(self) -> None:
         """See `lvq_kafka.forking`."""
         self._lock = Lock()
-        self._left, self._kept = self._kept, []  # the parent's, for good
+        self._left, self._kept = self._kept, []  # the parent's, kept permanently
 
     def keep(self, client: AdminClient, futures: Collection[Future[Any]]) -> None:
         with self._lock:
             self._kept.append(_Abandoned(client, futures))
 
     def let_go(self) -> None:
-        """Forget the clients whose questions were all answered a while ago."""
+        """Drop the clients whose requests were all answered a while ago."""
         if not self._kept:
             return
         now = time.monotonic()
@@ -256,7 +259,7 @@ class _Keeper:
                     one.done_at = min(one.done_at, now)
             over = [one for one in self._kept if now - one.done_at > _GRACE]
             self._kept = [one for one in self._kept if one not in over]
-        del over  # the clients end here, without the lock
+        del over  # destroys the clients, outside the lock
 
 
 _keeper = _Keeper()

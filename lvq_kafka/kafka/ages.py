@@ -1,4 +1,4 @@
-"""How long appends have been undecided (G14), at the price of one reference for each."""
+"""The age of undecided appends (G14), tracked at the cost of one reference each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ __all__ = ["Ages", "Moment", "limit_of", "milliseconds", "without_deadline"]
 
 _FINEST = 0.02  # seconds
 _COARSEST = 1.0
-_DELIVERY_TIMEOUT = 120_000  # ms; as long as the Java client tries
+_DELIVERY_TIMEOUT = 120_000  # ms; the Java client's default
 _SOCKET_TIMEOUT = 60_000  # ms; the client's own default
 
 
 class Moment:
-    """When some appends were made. A receipt refers to its moment until it is decided."""
+    """The moment at which some appends were made.
+
+    A receipt refers to its moment until it is decided.
+    """
 
     __slots__ = ("__weakref__", "end")
 
@@ -28,25 +31,25 @@ class Moment:
 
 
 class Ages:
-    """Tells whether an append has been undecided for longer than it may be. The methods are for one thread.
+    """The age limit of undecided appends. The methods are for one thread.
 
-    Nothing is counted or listed: a past moment lives for as long as one of its receipts is undecided.
+    Nothing is counted or listed: a past moment stays alive as long as one of its receipts is undecided.
 
     Args:
-        limit: how long an append may be undecided, in seconds; None for as long as it takes.
+        limit: how long an append may be undecided, in seconds; None for no limit.
     """
 
     def __init__(self, limit: float | None) -> None:
         self.limit = limit
         self.step = _COARSEST if limit is None else min(_COARSEST, max(_FINEST, limit / 10))
-        """Seconds that a moment lasts, and by which an append may be given up late. It never is early."""
+        """Seconds that a moment lasts, and by which an append may be given up late, never early."""
         self.now = Moment()
-        """The moment of a receipt that is made now."""
+        """The moment of receipts made now."""
         self._began = time.monotonic()
         self._past: deque[weakref.ref[Moment]] = deque()
 
     def overdue(self) -> bool:
-        """Whether an append has been undecided for too long."""
+        """Return whether an append has been undecided for too long."""
         if self.limit is None:
             return False
         time_now = time.monotonic()
@@ -58,7 +61,10 @@ class Ages:
         return oldest is not None and time_now - oldest.end >= self.limit
 
     def forget(self) -> None:
-        """Nothing old is undecided, whatever it looks like: an interrupt may have hit the report of a receipt."""
+        """Discard overdue moments: no append that old is undecided, even if it looks so.
+
+        An interrupt may have hit the report of a receipt.
+        """
         while self.overdue():
             self._past.popleft()
 
@@ -71,18 +77,21 @@ class Ages:
 
 
 def limit_of(properties: Mapping[str, PropertyValue]) -> float | None:
-    """How long an append may be undecided, in seconds, by the client's two names for it; 0 is without limit."""
+    """Return how many seconds an append may be undecided; None for no limit.
+
+    Accepts both of the client's names for the property; 0 means no limit.
+    """
     names = ("delivery.timeout.ms", "message.timeout.ms")
     name = next((name for name in names if name in properties), names[0])
     return milliseconds(properties, name, _DELIVERY_TIMEOUT) / 1000 or None
 
 
 def without_deadline(limit: float | None, properties: Mapping[str, PropertyValue]) -> dict[str, int]:
-    """Properties of a client that gives up nothing by itself: the deadline is ours (G14).
+    """Return properties with which the client gives up no message: the deadline is ours (G14).
 
-    Behind a message that it gives up the client goes on under a new epoch, while requests of the old one are under way:
-    older messages then land behind newer ones, and some twice. What it does besides is to give up the connection of a
-    request that takes as long. It still does, and soon enough to try another one.
+    After giving up a message, the client continues under a new epoch while requests of the old one are in flight: older
+    messages then land after newer ones, and some land twice. A request that times out still costs its connection, early
+    enough to try another one.
     """
     socket = milliseconds(properties, "socket.timeout.ms", _SOCKET_TIMEOUT)
     if limit is not None:
@@ -91,10 +100,10 @@ def without_deadline(limit: float | None, properties: Mapping[str, PropertyValue
 
 
 def milliseconds(properties: Mapping[str, PropertyValue], name: str, default: int) -> int:
-    """A property that is a time.
+    """Return a property that is a time in milliseconds.
 
     Raises:
-        ConfigError: it is no whole number.
+        ConfigError: the value is not a whole number.
     """
     given = properties.get(name, default)
     if not str(given).strip().isdecimal():

@@ -1,4 +1,7 @@
-"""How to reach a cluster: bootstrap servers and librdkafka properties, checked and kept secret."""
+"""Client configuration: bootstrap servers and checked librdkafka properties.
+
+Secrets are never shown.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from lvq_kafka.kafka.properties import CONSUMER_ONLY, JAVA_NAMES, OWNED, PRODUCE
 __all__ = ["ClientConfig", "PropertyValue"]
 
 PropertyValue = str | int | float | bool | Callable[..., Any]
-"""A property as librdkafka takes it; callables for its callbacks (``oauth_cb``, ``stats_cb``, ``throttle_cb``)."""
+"""A property value as librdkafka takes it.
+
+Callables are for its callbacks (``oauth_cb``, ``stats_cb``, ``throttle_cb``).
+"""
 
 _ENVIRONMENT = {
     "LVQ_BOOTSTRAP_SERVERS": "bootstrap.servers",
@@ -29,14 +35,16 @@ _ENVIRONMENT = {
 
 
 class ClientConfig:
-    """Bootstrap servers and client properties, the same for every client that a log opens. Immutable.
+    """Bootstrap servers and client properties. Immutable.
 
-    Properties are librdkafka's (``security.protocol``, ``sasl.username``, ``fetch.message.max.bytes`` …); each client
-    gets those that concern it. The few that the library's guarantees rest on are refused, and so are names that only
-    the Java client knows. Secrets never appear in the repr or in an error.
+    All clients of a cluster use the same configuration. Properties are librdkafka's (``security.protocol``,
+    ``sasl.username``, ``fetch.message.max.bytes`` …); each client gets those that concern it. The few that the
+    library's guarantees rest on are rejected, and so are names that only the Java client knows. Secrets never appear in
+    the repr or in an error.
 
     Raises:
-        ConfigError: no bootstrap servers, or a property that is refused; it says why, or what to use.
+        ConfigError: there are no bootstrap servers, or a property is rejected; the error says why, or what to use
+            instead.
     """
 
     __slots__ = ("_properties",)
@@ -73,10 +81,12 @@ class ClientConfig:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> ClientConfig:
-        """Read a properties file as Kafka's own tools take it (``name=value`` lines, ``#`` comments).
+        """Read a properties file in the format of Kafka's own tools.
+
+        That is ``name=value`` lines and ``#`` comments.
 
         Raises:
-            ConfigError: the file cannot be read or a line is no property; names the line.
+            ConfigError: the file cannot be read, or a line is not a property; the error names the line.
         """
         if not isinstance(path, str | os.PathLike):
             raise ConfigError(f"path={path!r} is no path.", options=["path"], hint="Name a properties file.")
@@ -85,14 +95,14 @@ class ClientConfig:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> ClientConfig:
-        """Read the environment.
+        """Read the configuration from environment variables.
 
-        ``LVQ_CONFIG`` names a properties file. Over it go ``LVQ_BOOTSTRAP_SERVERS``, ``LVQ_SECURITY_PROTOCOL``,
+        ``LVQ_CONFIG`` names a properties file. ``LVQ_BOOTSTRAP_SERVERS``, ``LVQ_SECURITY_PROTOCOL``,
         ``LVQ_SASL_MECHANISM``, ``LVQ_SASL_USERNAME``, ``LVQ_SASL_PASSWORD``, ``LVQ_SSL_CA_LOCATION`` and
-        ``LVQ_SSL_KEY_PASSWORD``. Any of them with ``_FILE`` behind it names a file that holds the value.
+        ``LVQ_SSL_KEY_PASSWORD`` override it. Any of these with the suffix ``_FILE`` names a file that holds the value.
 
         Raises:
-            ConfigError: nothing names bootstrap servers, a file cannot be read, or both forms of a variable are set.
+            ConfigError: no bootstrap servers are named, a file cannot be read, or both forms of a variable are set.
         """
         environ = os.environ if environ is None else environ
         properties = _read(Path(environ["LVQ_CONFIG"]), "LVQ_CONFIG") if environ.get("LVQ_CONFIG") else {}
@@ -119,7 +129,7 @@ class ClientConfig:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The servers, separated by commas."""
+        """The bootstrap servers, separated by commas."""
         return str(self._properties["bootstrap.servers"])
 
     @property
@@ -128,15 +138,15 @@ class ClientConfig:
         return dict(self._properties)
 
     def for_consumer(self) -> dict[str, PropertyValue]:
-        """The properties that concern a consumer."""
+        """Return the properties that concern a consumer."""
         return self._without(PRODUCER_ONLY)
 
     def for_producer(self) -> dict[str, PropertyValue]:
-        """The properties that concern a producer."""
+        """Return the properties that concern a producer."""
         return self._without(CONSUMER_ONLY)
 
     def for_admin(self) -> dict[str, PropertyValue]:
-        """The properties that concern an admin client."""
+        """Return the properties that concern an admin client."""
         return self._without(CONSUMER_ONLY | PRODUCER_ONLY)
 
     def _without(self, names: frozenset[str]) -> dict[str, PropertyValue]:
@@ -146,7 +156,7 @@ class ClientConfig:
         return self._properties == other._properties if isinstance(other, ClientConfig) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._properties))  # of the names: not every value has one
+        return hash(frozenset(self._properties))  # names only: not every value is hashable
 
     def __repr__(self) -> str:
         shown = {name: "***" if is_secret(name) else value for name, value in self._properties.items()}
@@ -154,7 +164,10 @@ class ClientConfig:
 
 
 def _check_writable(name: str, value: object) -> None:
-    """See that a text can be handed to the client, which says nothing sensible of what cannot. It may be a secret."""
+    """Check that a text can be handed to the client, whose own error would not be helpful.
+
+    The text may be a secret, so no error shows it.
+    """
     try:
         str(value).encode()
     except UnicodeEncodeError:
@@ -162,7 +175,10 @@ def _check_writable(name: str, value: object) -> None:
 
 
 def _check_port(server: str) -> None:
-    """See that a server's port is one, if it names one: librdkafka would ask port 0 until the time is up."""
+    """Check the port of a server that names one.
+
+    librdkafka would try port 0 until the timeout.
+    """
     host, colon, port = server.rpartition("://")[2].rpartition(":")
     named = colon and not port.endswith("]") and (":" not in host or host.endswith("]"))
     if named and not (port.isdecimal() and 1 <= int(port) <= 65535):
@@ -193,9 +209,9 @@ def _text(path: Path, option: str) -> str:
 
 
 def _read(path: Path, option: str) -> dict[str, str]:
-    """Parse a Java properties file: the syntax that client files use, and an error for the rest.
+    """Parse a Java properties file.
 
-    No error shows a line's text: it may hold a secret.
+    Supports the syntax that client files use and rejects the rest. No error shows a line's text: it may hold a secret.
     """
     properties: dict[str, str] = {}
     for number, line in _logical_lines(_text(path, option)):
@@ -219,7 +235,10 @@ def _read(path: Path, option: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, without comments and blank ones; a backslash at the end joins the next line."""
+    """Yield lines with their numbers, without comments and blank lines.
+
+    A backslash at the end of a line joins the next one to it.
+    """
     start, joined = 0, ""
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.lstrip()

@@ -1,4 +1,4 @@
-"""Opening clients: quiet ones, that say why they cannot connect."""
+"""Open clients that log little and say why they cannot connect."""
 
 from __future__ import annotations
 
@@ -27,15 +27,18 @@ __all__ = ["Health", "open_admin", "open_consumer", "open_producer"]
 Client = TypeVar("Client", Consumer, Producer, AdminClient)
 
 _TOKENLESS = "Failed to acquire SASL OAUTHBEARER token"
-_NUMBER = re.compile(r"rdkafka#\S+")  # a client's, of those in this process
+_NUMBER = re.compile(r"rdkafka#\S+")  # a client's number in this process
 
 
-_INFO = 6  # of syslog, as the client counts
-_LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # Python's, by syslog's
+_INFO = 6  # a syslog level, as the client uses
+_LEVELS = (50, 50, 50, 40, 30, 20, 20, 10)  # Python's levels by syslog level
 
 
 class _Repeats(logging.Filter):
-    """Lets the same line through once in ten seconds: a client without a broker says it twenty times a second."""
+    """Log filter that passes the same line once in ten seconds.
+
+    A client without a broker repeats a line twenty times a second.
+    """
 
     def __init__(self, interval: float = 10.0) -> None:
         super().__init__()
@@ -54,80 +57,87 @@ class _Repeats(logging.Filter):
 
 
 logger = logging.getLogger("lvq_kafka.client")
-logger.addHandler(logging.NullHandler())  # without a handler Python itself would write to stderr
+logger.addHandler(logging.NullHandler())  # without a handler, Python itself would write to stderr
 logger.addFilter(_Repeats())
 
 
 class Health:
-    """What a client reports on its own account, outside of any call: the client's ``error_cb``.
+    """Errors that a client reports outside of any call, through its ``error_cb``.
 
-    A call that meets a closed door only says that it timed out. The reason comes here, and so does the news that a
-    topic is gone from under a consumer.
+    A call to an unreachable cluster only reports a timeout. The reason arrives here, and so does the news that a
+    consumer's topic was deleted.
     """
 
     def __init__(self, servers: str, properties: Mapping[str, Any] | None = None) -> None:
         self.losses = 0
-        """Connections that were lost in use: what was on its way over one may arrive yet, behind what is sent later."""
+        """Connections lost in use: requests in flight on one may still arrive, after later ones."""
         self._servers = servers
-        self._properties = properties or {}  # the client's, which tell what a refusal is about
+        self._properties = properties or {}  # the client's, to explain refusals
         self._refusal: KafkaError | None = None
         self._outage: KafkaError | None = None
         self._news: KafkaError | None = None
         self._detail = ""
         self._answered = False
-        self._token = ""  # why oauth_cb has brought no other one
+        self._token = ""  # why oauth_cb has not brought a new token
 
     def report(self, error: KafkaError) -> None:
-        """Take note of an error."""
+        """Record an error."""
         code = error.code()
         if is_refusal(error):
             self._refusal = error
-            if _TOKENLESS in error.str() and not self._answered:  # without a token no broker is asked at all
+            if _TOKENLESS in error.str() and not self._answered:  # without a token the client contacts no broker
                 self._outage = error
             self._news = self._outage or self._news
         elif code == KafkaError._ALL_BROKERS_DOWN:
-            # Once, and without a reason, a connection was closed in good order: the next one may well stand already.
+            # The first report without a reason means a connection that was closed in good order; the next one may
+            # already be up.
             if self._outage is not None or self._refusal is not None or self._detail:
                 self._news = error
             self._outage = error
         elif code in NO_TOPIC or code in UNAUTHORIZED or error.fatal():
             self._news = error
-        elif code != KafkaError._UNKNOWN_PARTITION:  # a partition that was just added; the client finds it by itself
+        elif code != KafkaError._UNKNOWN_PARTITION:  # a new partition; the client finds it by itself
             self._detail = error.str()
-            if self._outage is not None:  # it is not said again that all are gone before one was there
+            if self._outage is not None:  # the client repeats _ALL_BROKERS_DOWN only after a broker was up
                 self._news = self._outage
 
     def report_token(self, failure: str) -> None:
-        """Take note of why ``oauth_cb`` has not brought the next token."""
+        """Record why ``oauth_cb`` has not brought the next token."""
         self._token = failure
         logger.warning("%s; the client asks it again in ten seconds", self._token)
 
     def recovered(self) -> None:
-        """A broker has answered: what was said of connections before is history."""
+        """Forget earlier connection errors: a broker has answered."""
         self._answered = True
         self._refusal = self._outage = None
         self._detail = self._token = ""
 
     @property
     def refused(self) -> bool:
-        """Whether no broker is left and at least one has refused us: waiting will not help."""
+        """True while no broker is left and at least one has refused us: waiting will not help."""
         return self._refusal is not None and self._outage is not None
 
     def pop_news(self) -> KafkaError | None:
-        """What a consumer has to hear of, each report once: all brokers are gone, or its topic is."""
+        """Return and clear the last report that a consumer must raise.
+
+        For example, all brokers are down, or its topic was deleted.
+        """
         news, self._news = self._news, None
         return news
 
     def explain(
         self, error: KafkaError, doing: str, *, topic: str | None = None, needs: Sequence[Right] = ()
     ) -> LVQError:
-        """The library's error for a client's error, with the reason that was reported here; see `translate`."""
+        """Return the library's error for a client's error, with the reason recorded here.
+
+        See `translate`.
+        """
         if self._refusal is not None and error.code() in UNREACHABLE:
             error = self._refusal
         if self._token and is_refusal(error):
             error = KafkaError(error.code(), f"{error.str()}; {self._token}")
         detail = self._detail
-        if self._outage is not None and not detail:  # all gone without an error: it reports every other way to lose one
+        if self._outage is not None and not detail:  # all down without an error; the client reports all other losses
             detail = "The connection was opened, and closed by the other side without an answer"
         return translate(
             error,
@@ -141,10 +151,10 @@ class Health:
 
 
 class _Ear:
-    """Takes the client's log, and hears in it of connections that were lost: nothing else tells of one at once.
+    """Logger of a client that counts lost connections: nothing else reports one at once.
 
-    A poll brings the line before the answer to a request that was sent again because of it. That is not passed on
-    where it was not asked for; nor is what is below the level that was.
+    A poll delivers the log line before the answer to a request that was re-sent because of the loss. The line is not
+    passed on unless the user asked for it, nor is any line below the requested level.
     """
 
     def __init__(self, health: Health, *, closes: bool, level: int) -> None:
@@ -153,7 +163,7 @@ class _Ear:
         self._least = _LEVELS[max(0, min(level, 7))]
 
     def log(self, level: int, form: str, *parts: object) -> None:
-        """As of a logger; the client calls this."""
+        """Log a line, as `logging.Logger.log` does; the client calls this."""
         if "FAIL" in parts and any("Disconnected" in str(part) or "timed out" in str(part) for part in parts):
             self._health.losses += 1
             if not self._closes and level < logging.ERROR:
@@ -165,10 +175,10 @@ class _Ear:
 def open_consumer(
     config: ClientConfig, health: Health, owned: Mapping[str, Any], defaults: Mapping[str, PropertyValue] | None = None
 ) -> Consumer:
-    """A consumer: ``defaults`` below the user's properties, ``owned`` above.
+    """Open a consumer: the user's properties override ``defaults``, ``owned`` override both.
 
     Raises:
-        ConfigError: librdkafka refuses a property.
+        ConfigError: librdkafka rejects a property.
     """
     return _open(Consumer, {**(defaults or {}), **config.for_consumer(), **owned}, health)
 
@@ -176,19 +186,19 @@ def open_consumer(
 def open_producer(
     config: ClientConfig, health: Health, owned: Mapping[str, Any], defaults: Mapping[str, PropertyValue] | None = None
 ) -> Producer:
-    """A producer: ``defaults`` below the user's properties, ``owned`` above.
+    """Open a producer: the user's properties override ``defaults``, ``owned`` override both.
 
     Raises:
-        ConfigError: librdkafka refuses a property.
+        ConfigError: librdkafka rejects a property.
     """
     return _open(Producer, {**(defaults or {}), **config.for_producer(), **owned}, health)
 
 
 def open_admin(config: ClientConfig, health: Health) -> AdminClient:
-    """An admin client. Its log and its errors come out when it is polled.
+    """Open an admin client; polling it delivers its log lines and errors.
 
     Raises:
-        ConfigError: librdkafka refuses a property.
+        ConfigError: librdkafka rejects a property.
     """
     return _open(AdminClient, config.for_admin(), health)
 
@@ -199,7 +209,7 @@ def _open(kind: Callable[..., Client], properties: dict[str, Any], health: Healt
     asked = 7 if properties.get("debug") else int(level) if level.isdecimal() else _INFO
     heard: dict[str, PropertyValue] = {"log.connection.close": True, "log_level": max(asked, _INFO)}
     if not level.isdecimal():
-        heard["log_level"] = level  # the client says what is wrong with it
+        heard["log_level"] = level  # the client reports what is wrong with it
     check_credentials(properties)
     tokens = tokens_of(properties, health.report_token)
     try:
@@ -217,7 +227,7 @@ def _config_error(reason: str, properties: Mapping[str, Any]) -> ConfigError:
     if known is not None:
         return known
     culprits = named_in(reason, properties)
-    if "SASL mechanism" in reason or "OAuth token" in reason:  # which names none
+    if "SASL mechanism" in reason or "OAuth token" in reason:  # these messages name no property
         culprits += [name for name in ("sasl.mechanism", "sasl.mechanisms", "oauth_cb") if name in properties]
     near = []
     if culprits and "No such configuration property" in reason:

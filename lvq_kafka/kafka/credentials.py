@@ -1,4 +1,4 @@
-"""What is wrong with the certificates, keys and tokens in a client's properties."""
+"""Checks of the certificates, keys and tokens in a client's properties."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _TOKENS = ("oauth_cb", "sasl.oauthbearer.method", "enable.sasl.oauthbearer.unsec
 
 
 def certificate_of(properties: Mapping[str, Any]) -> str | None:
-    """The property that gives the client a certificate; None where it has none."""
+    """Return the name of the property with the client's certificate; None if it has none."""
     return next((name for name in _CERTIFICATES if properties.get(name)), None)
 
 
 def mechanism_of(properties: Mapping[str, Any]) -> str:
-    """By which mechanism of SASL the client logs in, in capitals; empty where it does not."""
+    """Return the client's SASL mechanism in upper case; empty if it does not use SASL."""
     if not str(properties.get("security.protocol", "")).lower().startswith("sasl"):
         return ""
     return str(properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "GSSAPI").upper()
 
 
 def check_credentials(properties: Mapping[str, Any]) -> None:
-    """Refuse what the client takes without a word, and then cannot log in with.
+    """Reject credentials that the client accepts silently, but cannot log in with.
 
     Raises:
-        ConfigError: a certificate comes without its key, or nothing brings a token.
+        ConfigError: a certificate comes without its key, or nothing provides a token.
     """
     certificate = certificate_of(properties)
     if certificate in _CERTIFICATES[:2] and not any(properties.get(name) for name in _KEYS):
@@ -57,9 +57,9 @@ def check_credentials(properties: Mapping[str, Any]) -> None:
 
 
 def refused_credentials(reason: str, properties: Mapping[str, Any]) -> ConfigError | None:
-    """The error of a client that cannot use a file or a text; None where it is about something else.
+    """Return the error for a file or text that the client cannot use; None for other reasons.
 
-    The client's own reason tells the function of OpenSSL that failed, and seldom what is wrong.
+    The client's own reason names the OpenSSL function that failed, and seldom the cause.
     """
     for name in _FILES:
         if named_in(reason, [name]) and (obstacle := _obstacle(properties.get(name))):
@@ -129,7 +129,7 @@ def _text(name: str, properties: Mapping[str, Any]) -> str:
 
 
 def _obstacle(path: object) -> str:
-    """Why a file cannot be read; empty if it can."""
+    """Return why a file cannot be read; empty if it can."""
     try:
         if path is not None and not Path(str(path)).is_dir():
             Path(str(path)).read_bytes()

@@ -1,12 +1,12 @@
-"""Delivery reports: who polls the client for them.
+"""Delivery reports, and the threads that poll the client for them.
 
-The client reports a delivery only inside its own ``poll``, and takes Python's lock anew for each report. A thread that
-polls while another one sends therefore slows both down (measured: to half the rate). So there are two pollers, which
-keep out of each other's way. The background thread polls, so that nobody has to call ``poll`` or ``flush`` to learn of
-an outcome. When a sender is busy, it only keeps the time, and says when a poll is `due`: the next send does it.
-Callbacks always run on the background thread: never inside a send, whose caller may hold a lock.
+The client delivers reports only inside its own ``poll``, and takes the GIL again for each report. Polling on one thread
+while another one sends therefore slows both down (measured: to half the rate). So there are two pollers, which stay out
+of each other's way. The background thread polls so that nobody has to call ``poll`` or ``flush`` to learn an outcome.
+While a sender is busy, that thread only keeps the time and sets `due` when a poll is needed: the next send then does
+it. Callbacks always run on the background thread, never inside a send, whose caller may hold a lock.
 
-The background thread also sees when an append has been undecided for too long.
+The background thread also notices when an append has been undecided for too long.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["Deliveries"]
 
 logger = logging.getLogger("lvq_kafka.producer")
 
-_IDLE = 0.5  # seconds between polls with nothing under way: for the client's log, its errors and token refreshes
-_POLL = 0.05  # seconds a poll waits for a report; one that comes ends it at once
-_CROWD = 32  # records under way from which a sender counts as busy
-_TICK = 0.003  # seconds between the polls of a busy sender; when it lets one pass, the background thread takes over
-_KEPT_FAILURES = 1000  # a single one already makes flush and close raise; a broken cluster must not fill the memory
+_IDLE = 0.5  # seconds between polls with nothing in flight: for the client's log, errors and token refreshes
+_POLL = 0.05  # seconds a poll waits for a report; the first one ends it
+_CROWD = 32  # records in flight from which a sender counts as busy
+_TICK = 0.003  # seconds between the polls of a busy sender; if it misses one, the background thread takes over
+_KEPT_FAILURES = 1000  # one is enough to make flush and close raise; a broken cluster must not fill the memory
 
 _Watcher = threading.Event | Callable[[Receipt], object]
 
@@ -45,8 +45,8 @@ class Deliveries:
 
     Args:
         client: the producer that makes them.
-        limit: how long an append may be undecided, in seconds; None for as long as it takes.
-        failures: makes the library's errors of failed deliveries.
+        limit: how long an append may be undecided, in seconds; None for no limit.
+        errors: makes the library's errors for failed deliveries.
         give_up: called on the background thread when an append has been undecided for longer.
     """
 
@@ -58,15 +58,15 @@ class Deliveries:
         give_up: Callable[[], None],
     ) -> None:
         self.receipt: type[KafkaReceipt] = type("KafkaReceipt", (KafkaReceipt,), {"__slots__": (), "_deliveries": self})
-        """Makes the receipt of one append; its maker gives it its moment."""
+        """The class of this client's receipts; the caller sets a receipt's moment."""
         self.ages = Ages(limit)
-        """How long appends have been undecided. The background thread's, except for the present moment."""
+        """The age of undecided appends; for the background thread, except for `Ages.now`."""
         self.parked = False
-        """Whether the background thread waits for `wake`, since nothing was under way."""
+        """True while the background thread waits for `wake` because nothing is in flight."""
         self.due = False
-        """Whether the next send shall `poll`. One that does so shows that somebody sends."""
+        """True when the next send should `poll`, which also shows that somebody is sending."""
         self.watchers: dict[KafkaReceipt, list[_Watcher]] = {}
-        """Who wants to know of an outcome."""
+        """The watchers to notify of each receipt's outcome."""
         self._client = client
         self._errors = errors
         self._give_up = give_up
@@ -82,27 +82,27 @@ class Deliveries:
 
     @property
     def fatal(self) -> KafkaError | None:
-        """What has put the client past use."""
+        """The error that made the client unusable, if any."""
         return self._errors.fatal
 
-    # ------------------------------------------------------------ for senders and those who wait
+    # ------------------------------------------------------------ for senders and waiters
 
     def poll(self, timeout: float) -> None:
-        """Poll on the thread that sends."""
+        """Poll on the sending thread."""
         self.due = False
-        if threading.current_thread() is self._thread:  # in a callback: nobody else would keep the time
+        if threading.current_thread() is self._thread:  # in a callback: no other thread keeps the time
             self._keep_time()
         self._poll_client(timeout)
 
     def wake(self) -> None:
-        """Make the background thread poll, whatever it does."""
+        """Make the background thread poll, whatever it is doing."""
         self._nudge.set()
 
     def wait_for(self, receipt: KafkaReceipt, timeout: float | None) -> None:
         """Wait until a receipt is decided.
 
         Raises:
-            OutcomeUnknown: it is not.
+            OutcomeUnknown: it was not decided in time.
         """
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         event = threading.Event()
@@ -117,17 +117,20 @@ class Deliveries:
                 raise undecided(timeout)
 
     def _wait(self, event: threading.Event, timeout: float) -> bool:
-        if threading.current_thread() is self._thread:  # in a callback: nobody else would poll
+        if threading.current_thread() is self._thread:  # in a callback: no other thread polls
             self._keep_time()
             self._poll_client(min(_POLL, max(0.0, timeout)))
             return event.is_set()
         return event.wait(timeout)
 
     def drain(self, timeout: float | None) -> int:
-        """Wait until every append is decided and every callback has returned; return how many are undecided.
+        """Wait until every append is decided and every callback has returned.
+
+        Returns:
+            the number of undecided appends.
 
         Raises:
-            StateError: this is a callback.
+            StateError: called from a callback.
         """
         if threading.current_thread() is self._thread:
             raise StateError("A callback cannot flush or close.", hint="Do it on the thread that sends.")
@@ -141,16 +144,19 @@ class Deliveries:
         return 0 if self._stopping else self._undecided()
 
     def _undecided(self) -> int:
-        """How many appends are undecided. The client counts its own news among them until it is polled."""
+        """Return how many appends are undecided.
+
+        The client includes its own events in the count until it is polled.
+        """
         left = len(self._client)
         while left and (self._poll_client(0) or len(self._client) < left):  # or the background thread has polled it
             left = len(self._client)
         return left
 
     def wait_decided(self, timeout: float, quiet: float | None = None) -> bool:
-        """Poll on the background thread, calling nobody back, until every append is decided.
+        """Poll on the background thread, without callbacks, until every append is decided.
 
-        False when time is up, or when none was decided for ``quiet`` seconds.
+        Returns False on timeout, or when none was decided for ``quiet`` seconds.
         """
         now = time.monotonic()
         deadline, left, progress = now + timeout, len(self._client), now
@@ -169,11 +175,11 @@ class Deliveries:
         self._lock, self._quiet = threading.Lock(), threading.Condition()
 
     def stop(self) -> None:
-        """End the background thread and let go of the client. All appends are decided."""
+        """End the background thread and let go of the client. All appends must be decided."""
         self._stopping = True
         self.wake()
         self._thread.join()
-        for receipt in list(self.watchers):  # whose report an interrupt hit; nobody shall wait for it for ever
+        for receipt in list(self.watchers):  # an interrupt hit its report: do not leave waiters hanging
             _lose(receipt)
             self.notify(receipt)
         self._call_back()
@@ -183,35 +189,38 @@ class Deliveries:
     # ------------------------------------------------------------ for receipts
 
     def failed(self, receipt: KafkaReceipt, error: KafkaError, message: Message) -> TransportError:
-        """Keep a failure until somebody takes notice of it."""
+        """Keep a failure until somebody has seen it."""
         failure = self._errors.of_delivery(error, message)
         if len(self._failures) < _KEPT_FAILURES:
             self._failures[receipt] = failure
         return failure
 
     def noticed(self, receipt: KafkaReceipt) -> None:
-        """Somebody has seen this failure."""
+        """Drop a failure that somebody has seen."""
         self._failures.pop(receipt, None)
 
     def pop_failures(self) -> list[TransportError]:
-        """The failures that nobody has seen, each once."""
+        """Return the failures that nobody has seen, each once."""
         failures, self._failures = self._failures, {}
         return list(failures.values())
 
     def watch(self, receipt: KafkaReceipt, watcher: _Watcher) -> bool:
-        """Register for an outcome; False when it is known already."""
+        """Register for an outcome; return False if it is already known."""
         with self._lock:
             if self._stopping and not receipt.done():
                 _lose(receipt)
             if receipt.done():
                 return False
             self.watchers.setdefault(receipt, []).append(watcher)
-        if receipt.done():  # decided in between, by a thread that may have seen nobody watching
+        if receipt.done():  # decided meanwhile, by a thread that may not have seen the watcher
             self.notify(receipt)
         return True
 
     def notify(self, receipt: KafkaReceipt) -> None:
-        """Tell those who watch a receipt, each once: waiting threads at once, callbacks on the background thread."""
+        """Notify the watchers of a receipt, each once.
+
+        Waiting threads are woken at once; callbacks run on the background thread.
+        """
         if receipt not in self.watchers:
             return
         with self._lock:
@@ -231,7 +240,7 @@ class Deliveries:
 
     def _rest(self) -> None:
         self.parked = True
-        if self._done():  # asked after parking: an append looks at `parked` after it has handed over
+        if self._done():  # checked after parking: an append checks `parked` after handing over its record
             self._nudge.wait(_IDLE)
         self.parked = False
         self._nudge.clear()
@@ -253,14 +262,14 @@ class Deliveries:
             self._give_up()
 
     def _poll_client(self, timeout: float) -> int:
-        """Returns how much the client had to tell."""
+        """Poll the client and return the number of events served."""
         try:
             return self._client.poll(timeout)
         except KafkaException as exception:
-            # A fatal error (fenced off, sequence lost), which the client raises here instead of calling error_cb. From
-            # now on every other call raises it too; they know what they were doing, so it is for them to say it.
+            # The client raises a fatal error (fenced, sequence lost) here instead of calling error_cb. From now on
+            # every other call raises it, too, and is the one to report it, since it knows what it was doing.
             self._errors.fatal = kafka_error(exception)
-        except Exception:  # from stats_cb and the like: no business of whoever happens to send or wait
+        except Exception:  # from stats_cb and the like: not for the thread that happens to send or wait
             logger.exception("A callback of the Kafka client failed.")
         return 0
 
@@ -272,7 +281,7 @@ class Deliveries:
                 self._quiet.notify_all()
 
     def _stand_by(self) -> None:
-        """Leave the polling to the senders, until none of them is busy any more or somebody waits for a receipt."""
+        """Leave polling to the senders until none is busy or somebody waits for a receipt."""
         while not (self.due or self._nudge.is_set()) and len(self._client) >= _CROWD:
             self._keep_time()
             self.due = True
@@ -287,9 +296,12 @@ class Deliveries:
                 callback(receipt)
             except Exception:
                 logger.exception("A callback of a receipt failed.")
-            self._callbacks.popleft()  # only now: until it has returned, a flush waits for it
+            self._callbacks.popleft()  # only now: a flush waits until the callback has returned
 
 
 def _lose(receipt: KafkaReceipt) -> None:
-    """An interrupt (Ctrl-C) hit its very report, or it was sent while another thread closed the producer."""
+    """Mark the outcome of a receipt as lost.
+
+    An interrupt (Ctrl-C) hit its report, or it was sent while another thread closed the producer.
+    """
     receipt.outcome = DeliveryUnknown("The outcome of a send was lost: it may have been stored.", code="_DESTROY")

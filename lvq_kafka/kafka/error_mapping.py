@@ -1,4 +1,4 @@
-"""From the client's errors to the library's."""
+"""Translation of the client's errors into the library's."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ UNREACHABLE = frozenset(
         KafkaError.REQUEST_TIMED_OUT,
     }
 )
-"""No broker answers, or the one that was asked went away: the cluster does not list it any more (_DESTROY_BROKER)."""
+"""Codes when no broker answers, or the broker that was asked went away.
+
+``_DESTROY_BROKER`` means that the cluster no longer lists it.
+"""
 
 TRANSIENT = frozenset(
     {
@@ -68,7 +71,10 @@ TRANSIENT = frozenset(
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""The cluster answers, and is busy with something that passes. The client often does not call these retriable."""
+"""Codes of a cluster that answers, but is busy with something transient.
+
+The client often does not call these retriable.
+"""
 
 _RESOURCES: dict[int, Resource] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "Topic",
@@ -76,10 +82,10 @@ _RESOURCES: dict[int, Resource] = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Cluster",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "TransactionalId",
 }
-"""What the missing right is about."""
+"""The type of resource on which a right is missing."""
 
 UNAUTHORIZED = frozenset(_RESOURCES)
-"""The broker knows the user and says no."""
+"""Codes when the broker knows the user, but denies access."""
 
 NO_TOPIC = frozenset(
     {
@@ -88,10 +94,10 @@ NO_TOPIC = frozenset(
         KafkaError._UNKNOWN_TOPIC,
     }
 )
-"""The topic does not exist."""
+"""Codes for a topic that does not exist."""
 
 NOISE = re.compile(r" \(after \d+ms in state \w+(?:, \d+ identical error\(s\) suppressed)?\)")
-"""What the client adds to its messages that changes from one to the next, and tells nobody else anything."""
+"""The suffix of the client's messages that varies between repeats and helps no reader."""
 
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _OUT_OF_RANGE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
@@ -111,7 +117,7 @@ _BAD_REQUEST = frozenset(
 
 
 def kafka_error(error: BaseException) -> KafkaError | None:
-    """The client's error inside an exception, if it is one of the client's."""
+    """Return the client's error inside an exception; None for other exceptions."""
     if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
         return error.args[0]
     return None
@@ -127,11 +133,11 @@ def translate(
     detail: str = "",
     properties: Mapping[str, Any] | None = None,
 ) -> LVQError:
-    """The library's error for a client's error.
+    """Return the library's error for a client's error.
 
-    ``doing`` completes "Cannot …" (``"describe topic 'prices'"``), and ``needs`` are the rights that it takes: brokers
-    say of which kind the missing one is, and no more. ``detail`` is what the client said about its connections; it
-    often knows more than the call that failed. ``properties`` are the client's.
+    ``doing`` completes "Cannot …" (``"describe topic 'prices'"``). ``needs`` are the rights that it takes: brokers name
+    only the type of resource on which one is missing. ``detail`` is what the client reported about its connections; it
+    often says more than the call that failed. ``properties`` are the client's.
     """
     code, name = error.code(), error.name()
     reason = _sentence(error.str())
@@ -174,28 +180,28 @@ def translate(
 
 
 def _missing(code: int, needs: Sequence[Right]) -> Right | None:
-    """Of the rights that are needed, the one that a broker means."""
+    """Return the required right that a broker's error refers to."""
     resource = _RESOURCES[code]
     for right in needs:
-        # Before the first message a broker wants IdempotentWrite on the cluster, or Write on any topic.
+        # Before the first message a broker requires IdempotentWrite on the cluster, or Write on any topic.
         if right.resource == resource or (resource == "Cluster" and (right[:2] == ("Write", "Topic"))):
             return right
     return None
 
 
 _HANDSHAKE = re.compile(r"(?:SSL handshake failed: )?Disconnected: SSL connection closed by peer.*")
-# What OpenSSL says, which the client puts in one way or the other.
+# OpenSSL's own message, which the client prefixes in different ways.
 _OPENSSL = re.compile(r"(?:(?:Receive|Send|SSL handshake) failed: )?error:[0-9A-F]+:SSL routines::")
 _ADVICE = re.compile(r"(certificate verify failed): broker certificate could not be verified, verify that.*")
 _NO_KAFKA = re.compile(r"Receive failed: Invalid response size.*")
 
 
 def _sentence(text: str) -> str:
-    """What the client says, as a sentence, without what only its authors need."""
+    """Return the client's message as a sentence, without details for its authors only."""
     text = NOISE.sub("", text)
-    # The client says it in two ways, and only in the second one what it may mean.
+    # The client words this in two ways; only the second one adds what it may mean.
     text = _ADVICE.sub(r"\1", _OPENSSL.sub("", text))
     text = _HANDSHAKE.sub("The other side broke off the TLS handshake: is it a PLAINTEXT listener?", text)
-    # The answer of something else, a web server for one, is taken for the size of a Kafka answer.
+    # The client takes the reply of another kind of server, such as a web server, for the size of a Kafka response.
     text = _NO_KAFKA.sub("What answers there does not speak Kafka's protocol", text).strip()
     return text if text.endswith((".", "!", "?")) else f"{text}."

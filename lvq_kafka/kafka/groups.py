@@ -1,4 +1,4 @@
-"""What consumer groups have committed, seen and set from outside."""
+"""Consumer group commits, read and set from outside the group."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["KafkaGroups", "commit_of", "offsets_of"]
 T = TypeVar("T")
 GroupOffsets = Future[ConsumerGroupTopicPartitions]
 
-_NO_PARTITION = 2**31 - 1  # no topic has so many
-_FOREVER = 300.0  # seconds; how long a question may be left open
+_NO_PARTITION = 2**31 - 1  # no topic has that many partitions
+_FOREVER = 300.0  # seconds that an abandoned request may stay open
 _PAUSE = 0.02  # seconds
-_SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
+_SLICE = 1.0  # seconds; then check whether the broker refuses us, which the call itself does not report
 
 
 class KafkaGroups:
-    """The group part of `lvq_kafka.kafka.KafkaCluster`; its methods are those of `lvq_kafka.cluster.Cluster`.
+    """Group operations of `lvq_kafka.kafka.KafkaCluster`.
 
-    Commits are read by `OffsetFetcher`. There are two of them, since who waits for a transaction keeps others of its
-    group waiting.
+    The methods are those of `lvq_kafka.cluster.Cluster`. There are two `OffsetFetcher`s, because a caller that waits
+    for a transaction holds up others that ask about the same group.
     """
 
     def __init__(self, config: ClientConfig, requests: AdminRequests, admin: KafkaAdmin) -> None:
@@ -83,9 +83,10 @@ class KafkaGroups:
             )
 
     def committed_at(self, group: str, timeout: float) -> float:
-        """See `lvq_kafka.cluster.Cluster.committed_at`. Commits are records of a topic, and so have a time.
+        """See `lvq_kafka.cluster.Cluster.committed_at`.
 
-        It is the only time of the cluster's that a client gets to see without writing into a topic.
+        Commits are records of a topic, so they have timestamps. They are the only cluster time that a client can see
+        without writing to a topic.
         """
         return self._admin.newest(COMMITS, lambda partitions: home_of(group, partitions), timeout) / 1000
 
@@ -121,7 +122,7 @@ class KafkaGroups:
         try:
             with self._new_connections(deadline) as requests:
                 [described] = requests.ask(
-                    # Whoever gives up waiting leaves it to its client, and has that let go.
+                    # A caller that gives up leaves the request to its client, which is dropped later.
                     lambda client, left: client.describe_consumer_groups([group], request_timeout=_FOREVER).values(),
                     f"describe group {group!r}",
                     deadline,
@@ -136,10 +137,10 @@ class KafkaGroups:
 
     @contextmanager
     def _new_connections(self, deadline: float) -> Iterator[AdminRequests]:
-        """For what only a group's coordinator can answer: connections that are new, and seen to work.
+        """Yield an `AdminRequests` with new, working connections, for a group's coordinator.
 
-        The admin client (2.16.1) does not open one to a coordinator again that it has lost without noticing; it waits
-        for it. And when it has waited in vain it may abort the process (librdkafka's issues 3663 and 4605).
+        When the admin client (2.16.1) has lost a coordinator's connection without noticing, it does not open another
+        one but waits for it. If nothing comes, it may abort the process (librdkafka issues 3663 and 4605).
         """
         self._requests.check_open()
         with closing(AdminRequests(self._config, shared=False)) as requests:
@@ -174,10 +175,10 @@ def _commits(found: Iterable[TopicPartition]) -> dict[int, Commit]:
 
 
 def commit_of(partition: TopicPartition) -> Commit:
-    """The commit in one of the client's partitions.
+    """Return the commit in one of the client's partitions.
 
-    This client reads metadata that another kind of client wrote (without a NUL) past its end. A reader of metadata
-    must not mind what follows; where that is no text, the text before it is returned.
+    This client reads past the end of metadata that another kind of client wrote (without a NUL). Readers of metadata
+    must ignore what follows; where that is not text, only the text before it is returned.
     """
     try:
         metadata = partition.metadata or ""
@@ -188,12 +189,15 @@ def commit_of(partition: TopicPartition) -> Commit:
 
 
 def offsets_of(topic: str, commits: Mapping[int, Commit]) -> list[TopicPartition]:
-    """Commits as the client takes them."""
+    """Return commits as the client takes them."""
     return [TopicPartition(topic, p, one.offset, one.metadata, one.leader_epoch) for p, one in commits.items()]
 
 
 def _each_partition(future: GroupOffsets) -> GroupOffsets:
-    """A future that fails where one partition of the answer has failed; the client's own does not."""
+    """Return a future that fails if any partition in the answer has failed.
+
+    The client's own future does not.
+    """
     checked: GroupOffsets = Future()
 
     def check(done: GroupOffsets) -> None:

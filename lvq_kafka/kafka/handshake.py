@@ -1,4 +1,7 @@
-"""What is wrong with a broker's certificate: by a handshake of our own, since the client only says that it is wrong."""
+"""Diagnose a broker's certificate by a TLS handshake of our own.
+
+The client reports only that the certificate is wrong.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,21 @@ from typing import Any, NamedTuple
 
 __all__ = ["Flaw", "flaw_of"]
 
-_TIMEOUT = 2.0  # seconds, each for the connection and for the handshake
-_NOT_YET, _EXPIRED, _NAMES = 9, 10, (62, 64)  # of OpenSSL: X509_V_ERR_CERT_NOT_YET_VALID and so on
+_TIMEOUT = 2.0  # seconds, for the connection and the handshake each
+_NOT_YET, _EXPIRED, _NAMES = 9, 10, (62, 64)  # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and so on
 
 
 class Flaw(NamedTuple):
-    """Why a certificate is not accepted."""
+    """The reason why a certificate is not accepted."""
 
     what: str
     hint: str
 
 
 def flaw_of(address: str, properties: Mapping[str, Any]) -> Flaw | None:
-    """What a client with these properties has against the certificate that a server shows; None if that is not seen.
+    """Return why a client with these properties rejects the certificate of a server.
+
+    Returns None if the handshake shows no reason.
 
     Args:
         address: ``host:port``.
@@ -35,7 +40,7 @@ def flaw_of(address: str, properties: Mapping[str, Any]) -> Flaw | None:
             context.wrap_socket(plain, server_hostname=name).close()
     except ssl.SSLCertVerificationError as error:
         return Flaw(error.verify_message.rstrip("."), _hint(error.verify_code, name))
-    except (OSError, ValueError):  # it may ask for the client's certificate, or be gone
+    except (OSError, ValueError):  # the server may require a client certificate, or be down
         return None
     return None
 

@@ -21,12 +21,12 @@ __all__ = ["KafkaCluster"]
 class KafkaCluster(Bound):
     """A Kafka cluster, as `lvq_kafka.cluster.Cluster` describes it. Thread-safe.
 
-    All logs of one configuration in a process ask their questions over one connection. Readers, members and writers
-    have connections of their own, and so has each change (`lvq_kafka.kafka.admin_requests`).
+    All instances with the same configuration in a process share one connection for queries. Readers, members and
+    writers have connections of their own, and so does each change (`lvq_kafka.kafka.admin_requests`).
 
     Raises:
-        ConfigError: the client refuses its properties. Whether a broker answers shows in the first call.
-        AuthenticationFailed: the property ``oauth_cb`` brings no token.
+        ConfigError: the client rejects its properties. Whether a broker answers shows only in the first call.
+        AuthenticationFailed: the property ``oauth_cb`` provides no token.
     """
 
     def __init__(self, config: ClientConfig | str) -> None:
@@ -55,10 +55,10 @@ class KafkaCluster(Bound):
         config: Mapping[str, str],
         timeout: float = 10.0,
     ) -> bool:
-        """See `lvq_kafka.cluster.Cluster.create_topic`. Returns when the topic can be used.
+        """See `lvq_kafka.cluster.Cluster.create_topic`. Returns once the topic is usable.
 
         Raises:
-            ConfigError: the cluster refuses a setting, the partition count or the replication factor.
+            ConfigError: the cluster rejects a setting, the partition count or the replication factor.
         """
         return self._admin.create_topic(topic, partitions, replication_factor, config, timeout)
 
@@ -86,20 +86,23 @@ class KafkaCluster(Bound):
         """See `lvq_kafka.cluster.Cluster.alter_topic_config`.
 
         Raises:
-            ConfigError: the cluster refuses a setting.
+            ConfigError: the cluster rejects a setting.
         """
         self._admin.alter_topic_config(topic, config, timeout)
 
     def add_partitions(self, topic: str, total: int, *, timeout: float = 10.0) -> None:
-        """See `lvq_kafka.cluster.Cluster.add_partitions`. Returns when the partitions can be used.
+        """See `lvq_kafka.cluster.Cluster.add_partitions`. Returns once the partitions are usable.
 
         Raises:
-            ConfigError: the topic has as many partitions already.
+            ConfigError: the topic already has that many partitions.
         """
         self._admin.add_partitions(topic, total, timeout)
 
     def delete_topic(self, topic: str, *, timeout: float = 10.0) -> None:
-        """See `lvq_kafka.cluster.Cluster.delete_topic`. Returns when the topic is gone for readers, too."""
+        """See `lvq_kafka.cluster.Cluster.delete_topic`.
+
+        Returns once the topic has disappeared for readers, too.
+        """
         self._admin.delete_topic(topic, timeout)
 
     def broker_count(self, *, timeout: float = 10.0) -> int:
@@ -111,10 +114,10 @@ class KafkaCluster(Bound):
         return self._admin.commit_text_limit(timeout)
 
     def alter_broker_config(self, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
-        """Set dynamic settings on each broker, beyond what `lvq_kafka.cluster.Cluster` asks of a cluster.
+        """Set dynamic settings on every broker; not part of `lvq_kafka.cluster.Cluster`.
 
         Raises:
-            ConfigError: the cluster refuses a setting.
+            ConfigError: the cluster rejects a setting.
         """
         self._admin.alter_broker_config(config, timeout)
 
@@ -197,7 +200,7 @@ class KafkaCluster(Bound):
     ) -> LogReader:
         """See `lvq_kafka.cluster.Cluster.reader`.
 
-        ``decided=False`` goes beyond that: records of open and aborted transactions come, too.
+        In addition, ``decided=False`` returns the records of open and aborted transactions, too.
         """
         self._requests.check_open()
         return KafkaReader(self.config, topic, positions, headers=headers, late=late, decided=decided)

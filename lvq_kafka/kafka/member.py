@@ -1,4 +1,4 @@
-"""Members of consumer groups: partitions that come and go, read from explicit positions, committed by hand."""
+"""Consumer group members that read from explicit positions and commit explicitly."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ __all__ = ["KafkaMember"]
 
 _DEFAULTS: Mapping[str, PropertyValue] = {
     **FETCH_DEFAULTS,
-    "topic.metadata.refresh.interval.ms": 30_000,  # how long added partitions may wait to be consumed
+    "topic.metadata.refresh.interval.ms": 30_000,  # the longest delay before added partitions are consumed
 }
 _CLASSIC_DEFAULTS: Mapping[str, PropertyValue] = {
-    # A member that died holds its messages for as long as its session lasts; and if another one joins meanwhile, those
-    # that live can commit nothing before it is over: a broker reads nothing behind a JoinGroup it has not answered.
-    # So it is the shortest that brokers allow by default. The client heartbeats from a thread of its own, so neither
-    # slow work nor a busy interpreter can end it.
+    # A dead member holds its messages until its session expires. If another member joins meanwhile, the live ones
+    # cannot commit before that, either: a broker reads nothing after a JoinGroup that it has not answered. So this is
+    # the shortest session that brokers allow by default. The client heartbeats on a thread of its own, so neither slow
+    # work nor a busy interpreter can let it expire.
     "session.timeout.ms": 6_000,
-    "heartbeat.interval.ms": 500,  # also the time after which a member learns that another one has come
+    "heartbeat.interval.ms": 500,  # also the time after which a member learns that another one has joined
 }
-_BEYOND = 4_000  # milliseconds by which a request may take longer than a session
-_COMMITTED_TIMEOUT = 5.0  # seconds for one question
-_PENDING_TIMEOUT = 0.3  # seconds for one that waits for a transaction: meanwhile nothing else is done
-_ASK_AGAIN = 1.0  # seconds until the next such question
-_PATIENCE = 5.0  # seconds over all attempts; then it is said, and tried again
-_VISIT = 1.0  # seconds that a poll may be put off, so that another thread can ask the client something
-_LEAVING_POLL = 0.002  # seconds; the client takes its partitions back at once
-_JOINING_POLL = 0.02  # seconds; but where it has none, it may be about to be told of some
-_LEAVING = 2.0  # seconds, in which the client takes its partitions back; it asks nobody
-_UNANSWERED = 16  # commits whose answer, should it come late, is still of interest
+_BEYOND = 4_000  # milliseconds by which a request may outlast a session
+_COMMITTED_TIMEOUT = 5.0  # seconds for one request
+_PENDING_TIMEOUT = 0.3  # seconds for one that waits for a transaction: it blocks everything else
+_ASK_AGAIN = 1.0  # seconds until the next such request
+_PATIENCE = 5.0  # seconds over all attempts; then the error is reported, and the next poll tries again
+_VISIT = 1.0  # seconds that a poll may be delayed so that another thread can call the client
+_LEAVING_POLL = 0.002  # seconds; the client revokes assigned partitions at once
+_JOINING_POLL = 0.02  # seconds; without partitions, it may be about to be assigned some
+_LEAVING = 2.0  # seconds for the client to revoke its partitions; it asks no broker
+_UNANSWERED = 16  # commits whose answer still matters if it comes late
 
 
 class KafkaMember:
     """A member of a consumer group. See `lvq_kafka.cluster.GroupMember`.
 
-    What is assigned is kept here, by the callbacks, and nothing else is ever committed: a broker accepts commits of a
-    member for partitions that it lost long ago, as long as it is a member again.
+    The callbacks record the assignment here, and nothing outside of it is ever committed: a broker accepts a member's
+    commits for partitions that it lost long ago, as long as it is a member again.
 
-    Runs on the classic protocol with the cooperative-sticky assignor, or on the new one where the client's property
-    ``group.protocol`` says ``consumer``. In both, partitions that a member keeps are read on without a break.
+    Uses the classic protocol with the cooperative-sticky assignor, or the new one if the client property
+    ``group.protocol`` is ``consumer``. In both, a member reads the partitions that it keeps without interruption.
     """
 
     def __init__(self, config: ClientConfig, group: str, topic: str, listener: GroupListener) -> None:
@@ -68,17 +68,17 @@ class KafkaMember:
         """The rights that a member needs, also for its part in a producer's transaction."""
         self._listener = listener
         self._owned: set[int] = set()
-        self._waiting: set[int] = set()  # the group's, and not owned yet: they could not be begun with
-        self._paused: set[int] = set()  # those, and ones that went before they were begun with: the client reads none
-        self._pending = False  # whether a transaction holds what was committed for those that wait
-        self._ask_at = 0.0  # when the group is asked for it again
+        self._waiting: set[int] = set()  # assigned by the group, but not owned yet: reading could not start
+        self._paused: set[int] = set()  # those, and ones revoked before reading started: the client reads none
+        self._pending = False  # whether a transaction holds the commits of waiting partitions
+        self._ask_at = 0.0  # when to ask for those commits again
         self._leaving = False
-        self._callbacks = 0  # how often the client has called back
+        self._callbacks = 0  # number of callbacks from the client
         self._failure: Exception | None = None
         self._unanswered: list[tuple[Mapping[int, Commit], Answered]] = []
         self._door = Condition()
-        self._visitors = 0  # threads that want to ask the client something while it is polled
-        self._known_as: tuple[object, str] | None = None  # who this member is, while it cannot be asked
+        self._visitors = 0  # threads that want to call the client while it is polled
+        self._known_as: tuple[object, str] | None = None  # this member's identity, while the client cannot be asked
         self._health = Health(config.bootstrap_servers, config.properties)
         owned: dict[str, Any] = {**READ_RULES, "group.id": group, "on_commit": self._on_commit}
         defaults = dict(_DEFAULTS)
@@ -123,7 +123,7 @@ class KafkaMember:
         self._raise_failure()
         if self._owned.issuperset(fetch.positions):
             return fetch
-        # A partition can go after the client gave out its records, in the same call.
+        # A partition can be revoked after the client has returned its records, in the same call.
         batch = fetch.batch.pick([row for row, p in enumerate(fetch.batch.partitions) if p in self._owned])
         mine = ({p: one for p, one in each.items() if p in self._owned} for each in (fetch.positions, fetch.epochs))
         return Fetch(batch, *mine)
@@ -151,7 +151,10 @@ class KafkaMember:
         )
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        """An answer. The client does not say to what, but repeats what was asked."""
+        """Pass on the answer to a commit.
+
+        The client does not say which commit it answers, but repeats its offsets.
+        """
         asked = {partition.partition: commit_of(partition) for partition in partitions}
         found = [number for number, (commits, _) in enumerate(self._unanswered) if commits == asked]
         if found:
@@ -165,24 +168,24 @@ class KafkaMember:
         explained = self._explain(error, f"commit for group {self._group!r}")
         if isinstance(explained, TransportError):
             return explained
-        # A coordinator may not have heard of a new topic, or partition, yet.
+        # A coordinator may not know a new topic, or partition, yet.
         retriable = error.retriable() or isinstance(explained, TopicNotFound)
         return TransportError(str(explained), code=error.name(), retriable=retriable)
 
     def transaction_offsets(self, commits: Mapping[int, Commit]) -> tuple[list[TopicPartition], object]:
-        """What a producer needs to make these commits part of its transaction: positions and this member's identity.
+        """Return what a producer needs to make these commits part of its transaction.
 
-        Any thread may ask, while another one polls.
+        That is the positions and this member's identity. Any thread may call this while another one polls.
 
         Raises:
-            TransportError: a partition is not assigned. The broker would take the commit all the same.
+            TransportError: a partition is not assigned. The broker would accept the commit all the same.
         """
         known_as = self._known_as
         if known_as is None:
             with self._visit() as consumer:
                 known_as = _identity(consumer)
         metadata, member_id = known_as
-        # Only now: if a rebalance came in between, the group refuses what this member was before it.
+        # Only now: if a rebalance came in between, the group rejects the identity from before it.
         return self._positions(commits, member_id), metadata
 
     def close(self) -> None:
@@ -204,8 +207,8 @@ class KafkaMember:
         self._guard(lambda: self._assign(consumer, [partition.partition for partition in partitions]))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # The listener may wait for a transaction, which has to be told who this member is; but the client lets nobody
-        # in before this returns.
+        # The listener may wait for a transaction, which needs this member's identity; but the client lets no other
+        # thread in before this returns.
         self._known_as = _identity(consumer)
         try:
             self._guard(lambda: self._revoke({partition.partition for partition in partitions}))
@@ -216,11 +219,14 @@ class KafkaMember:
         self._guard(lambda: self._lose({partition.partition for partition in partitions}))
 
     def _guard(self, step: Callable[[], None]) -> None:
-        """Keep an error for `poll` to raise: the client has to be let finish what it is in the middle of."""
+        """Run a callback and keep its error for `poll` to raise.
+
+        The client has to finish what it is in the middle of.
+        """
         self._callbacks += 1
         try:
             step()
-        except Exception as error:  # noqa: BLE001  # the listener's errors are not ours to choose from
+        except Exception as error:  # noqa: BLE001  # the listener may raise anything
             self._failure = self._failure or error
 
     def _raise_failure(self) -> None:
@@ -229,14 +235,14 @@ class KafkaMember:
             raise failure
 
     def _assign(self, consumer: Consumer, partitions: list[int]) -> None:
-        if not partitions or self._leaving:  # the new protocol says so, too, that nothing came
+        if not partitions or self._leaving:  # the new protocol also reports empty assignments
             return
         try:
             starts = self._starts(partitions)
         except Exception:
-            # The client assigns them anyway, and by itself it would read from the commits. So it is given an offset,
-            # and told not to read. It must not be the end: the client would ask where that is and, with an answer that
-            # comes late, go on from there although they have been assigned anew (seen with librdkafka 2.16.0).
+            # The client assigns them anyway, and by itself would read from the commits. So give it an offset, and
+            # pause. The offset must not be the logical end: the client would look that up and, if the answer comes
+            # late, go on from there although they have been reassigned (seen with librdkafka 2.16.0).
             self._waiting.update(partitions)
             self._paused.update(partitions)
             consumer.incremental_assign([TopicPartition(self._topic, p, 0) for p in partitions])
@@ -259,7 +265,7 @@ class KafkaMember:
         self._pump.mend(starts)
 
     def _starts(self, partitions: list[int]) -> Mapping[int, int]:
-        """Where the listener wants to start, by the group's commits."""
+        """Return where the listener wants to start, given the group's commits."""
         found = patiently(lambda: self._ask_for_commits(partitions), _PATIENCE, unless=(OffsetsPending,))
         for partition in found:
             if partition.error is not None:
@@ -295,11 +301,10 @@ class KafkaMember:
             self._owned.difference_update(going)
 
     def _leave(self, consumer: Consumer) -> None:
-        """Unsubscribe, and wait until the client has told of all that this takes away.
+        """Unsubscribe, and wait until the client has reported all resulting revocations.
 
-        One that is closed while it has more than one thing to tell can wait for itself for ever, and holds the lock of
-        the interpreter as it does (librdkafka's issue 4884, seen here with 2.16.0): the process stands still, with all
-        of its threads.
+        A client that is closed with more than one event pending can wait for itself forever, holding the GIL
+        (librdkafka issue 4884, seen here with 2.16.0): the whole process hangs, with all its threads.
         """
         with suppress(KafkaException):
             pause = _LEAVING_POLL if consumer.assignment() else _JOINING_POLL
@@ -321,16 +326,16 @@ class KafkaMember:
 
     @contextmanager
     def _visit(self) -> Iterator[Consumer]:
-        """Ask the client something while another thread polls.
+        """Let this thread call the client while another one polls.
 
-        The client lets in one thread at a time, and not in the order in which they come: one that polls on and on is
-        always first. So it has to stand back for a moment.
+        The client admits one thread at a time, in no fair order: a thread that polls in a loop always wins. So that
+        thread has to step back for a moment.
         """
         with self._door:
             self._visitors += 1
         try:
             yield self._open()
-        except RuntimeError as error:  # the client's word for it
+        except RuntimeError as error:  # the client's error once it is closed
             raise self._closed() from error
         finally:
             with self._door:
@@ -378,15 +383,18 @@ class KafkaMember:
 
 
 def _longer_than_a_session(config: ClientConfig) -> int:
-    """Milliseconds that a request may take: what is behind a JoinGroup waits for the session of a member that died."""
+    """Return how many milliseconds a request may take in the classic protocol.
+
+    Requests sent after a JoinGroup wait for the session of a dead member to expire.
+    """
     session = milliseconds({**_CLASSIC_DEFAULTS, **config.for_consumer()}, "session.timeout.ms", 0)
     return max(int(str(FETCH_DEFAULTS["socket.timeout.ms"])), session + _BEYOND)
 
 
 def _identity(consumer: Consumer) -> tuple[object, str]:
-    """Who the group takes this member for, for producers; and its id, which is empty once the group has put it out.
+    """Return this member's group metadata, for producers, and its member id.
 
-    Asked in this order, since one that was put out is not a member again before it polls: a producer that commits for
-    no member at all would not be refused.
+    The id is empty once the group has removed this member. The metadata is read first, because a removed member does
+    not rejoin before it polls; a producer that commits for no member at all would not be rejected.
     """
     return consumer.consumer_group_metadata(), consumer.memberid() or ""

@@ -1,4 +1,4 @@
-"""From the client's messages to columns, and from its events to positions and errors."""
+"""Conversion of the client's messages to columns, and its events to positions and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("lvq_kafka.reader")
 
 _Headers = Sequence[tuple[str, bytes | None]] | None
 _HeaderColumn = list[_Headers]
-_UNDECODED = (SystemError, UnicodeError)  # the first is what comes; the second what should
+_UNDECODED = (SystemError, UnicodeError)  # the client raises the first; the second would be right
 
 _LATE: Mapping[str, Callable[[Message], Any]] = {
     "partitions": Message.partition,
@@ -29,18 +29,18 @@ _LATE: Mapping[str, Callable[[Message], Any]] = {
 
 
 class HeaderReader:
-    """Reads the headers of messages, and says in the log once that those of one cannot be read.
+    """Reader of message headers; logs the first record whose headers cannot be read.
 
-    The client (2.16.1) cannot read a name that is not UTF-8. It sets an error, and returns what it has made all the
-    same: tuples, one of them with a null pointer in it. `map` looks for the error; the interpreter's own calls do not.
-    The message keeps those tuples, and returns them when asked again, without an error: so `UNREADABLE` replaces them.
+    The client (2.16.1) cannot read a name that is not UTF-8. It sets an error, but still returns what it has built:
+    tuples, one of which contains a null pointer. `map` checks for the error; the interpreter's own calls do not. The
+    message keeps those tuples and returns them the next time, without an error: so `UNREADABLE` replaces them.
     """
 
     def __init__(self) -> None:
         self._silent = False
 
     def __call__(self, messages: Sequence[Message]) -> _HeaderColumn:
-        """The headers of each message."""
+        """Return the headers of each message."""
         left = iter(messages)
         try:
             return list(map(Message.headers, left))  # type: ignore[arg-type]
@@ -69,10 +69,10 @@ class HeaderReader:
 
 
 class MessageBatch(RecordBatch):
-    """Messages that become columns when these are asked for, and only then.
+    """Messages whose columns are made on first access.
 
-    A message reads its headers from the client's memory at the first look, which takes longer than all else. So who
-    keeps the newest message of each key has to pay for the headers of these only.
+    A message reads its headers from the client's memory on first access, too, which takes longer than everything else.
+    So a caller that keeps the newest message of each key pays only for the headers of those.
     """
 
     __slots__ = ("_messages", "_read_headers")
@@ -86,7 +86,7 @@ class MessageBatch(RecordBatch):
             setattr(self, name, column)
 
     def __getattr__(self, name: str) -> Any:
-        """A column that nobody has looked at before."""
+        """Make a column on first access."""
         column: list[Any]
         if name == "headers":
             column = _headers_of(self._messages, self._read_headers)
@@ -139,17 +139,17 @@ def to_fetch(
     read_headers: HeaderReader | None = None,
     late: bool = False,
 ) -> tuple[Fetch, list[Message]]:
-    """Turn messages into columns and positions; returns the messages that are neither records nor ends, too.
+    """Turn messages into columns and positions.
 
-    An end of partition carries the offset that the reader has reached, past markers and holes, so it is a position.
-    ``sole`` is the partition that all messages are of, where there is only one; it saves a tenth of the reading time.
-    Without ``read_headers`` every record comes as if it had none. The columns are made at once, unless they are to be
-    ``late``.
+    Also returns the messages that are neither records nor partition ends. A partition end carries the offset that the
+    reader has reached, past markers and holes, so it is a position. ``sole`` is the partition of all messages, if there
+    is only one; it saves a tenth of the reading time. Without ``read_headers`` every record appears to have none. The
+    columns are made at once, unless ``late``.
     """
     ends: dict[int, int] = {}
     errors: list[Message] = []
     keys = list(map(Message.key, messages))
-    if not all(keys) and any(map(Message.error, messages)):  # what has an error has no key
+    if not all(keys) and any(map(Message.error, messages)):  # a message with an error has no key
         messages = _set_aside(messages, ends, errors)
         keys = list(map(Message.key, messages))
     partitions: list[int] = [sole] * len(messages)  # type: ignore[list-item]
@@ -180,7 +180,10 @@ def _headers_of(messages: Sequence[Message], read: HeaderReader | None) -> _Head
 
 
 def _last(partitions: list[int], messages: Sequence[Message]) -> dict[int, Message]:
-    """The last record of each partition. When there is much to read, all are of one partition."""
+    """Return the last record of each partition.
+
+    When there is much to read, all are of one partition.
+    """
     if partitions and partitions.count(partitions[0]) == len(partitions):
         return {partitions[0]: messages[-1]}
     backwards = partitions[::-1]
@@ -188,7 +191,7 @@ def _last(partitions: list[int], messages: Sequence[Message]) -> dict[int, Messa
 
 
 def _set_aside(messages: Sequence[Message], ends: dict[int, int], errors: list[Message]) -> list[Message]:
-    """The records alone; the other messages go where they belong."""
+    """Return the records, and sort the other messages into ``ends`` and ``errors``."""
     records = []
     for message in messages:
         error = message.error()

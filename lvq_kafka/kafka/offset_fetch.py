@@ -1,4 +1,4 @@
-"""Asking what a consumer group has committed, decided or by now."""
+"""Fetch a group's committed offsets, waiting for open transactions or not."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from lvq_kafka.kafka.reader import READ_RULES
 __all__ = ["COMMITS", "OffsetFetcher", "home_of", "why_pending"]
 
 COMMITS = "__consumer_offsets"
-"""Where brokers keep what groups commit."""
+"""The topic in which brokers store the commits of groups."""
 
 _PAUSE = 0.02  # seconds
 _IDLE = 5.0  # seconds
-_SLICE = 1.0  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
+_SLICE = 1.0  # seconds; then check whether the broker refuses us, which the call itself does not report
 
 
 class _GroupClient:
-    """The consumer of a group that was asked about, opened for the first question, and for the next one after a rest.
+    """The consumer that fetches one group's commits.
+
+    It is opened on the first request, and again after it was closed as idle.
 
     Args:
         opening: opens one.
@@ -44,32 +46,33 @@ class _GroupClient:
         self._health: Health
 
     def use(self) -> tuple[Consumer, Health]:
-        """It, for who holds the lock."""
+        """Return the consumer, opening it if necessary. The caller holds the lock."""
         if self.consumer is None:
             self.consumer, self._health = self._open()
         return self.consumer, self._health
 
     def is_idle(self, seconds: float) -> bool:
-        """Whether nobody has asked for so long; if so, it is locked."""
+        """Return whether it has been unused for that long; if so, it is locked."""
         return time.monotonic() - self.used_at >= seconds and self.lock.acquire(blocking=False)
 
     def forget(self) -> None:
-        """Let go of the connections. The lock is held."""
+        """Close the connections. The caller holds the lock."""
         consumer, self.consumer = self.consumer, None
         if consumer is not None:
-            with suppress(KafkaException):  # it is of no more use either way
+            with suppress(KafkaException):  # it is no longer needed either way
                 consumer.close()
 
 
 class OffsetFetcher:
-    """Asks for groups' commits by consumers that never join. Thread-safe; of a group one question at a time.
+    """Fetcher of group commits. Thread-safe; one request at a time for each group.
 
-    librdkafka's admin call for it (up to 2.16.0 at least) ends the process with a segmentation fault when the
-    coordinator moves or is still loading. A group's consumer is kept while it is asked about again and again: to open
-    one and to find the coordinator takes much longer than to ask. It goes when nobody has asked for some seconds.
+    It uses consumers that never join: librdkafka's admin call for this (up to 2.16.0 at least) ends the process with a
+    segmentation fault when the coordinator moves or is still loading. A group's consumer is kept while requests keep
+    coming: to open one and find the coordinator takes much longer than the request. It is closed after some idle
+    seconds.
 
     Args:
-        decided: wait for transactions that hold offsets of the group; else tell what is committed by now.
+        decided: wait for transactions that hold offsets of the group; otherwise return what is committed so far.
     """
 
     def __init__(self, config: ClientConfig, *, decided: bool) -> None:
@@ -81,12 +84,15 @@ class OffsetFetcher:
         notify_of_forks(self)
 
     def left_behind(self) -> None:
-        """See `lvq_kafka.forking`. This object keeps the consumers: closing one here never returns."""
+        """See `lvq_kafka.forking`.
+
+        This object keeps the consumers: closing one here never returns.
+        """
         self._lock = Lock()
         self._left, self._kept = self._kept, {}
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         with self._lock:
             self._closed = True
             kept, self._kept = list(self._kept.values()), {}
@@ -96,24 +102,24 @@ class OffsetFetcher:
 
     @property
     def keeps(self) -> bool:
-        """Whether there is anything to let go of."""
+        """True while any consumer is kept."""
         return bool(self._kept)
 
     def let_go(self, idle: float) -> bool:
-        """Let go of what has not been used for so many seconds; whether anything is left."""
+        """Close the consumers idle for so many seconds; return whether any are left."""
         with self._lock:
             over = [group for group, one in self._kept.items() if one.is_idle(idle)]
             gone = [self._kept.pop(group) for group in over]
-        for one in gone:  # without the lock: who asks about others does not wait for it
+        for one in gone:  # outside the lock: requests for other groups do not wait
             one.forget()
             one.lock.release()
         return self.keeps
 
     def fetch(self, group: str, topic: str, partitions: Iterable[int], deadline: float) -> list[TopicPartition]:
-        """What the group has committed. Asks again while that fails in a way that passes, and there is time.
+        """Return a group's commits, retrying transient errors until the deadline.
 
         Raises:
-            OffsetsPending: an open transaction holds some of it, or replicas of it are not in sync.
+            OffsetsPending: an open transaction holds some of them, or the replicas that store them are not in sync.
         """
         asked = [TopicPartition(topic, partition) for partition in partitions]
         try:
@@ -135,10 +141,10 @@ class OffsetFetcher:
                     error = kafka_error(exception)
                     if error is None:
                         raise
-                    told = consumer.poll(0)  # the call only says that nothing came; what the client has seen comes here
+                    told = consumer.poll(0)  # the call reports only a timeout; what the client has seen comes here
                     error = (told.error() if told is not None else None) or error
                     if error.code() not in TRANSIENT | UNREACHABLE or health.refused or left <= _PAUSE:
-                        kept.forget()  # it tells why it is refused only once; a new one says it again
+                        kept.forget()  # a client reports its refusal only once; a new one reports it again
                         needs = [Right("Describe", "Group", group), Right("Describe", "Topic", asked[0].topic)]
                         raise health.explain(error, doing, needs=needs) from exception
                     time.sleep(_PAUSE)
@@ -150,7 +156,7 @@ class OffsetFetcher:
             kept.lock.release()
 
     def _checkout(self, group: str, doing: str, deadline: float) -> _GroupClient:
-        """What is kept of a group, locked."""
+        """Return a group's client, locked."""
         while True:
             kept = self._of(group)
             if not kept.lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
@@ -162,7 +168,7 @@ class OffsetFetcher:
                 )
             if self._kept.get(group) is kept:
                 return kept
-            kept.lock.release()  # it was let go of meanwhile
+            kept.lock.release()  # it was closed meanwhile
 
     def _of(self, group: str) -> _GroupClient:
         with self._lock:
@@ -179,7 +185,7 @@ class OffsetFetcher:
 
 
 class _Housekeeper:
-    """Lets go of what is idle, in a thread that is there while anything is kept."""
+    """Cleanup of idle consumers, on a thread that runs only while there are any."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -194,11 +200,12 @@ class _Housekeeper:
         self._at_work = False
 
     def register(self, fetcher: OffsetFetcher) -> None:
-        """An asker keeps something."""
+        """Add a fetcher that keeps a consumer."""
         with self._lock:
             self._fetchers.add(fetcher)
             if not self._at_work:
-                # The system may have no more threads, and Python has none at its end. Then it is for the next question.
+                # The system may be out of threads, and Python starts none at shutdown. Then the next request tries
+                # again.
                 with suppress(RuntimeError):
                     Thread(target=self._work, name="lvq-kafka-idle", daemon=True).start()
                     self._at_work = True
@@ -210,7 +217,7 @@ class _Housekeeper:
                 askers = list(self._fetchers)
             idle = [fetcher for fetcher in askers if not fetcher.let_go(_IDLE)]
             with self._lock:
-                # One that was asked meanwhile has come here again, or waits to.
+                # A fetcher used meanwhile has registered again, or is about to.
                 self._fetchers.difference_update(fetcher for fetcher in idle if not fetcher.keeps)
                 if not self._fetchers:
                     self._at_work = False
@@ -222,7 +229,10 @@ _housekeeper = _Housekeeper()
 
 
 def _open_consumer(config: ClientConfig, group: str, *, decided: bool) -> tuple[Consumer, Health]:
-    """A consumer to ask for commits: of one that reads uncommitted records a broker does not keep back an answer."""
+    """Open a consumer that fetches commits.
+
+    A broker never holds back the answer to one that reads uncommitted records.
+    """
     level = {} if decided else {"isolation.level": "read_uncommitted"}
     health = Health(config.bootstrap_servers, config.properties)
     return open_consumer(config, health, {**READ_RULES, **level, "group.id": group}), health
@@ -231,13 +241,13 @@ def _open_consumer(config: ClientConfig, group: str, *, decided: bool) -> tuple[
 def why_pending(
     config: ClientConfig, group: str, asked: list[TopicPartition], *, known: bool = False
 ) -> OffsetsPending | None:
-    """The error that says why a coordinator kept back what is decided; None if it only answers late.
+    """Return the error if a coordinator holds back stable offsets; None if it is only slow.
 
-    The client keeps the reason to itself: it asks again until the time is up, and says only that it is. A coordinator
-    that keeps back what is decided answers at once for what is committed by now. One that was late answers both.
+    The client does not report the reason: it retries until the timeout, and reports only that. A coordinator that holds
+    back stable offsets answers at once for what is committed so far. One that was slow answers both.
 
     Args:
-        known: that was the reason just before, too, so that nothing is asked twice.
+        known: it was the reason the last time, too, so one of the two requests is skipped.
     """
     by_now, _ = _open_consumer(config, group, decided=False)
     with closing(by_now):
@@ -260,7 +270,10 @@ def _answers(consumer: Consumer, asked: list[TopicPartition]) -> bool:
 
 
 def _replicas(consumer: Consumer, group: str) -> tuple[int, list[int], list[int]]:
-    """The partition that holds a group, its replicas, and those that are in sync; nothing of one that is not shown."""
+    """Return the partition that stores a group, its replicas, and those in sync.
+
+    The lists are empty if that partition is not visible.
+    """
     with suppress(KafkaException, KeyError):
         partitions = consumer.list_topics(COMMITS, _SLICE).topics[COMMITS].partitions
         home = partitions[home_of(group, max(1, len(partitions)))]
@@ -269,7 +282,7 @@ def _replicas(consumer: Consumer, group: str) -> tuple[int, list[int], list[int]
 
 
 def home_of(group: str, partitions: int) -> int:
-    """The partition of `COMMITS` in which brokers keep a group: by Java's hash of its name."""
+    """Return the partition of `COMMITS` that stores a group, by Java's hash of its name."""
     code = 0
     for character in group:
         code = (31 * code + ord(character)) & 0xFFFFFFFF
@@ -277,7 +290,10 @@ def home_of(group: str, partitions: int) -> int:
 
 
 def _pending(group: str, topic: str, partition: int, replicas: list[int], in_sync: list[int]) -> OffsetsPending:
-    """A broker answers when no transaction holds offsets of the group, and all that it has committed is replicated."""
+    """Return the error for offsets that are not stable yet.
+
+    A broker answers once no transaction holds offsets of the group, and all its commits are replicated.
+    """
     if len(in_sync) < len(replicas):
         return OffsetsPending(
             f"What group {group!r} has committed in topic {topic!r} is not decided yet: of the replicas {replicas} of "

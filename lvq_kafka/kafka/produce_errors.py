@@ -1,4 +1,4 @@
-"""What the client's errors mean to who sends: whether a message was stored, and why not."""
+"""Errors for senders: whether a message was stored, and if not, why."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _LEAVE_OPEN = frozenset(
         KafkaError.INVALID_PRODUCER_EPOCH,
     }
 )
-"""A broker's answers that do not say that a message is not in its log. All others do."""
+"""Broker errors after which the message may be in the log. All others rule it out."""
 
 
 class ProduceErrors:
     """The library's errors for those of one producer's client.
 
     Args:
-        health: what the client says of its connections.
+        health: what the client reports about its connections.
         transactional_id: the producer's, if it has one.
-        withdrawn: why messages were taken back, where it was not since their time was up.
+        withdrawn: returns why messages were purged; empty if their time was up.
     """
 
     def __init__(self, health: Health, transactional_id: str | None, withdrawn: Callable[[], str]) -> None:
@@ -43,10 +43,13 @@ class ProduceErrors:
         self._transactional_id = transactional_id
         self._withdrawn = withdrawn
         self.fatal: KafkaError | None = None
-        """What has put the client past use."""
+        """The error that made the client unusable, if any."""
 
     def explain(self, error: KafkaError, doing: str, topic: str | None = None, needs: Sequence[Right] = ()) -> LVQError:
-        """The error for one that the client met while doing what is said, which takes ``needs`` beyond writing."""
+        """Return the error for one that the client met while ``doing`` something.
+
+        ``needs`` are the rights that it takes beyond writing.
+        """
         if error.code() == KafkaError._FATAL:
             error = self.fatal or error
         if error.code() in _FENCED or (error.fatal() and "fenced" in error.str().lower()):
@@ -76,13 +79,14 @@ class ProduceErrors:
         return rights
 
     def of_delivery(self, error: KafkaError, message: Message) -> TransportError:
-        """The error of a message that was handed over, and of which no broker has said that it is stored."""
+        """Return the error for a message that was handed over, but not acknowledged as stored."""
         if self._may_be_stored(error, message):
             return self._unknown(error, message)
         name, topic = _name(message), message.topic() or ""
         doing = f"store the message for key {name} in {topic!r}"
         if error.code() in _PURGED and self.fatal is None and (why := self._withdrawn()):
-            # (The client fails the transaction after one with a refused batch, too: it finds a gap in its own numbers.)
+            # After a transaction with a refused batch, the client fails the next one, too: it finds a gap in its own
+            # sequence.
             return DeliveryFailed(
                 f"Cannot {doing}: {why}.", key=_key(message), code=error.name(), retriable=True, hint="Send it again."
             )
@@ -116,15 +120,13 @@ class ProduceErrors:
         return unknown
 
     def _may_be_stored(self, error: KafkaError, message: Message) -> bool:
-        """Whether the message may be in the log, or come to lie there, where readers see it.
+        """Return whether the message may be in the log, or still get there, visible to readers.
 
-        Of a message that it takes back from its queue the client does not tell whether it was sent before.
+        The client does not report whether a message that it returns from its queue was sent before.
         """
-        if self._transactional_id is not None or message.partition() is None:  # aborted; without a place to go to
+        if self._transactional_id is not None or message.partition() is None:  # aborted; never given a partition
             return False
-        if (
-            self.fatal is not None and self.fatal.code() in UNAUTHORIZED
-        ):  # it was given no producer id, and sent nothing
+        if self.fatal is not None and self.fatal.code() in UNAUTHORIZED:  # it got no producer id, and sent nothing
             return False
         code = error.code()
         return code in _LEAVE_OPEN or (code < 0 and code not in NO_TOPIC)
@@ -132,13 +134,13 @@ class ProduceErrors:
     def _reason(self, error: KafkaError) -> KafkaError:
         if self.fatal is not None:
             return self.fatal
-        if error.code() in _PURGED or error.code() == KafkaError._MSG_TIMED_OUT:  # our connections may know why
+        if error.code() in _PURGED or error.code() == KafkaError._MSG_TIMED_OUT:  # the connections' errors may say why
             return KafkaError(KafkaError._TIMED_OUT, "No acknowledgement within delivery.timeout.ms")
         return error
 
 
 def _facts(cause: LVQError, error: KafkaError) -> tuple[str, bool]:
-    """The code, and whether it is worth another try."""
+    """Return the error code, and whether a retry is worthwhile."""
     return (cause.code, cause.retriable) if isinstance(cause, TransportError) else (error.name(), False)
 
 

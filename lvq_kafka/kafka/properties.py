@@ -1,4 +1,4 @@
-"""What the library knows about librdkafka's properties: whose they are, which are secret, and what Java calls them.
+"""Tables of librdkafka's properties: whose they are, the secret ones, and Java's names.
 
 Whether a property exists and what values it takes is for librdkafka to judge; these tables only sort and explain.
 """
@@ -234,7 +234,7 @@ OWNED = {
     "rebalance_cb": _CALLBACK,
     "default.topic.config": "librdkafka takes topic properties among the others",
 }
-"""Properties that the guarantees rest on, and why they are not the user's."""
+"""Properties that the guarantees rest on, and why users cannot set them."""
 
 _PEM_TRUST = "Use ssl.ca.location, a PEM file with the CA certificates."
 _PEM_KEY = "Use ssl.certificate.location and ssl.key.location (PEM), or ssl.keystore.location (PKCS#12)."
@@ -274,25 +274,28 @@ JAVA_NAMES = {
     "metric.reporters": _NONE,
     "partitioner.class": "Leave it out: every writer here places keys as Java's default partitioner does.",
 }
-"""Properties of the Java client that librdkafka lacks, and what to use in their stead."""
+"""Properties of the Java client that librdkafka lacks, and what to use instead."""
 
 _SECRET_WORDS = ("password", "secret", "passphrase", "jaas", "private.key", "key.pem", "keystore.key")
 
 
 def is_secret(name: str) -> bool:
-    """Whether a property's value must not be shown. Locations of files may be shown, what they hold may not."""
+    """Return whether a property's value must not be shown.
+
+    The location of a file may be shown, its contents may not.
+    """
     if name.endswith((".location", ".file")):
         return False
     return any(word in name for word in _SECRET_WORDS) or name in ("sasl.oauthbearer.config", "ssl.certificate.pem")
 
 
 def named_in(text: str, names: Iterable[str]) -> list[str]:
-    """Those of the names that stand in a text, and not as part of a longer one."""
+    """Return the names that occur in a text, other than as part of a longer name."""
     return [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?!\.?\w)", text)]
 
 
 def without_secrets(text: str, properties: Mapping[str, object]) -> str:
-    """A text in which no value of a secret property shows."""
+    """Return a text without the values of secret properties."""
     for name, value in properties.items():
         if is_secret(name) and value:
             text = text.replace(str(value), "***")

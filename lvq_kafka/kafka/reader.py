@@ -1,4 +1,4 @@
-"""Reading partitions of a topic: how much is taken from the client at once, and what goes wrong meanwhile."""
+"""Read partitions of a topic: portions taken from the client, and errors met meanwhile."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from lvq_kafka.kafka.messages import HeaderReader, to_fetch
 
 __all__ = ["FETCH_DEFAULTS", "READ_RULES", "KafkaReader", "MessagePump", "Portion"]
 
-_PORTION = 500  # messages taken from the client at once; more would not be faster, as long as this thread has its turn
-# What may be made of messages at once. After 700 new objects Python's cyclic collector runs, by default. They are gone
-# before the next come, so it does not run at all while a topic is read; else it takes a fifth of the time.
+_PORTION = 500  # messages taken from the client at once; more is no faster while this thread gets its turns
+# The most objects to make at once. By default Python's cyclic collector runs after 700 new ones. These are freed before
+# the next portion, so it does not run at all while a topic is read; otherwise it takes a fifth of the time.
 _NEW_OBJECTS = 600
-_WAITED = 0.002  # seconds without the processor, in a call that waits for nothing else
+_WAITED = 0.002  # seconds without the CPU, in a call that waits for nothing else
 _MOST_TURNS = 16
 
 FETCH_DEFAULTS: Mapping[str, PropertyValue] = {
     "fetch.queue.backoff.ms": 1,  # by default a full queue pauses a partition for a second
-    # By default 64 MiB wait in the client, in memory that the system has to find and the processor has not seen before:
-    # a seventh of the time of a first read of 200,000 messages. These are work for some 15 ms, and what an answer of
-    # a leader of four partitions holds at most: so the next one is asked for as soon as that is worked on.
+    # By default the client queues 64 MiB, in memory that the system has to allocate and that no CPU cache holds: a
+    # seventh of the time of a first read of 200,000 messages. 4 MiB are some 15 ms of work, and the most that a leader
+    # of four partitions returns at once: so the next fetch is sent as soon as they are processed.
     "queued.max.messages.kbytes": 4096,
-    # How long a broker holds back an answer without data. The client learns that it stands at the end of a partition
-    # from an empty answer only, and reads a partition that was just added with the next request only.
+    # How long a broker holds back a response without data. The client learns that it is at the end of a partition only
+    # from an empty response, and a partition that was just added is only in the next request.
     "fetch.wait.max.ms": 100,
-    "reconnect.backoff.max.ms": 1000,  # by default a broker that is back may be noticed ten seconds later
-    # A leader that stands still answers no fetch, and its successor is looked for when that has been given up. By
+    "reconnect.backoff.max.ms": 1000,  # by default a broker that is back may go unnoticed for ten seconds
+    # A leader that hangs answers no fetch, and the client looks for its successor only once it has given up on that. By
     # default that takes a minute.
     "socket.timeout.ms": 10_000,
-    "topic.metadata.propagation.max.ms": 2000,  # by default a missing topic is reported after half a minute
+    "topic.metadata.propagation.max.ms": 2000,  # by default a missing topic is reported only after half a minute
 }
-"""Settings for speed; a user's own go before them."""
+"""Settings for speed; the user's own take precedence."""
 
 READ_RULES: Mapping[str, PropertyValue] = {
     "enable.auto.commit": False,
@@ -51,20 +51,21 @@ READ_RULES: Mapping[str, PropertyValue] = {
     "isolation.level": "read_committed",
     "allow.auto.create.topics": False,
 }
-"""What every consumer of the library keeps to."""
+"""Properties of every consumer in the library."""
 
-_GROUP = "lvq-reader"  # the client wants a group id even where nothing is joined or committed
-_TOLERATED = frozenset({KafkaError._MAX_POLL_EXCEEDED})  # the loss of the partitions, which follows, says it
-_TOLERATED_WITHOUT_GROUP = _TOLERATED | {KafkaError.GROUP_AUTHORIZATION_FAILED}  # it is asked for nevertheless
+_GROUP = "lvq-reader"  # the client requires a group id even if it joins and commits nothing
+_TOLERATED = frozenset({KafkaError._MAX_POLL_EXCEEDED})  # the loss of the partitions follows, and reports it
+_TOLERATED_WITHOUT_GROUP = _TOLERATED | {KafkaError.GROUP_AUTHORIZATION_FAILED}  # the client looks it up all the same
 
 
 class Portion:
-    """How many messages to take from the client at once.
+    """The number of messages to take from the client at once.
 
-    As many as leave the garbage collector asleep, while this thread gets its turns. Where others keep the interpreter
-    busy it gets one every 5 ms (`sys.getswitchinterval`), and 500 messages at each are no more than 100,000 a second:
-    so it takes the more at once the more wait for it, since what is read late has been worked on in vain. And where
-    somebody holds the collector back, in order to read a lot, it takes the most: each turn has a cost of its own.
+    It is small enough to leave the garbage collector asleep, while this thread gets its turns. When other threads keep
+    the interpreter busy it gets one every 5 ms (`sys.getswitchinterval`), and 500 messages per turn are at most 100,000
+    a second: so the portion grows while more are waiting, because a reader that lags hands out values that are already
+    superseded. When a caller disables the collector in order to read a lot, it is the maximum: each turn has a cost of
+    its own.
     """
 
     def __init__(self) -> None:
@@ -73,28 +74,32 @@ class Portion:
 
     @property
     def size(self) -> int:
-        """Messages."""
+        """The current number of messages."""
         return self._usual * self._turns if gc.isenabled() else _PORTION * _MOST_TURNS
 
     def consumed(self, messages: int, waited: float) -> None:
-        """So many came of `size`, and this thread was kept waiting for so many seconds meanwhile."""
+        """Adapt to a call that returned ``messages`` and waited so many seconds for the CPU."""
         if waited < _WAITED:
             self._turns = max(1, self._turns // 2)
         elif messages >= self.size:
             self._turns = min(_MOST_TURNS, self._turns * 2)
 
     def suit(self, batch: RecordBatch) -> None:
-        """The next messages are taken to be like the last of this batch: one object each, its headers, each of them."""
+        """Adapt to the number of objects that a message takes.
+
+        The next messages are assumed to resemble the last one of this batch: one object for it, its headers, and each
+        header.
+        """
         (headers,) = batch.rows(len(batch) - 1, len(batch)).headers or (None,)
         self._usual = max(2, min(_PORTION, _NEW_OBJECTS // (2 + len(headers)))) if headers else _PORTION
 
 
 class MessagePump:
-    """Polls a consumer: takes all that is at hand, waits only when nothing is, and raises what went wrong.
+    """Poller of a consumer: takes what is there, waits only if nothing is, and raises errors.
 
-    Records that came together with an error are handed out first; the next `poll` raises it. An error that does not
-    pass by itself is raised by every later `poll`, too: what is read of the other partitions would be incomplete. That
-    there is no such topic may pass for a member of a group, which is told so of a new one by a broker that lags.
+    Records that came together with an error are returned first; the next `poll` raises it. A permanent error is raised
+    by every later `poll`, too: reading only the other partitions would be incomplete. A missing topic may be a
+    transient error for a group member: a lagging broker reports it for a new topic.
     """
 
     def __init__(
@@ -122,12 +127,12 @@ class MessagePump:
         """The partition that is read, while there is only one."""
 
     def poll(self, timeout: float) -> Fetch:
-        """As `LogReader.poll`."""
+        """See `LogReader.poll`."""
         self._raise_broken()
         try:
             messages = self._consume(self._portion.size)
             if not messages:
-                # consume() would sit out the timeout until it has them all; poll() wakes up for the first
+                # consume() would wait for all of them or the timeout; poll() returns with the first
                 first = self._consumer.poll(timeout)
                 messages = [] if first is None else [first, *self._consume(self._portion.size - 1)]
         except KafkaException as exception:
@@ -152,14 +157,14 @@ class MessagePump:
         return fetch
 
     def _consume(self, most: int) -> list[Message]:
-        """What is at hand, at most so many."""
+        """Return the messages that are there, at most ``most``."""
         began, worked = time.monotonic(), time.thread_time()
         messages = self._consumer.consume(most, 0)
         self._portion.consumed(len(messages), time.monotonic() - began - (time.thread_time() - worked))
         return messages
 
     def mend(self, partitions: Iterable[int]) -> None:
-        """These partitions were assigned anew: what was wrong with them is over."""
+        """Forget the errors of partitions that were reassigned."""
         for partition in partitions:
             self._broken.pop(partition, None)
 
@@ -177,9 +182,9 @@ class MessagePump:
 
 
 class KafkaReader:
-    """Reads partitions of one topic by assignment. See `lvq_kafka.cluster.LogReader`.
+    """Reader of assigned partitions of one topic. See `lvq_kafka.cluster.LogReader`.
 
-    With ``decided=False`` records come up to the end of the log, those of open and aborted transactions among them.
+    With ``decided=False`` it reads up to the high watermark, records of open and aborted transactions included.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Whether a cluster serves clients: asked while it starts, so that nobody has to hear of what fails until then."""
+"""A probe that stays silent about failures while a cluster starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ReadinessProbe"]
 
 
 class ReadinessProbe:
-    """Asks the same cluster again and again, in silence."""
+    """A silent client that asks one cluster repeatedly."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         settings: dict[str, str | int | float | bool] = {
@@ -20,7 +20,7 @@ class ReadinessProbe:
         self._client = AdminClient(settings)
 
     def serves(self, brokers: int, *, timeout: float = 1.0) -> bool:
-        """Whether the cluster names so many brokers, and a leader for each partition.
+        """Return whether the cluster lists so many brokers, and a leader for each partition.
 
         A restarted node leads its partitions only some time after it answers.
         """

@@ -24,18 +24,18 @@ class KafkaReceipt(AwaitableReceipt):
     """`Receipt` of an append to Kafka.
 
     One is made for each record, so making one costs next to nothing: its only slot holds its moment until the outcome
-    is known (see `Ages`), its writer is an attribute of its class (each has a subclass of its own), and who waits is
-    kept elsewhere.
+    is known (see `Ages`), its writer is an attribute of its class (each writer has its own subclass), and its waiters
+    are kept elsewhere.
     """
 
     __slots__ = ("outcome",)
 
     _deliveries: ClassVar[Deliveries]
     outcome: Moment | tuple[str, int, int | None] | TransportError
-    """Its moment while it is undecided; set by whoever makes it."""
+    """The moment while undecided; the caller that creates the receipt sets it."""
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
-        """Take the delivery report; the client calls this."""
+        """Handle the delivery report; the client calls this."""
         if error is None:
             self.outcome = (message.topic(), message.partition(), message.offset())  # type: ignore[assignment]
         else:
@@ -60,7 +60,10 @@ class KafkaReceipt(AwaitableReceipt):
         return type(self.outcome) is not Moment
 
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
-        """See `Receipt.add_done_callback`. Runs on the writer's own thread, or here when the outcome is known."""
+        """See `Receipt.add_done_callback`.
+
+        Runs on the writer's own thread, or here if the outcome is known.
+        """
         if not self._deliveries.watch(self, callback):
             callback(self)
 

@@ -1,4 +1,7 @@
-"""Why a broker, or the check of its certificate, refuses a connection, and what to do about it."""
+"""Reasons why a broker, or the check of its certificate, refuses a connection.
+
+Each comes with a remedy.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ _CODES = frozenset(
         KafkaError.ILLEGAL_SASL_STATE,
     }
 )
-# In TLS 1.3 a broker refuses a client after the handshake, from the client's point of view; then it is an error of the
-# connection for librdkafka (2.16.1). So is, now and then, a certificate that it has found to be wrong itself.
+# In TLS 1.3 a broker rejects a client after the handshake, from the client's point of view; librdkafka (2.16.1) then
+# reports a connection error. Now and then it does so for a certificate that it has rejected itself, too.
 _ALERT = re.compile(r"SSL alert number (\d+)")
 _UNVERIFIED = "certificate verify failed"
 _ADDRESS = re.compile(r"ssl://(\S+:\d+)/")
@@ -31,27 +34,30 @@ _ADDRESS = re.compile(r"ssl://(\S+:\d+)/")
 _HANDSHAKE_FAILURE, _BAD, _REVOKED, _EXPIRED, _UNKNOWN, _UNKNOWN_CA = 40, 42, 44, 45, 46, 48
 _DENIED, _DECRYPT, _VERSION, _INSUFFICIENT, _NAME, _REQUIRED = 49, 51, 70, 71, 112, 116
 _REFUSING = frozenset({*range(_HANDSHAKE_FAILURE, _DENIED + 1), _DECRYPT, _VERSION, _INSUFFICIENT, _NAME, _REQUIRED})
-"""Alerts of TLS that say no to what the client is, or offers. Others are accidents, and may pass."""
+"""TLS alerts that reject what the client is or offers.
+
+Others are accidents, and may pass.
+"""
 
 
 class Refusal(NamedTuple):
-    """What is behind a refusal."""
+    """The reason for a refusal, and its remedy."""
 
     code: str
-    """The client's symbolic name for it."""
+    """The client's symbolic name for the error."""
     reason: str
-    """A sentence on top of what the client says; may be empty."""
+    """A sentence in addition to the client's own message; may be empty."""
     hint: str
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Whether the broker, or our own check of its certificate, refuses the connection."""
+    """Return whether the broker, or our check of its certificate, refuses the connection."""
     text = error.str()
     return error.code() in _CODES or _alert(text) in _REFUSING or _UNVERIFIED in text
 
 
 def refusal_of(error: KafkaError, properties: Mapping[str, Any]) -> Refusal:
-    """What is behind a refusal that a client with these properties has met."""
+    """Return the reason and the remedy for the refusal of a client with these properties."""
     text = error.str()
     alert = _alert(text)
     if alert is not None:
@@ -79,7 +85,10 @@ _SASL = {
 
 
 def _by_alert(alert: int, certificate: str | None) -> tuple[str, str]:
-    """The reason and the remedy for an alert from the broker. ``certificate`` is the property that gives one."""
+    """Return the reason and the remedy for an alert from the broker.
+
+    ``certificate`` is the property that holds the client's certificate.
+    """
     if certificate is None and alert in (_HANDSHAKE_FAILURE, _BAD, _REQUIRED):
         return "The broker wants a certificate of the client, which has none.", _GIVE
     if alert in (_VERSION, _INSUFFICIENT, _HANDSHAKE_FAILURE):
@@ -100,7 +109,7 @@ def _by_alert(alert: int, certificate: str | None) -> tuple[str, str]:
 
 
 def _unverified(text: str, properties: Mapping[str, Any]) -> tuple[str, str]:
-    """The reason and the remedy where the check of the broker's certificate fails: of all that can be wrong with it."""
+    """Return the reason and the remedy for a failed check of the broker's certificate."""
     address = _ADDRESS.search(text)
     flaw = flaw_of(address[1], properties) if address else None
     if flaw is None:

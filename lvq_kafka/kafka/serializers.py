@@ -1,4 +1,4 @@
-"""confluent-kafka's serializer objects as a codec."""
+"""A codec that wraps confluent-kafka's serializers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["SerializerCodec"]
 
 
 class SerializerCodec(Codec[Any]):
-    """Calls a serializer and a deserializer as confluent-kafka's own clients do."""
+    """Codec that calls a serializer and a deserializer as confluent-kafka's clients do."""
 
     __slots__ = ("_deserializer", "_serializer")
 

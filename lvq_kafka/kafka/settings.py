@@ -1,4 +1,4 @@
-"""The settings of topics: read, changed, and known to all brokers."""
+"""Topic settings: read them, change them, and wait until all brokers know them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lvq_kafka.kafka.properties import named_in
 __all__ = ["await_brokers", "changes", "culprits_among", "settings_of"]
 
 _PAUSE = 0.02  # seconds until a broker is asked again
-_ALIVE = 3.0  # seconds in which a broker answers that is there
+_ALIVE = 3.0  # seconds within which a live broker answers
 
 
 def settings_of(requests: AdminRequests, topic: str, deadline: float, **which: int) -> dict[str, str]:
-    """The settings of a topic, as any broker tells them, or ``broker=`` a certain one."""
+    """Return a topic's settings, from any broker or from the one given as ``broker=``."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     [entries] = requests.ask(
         lambda client, left: client.describe_configs([resource], request_timeout=left, **which).values(),
@@ -40,9 +40,10 @@ def await_brokers(
     so: Callable[[Mapping[str, str] | None], bool],
     deadline: float,
 ) -> None:
-    """Wait until each of these brokers says so of a topic's settings (None: there is no such topic).
+    """Wait until each broker reports topic settings for which ``so`` returns True.
 
-    One that does not answer is not waited for, and nothing is where this user may not ask.
+    ``so`` gets None if the broker knows no such topic. Brokers that do not answer are skipped, and so are all if this
+    user may not ask.
     """
     for broker in brokers:
         settings: Mapping[str, str] | None = None
@@ -60,7 +61,7 @@ def await_brokers(
 
 @contextmanager
 def culprits_among(config: Mapping[str, str]) -> Iterator[None]:
-    """Let the error about settings that the cluster refuses say which they are; the cluster only tells in words."""
+    """Add the names of rejected settings to the error; the cluster only puts them in its text."""
     try:
         yield
     except ConfigError as error:
@@ -75,5 +76,5 @@ def culprits_among(config: Mapping[str, str]) -> Iterator[None]:
 
 
 def changes(config: Mapping[str, str]) -> list[ConfigEntry]:
-    """These settings, and no others, as they are to be."""
+    """Return config entries that change these settings, and no others."""
     return [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()]

@@ -13,13 +13,16 @@ T = TypeVar("T")
 
 
 def in_thread(call: Callable[[], T], name: str = "lvq-question") -> Future[T]:
-    """The outcome of a call that may never return, of the client's or a user's."""
+    """Run a call that may never return, on a thread of its own; return its future.
+
+    The call is the client's or a user's.
+    """
     future: Future[T] = Future()
 
     def run() -> None:
         try:
             future.set_result(call())
-        except BaseException as error:  # noqa: BLE001  # whoever waits raises it
+        except BaseException as error:  # noqa: BLE001  # the waiter raises it
             future.set_exception(error)
 
     Thread(target=run, name=name, daemon=True).start()

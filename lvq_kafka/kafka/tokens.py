@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER from a callback of the user's (``oauth_cb``), whose errors come to light."""
+"""OAUTHBEARER tokens from a user's callback (``oauth_cb``), with its errors reported."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from lvq_kafka.kafka.threads import in_thread
 __all__ = ["Tokens", "tokens_of"]
 
 Token = tuple[Any, ...]
-"""As the client takes it: the token, until when it is good (seconds since 1970), and, if need be, whose it is and its
-extensions."""
+"""A token, as the tuple that the client takes.
+
+It holds the token, its expiry (seconds since 1970) and, if necessary, its principal and extensions.
+"""
 
 _PATIENCE = 10.0  # seconds; the client waits as long for its first token
 _HINT = "Mend the callback given as oauth_cb, or what it asks for tokens."
 
 
 class Tokens:
-    """What the client calls for a token, in a thread of its own, in place of the callback.
+    """The callable that the client gets in place of the user's ``oauth_cb``.
 
-    Of a callback that raises, the client (2.16.1) says after ten seconds that no token came. So the first one is
-    fetched before there is a client, where its error finds whoever opens one.
+    The client calls it on a thread of its own. If the callback raises, the client (2.16.1) reports after ten seconds
+    that no token came. So the first one is fetched before there is a client, and its error reaches the caller that
+    opens one.
 
     Args:
         properties: the client's, with the callback.
-        failed: told why a later call has brought no token. The client calls again ten seconds later, and keeps the
-            token that it has until then.
+        failed: called with the reason if a later call brings no token. The client calls again ten seconds later, and
+            keeps its current token until then.
     """
 
     def __init__(self, properties: Mapping[str, Any], failed: Callable[[str], None]) -> None:
@@ -39,12 +42,12 @@ class Tokens:
         self._first: Token | None = None
 
     def fetch(self) -> None:
-        """Fetch the first one.
+        """Fetch the first token.
 
         Raises:
-            AuthenticationFailed: the callback raises, which is the ``__cause__``, or does not return in time, or what
-                it returns is no longer good.
-            ConfigError: what it returns is no token.
+            AuthenticationFailed: the callback raises (its error is the ``__cause__``), does not return in time, or
+                returns a token that has expired.
+            ConfigError: the callback returns something that is not a token.
         """
         config = self._properties.get("sasl.oauthbearer.config")
         fetching = in_thread(lambda: self._callback(config), "lvq-token")
@@ -57,7 +60,7 @@ class Tokens:
         _check(self._first)
 
     def __call__(self, config: str | None) -> Token:
-        """A token; the client calls this."""
+        """Return a token; the client calls this."""
         first, self._first = self._first, None
         if first is not None:
             return first
@@ -75,12 +78,14 @@ class Tokens:
 
 
 def tokens_of(properties: Mapping[str, Any], failed: Callable[[str], None]) -> dict[str, Tokens]:
-    """The property that takes the place of ``oauth_cb``, with the first token; none where there is none to be called.
+    """Return the property that replaces ``oauth_cb``, with the first token fetched.
+
+    Returns an empty dict if ``oauth_cb`` is not callable.
 
     Raises:
         AuthenticationFailed, ConfigError: see `Tokens.fetch`.
     """
-    if not callable(properties.get("oauth_cb")):  # the client says what is wrong with it
+    if not callable(properties.get("oauth_cb")):  # the client reports what is wrong with it
         return {}
     tokens = Tokens(properties, failed)
     tokens.fetch()

@@ -1,4 +1,4 @@
-"""What brokers have told of topics: one that lags behind the others may tell less than another has told before."""
+"""Memory of what brokers have reported about topics, as protection against lagging ones."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ __all__ = ["TopicMemory"]
 
 
 class TopicMemory:
-    """Remembers what cannot become less: an id does not come back, and partitions never go. Thread-safe."""
+    """The newest known ids and partition counts of topics. Thread-safe.
+
+    A former id does not come back, and partitions never disappear.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._latest: dict[str, tuple[str, int]] = {}  # by topic, its id and how many partitions it has
+        self._latest: dict[str, tuple[str, int]] = {}  # by topic: its id and number of partitions
         self._former: set[str] = set()  # ids
 
     def says(self, topic: str, topic_id: str, partitions: int) -> tuple[str, int] | None:
-        """A broker says this of a topic. Returns what is so; None where that topic is known to be gone."""
+        """Record a broker's report; return what is now known, or None for a deleted topic."""
         with self._lock:
             if topic_id in self._former:
                 return None
@@ -28,7 +31,7 @@ class TopicMemory:
             return self._latest[topic]
 
     def gone(self, topic: str) -> None:
-        """The topic was deleted."""
+        """Record that the topic was deleted."""
         with self._lock:
             if topic in self._latest:
                 self._former.add(self._latest.pop(topic)[0])

@@ -1,4 +1,4 @@
-"""The transactions of a producer: bounded in time, and told what became of them."""
+"""A producer's transactions: bounded in time, and resolved when an end goes unanswered."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ logger = logging.getLogger("lvq_kafka.producer")
 
 _TIMEOUT = 60.0
 _OPEN_TIMEOUT = 30.0
-_SLICE = 0.5  # seconds; after that it is looked whether the broker refuses us, which the call itself does not tell
-_GRACE = 1.0  # seconds that a call may take longer than it was told to
-_ARRIVAL = 5.0  # seconds in which what an abort comes after can arrive
-_PAUSES = (0.01, 0.5)  # seconds between two attempts, the first ones and the later ones
-_REPORTS = 5.0  # seconds for the reports of what an abort has withdrawn
+_SLICE = 0.5  # seconds; then check whether the broker refuses us, which the call itself does not report
+_GRACE = 1.0  # seconds that a call may exceed its timeout
+_ARRIVAL = 5.0  # seconds for requests sent before an abort to arrive
+_PAUSES = (0.01, 0.5)  # seconds between two attempts, at first and at most
+_REPORTS = 5.0  # seconds for the reports of records that an abort has purged
 
 
 class _Ending(Enum):
@@ -38,16 +38,16 @@ class _Ending(Enum):
 
 
 class Transactions:
-    """What a producer with a transactional id does besides appending.
+    """The transactional part of a producer.
 
-    A transaction whose end was not answered is ended before the next one begins. Within its time-out its own client
-    does so, which hears then if a newer writer has taken over. Afterwards the broker has aborted the transaction and
-    fenced this client itself, so a new one takes its place; so it does where the client can do no more.
+    A transaction whose end was not answered is ended before the next one begins. Within its timeout its own client does
+    that, and learns whether a newer writer has fenced it off. Afterwards the broker has aborted the transaction and
+    fenced this client itself, so a new client replaces it; the same happens when the client is unusable.
 
     Args:
-        explain: the library's error for one of the client's, met while doing what is said, which takes these rights
-            beyond writing.
-        replace: lets go of the client, and makes a new one and its delivery reports.
+        explain: returns the library's error for one of the client's, given what it was doing and the rights that this
+            takes beyond writing.
+        replace: drops the client, and returns a new one and its delivery reports.
         lasts: seconds after which the broker aborts a transaction (``transaction.timeout.ms``).
     """
 
@@ -68,17 +68,17 @@ class Transactions:
         self._explain = explain
         self._replace = replace
         self._lasts = lasts
-        self._losses = 0  # of connections, that the client had told of when a transaction began
+        self._losses = 0  # connections lost when a transaction began
         self._begun_at = -math.inf
-        self._ending: _Ending | None = None  # what has not been answered
+        self._ending: _Ending | None = None  # the end that has not been answered
         self._spent = ""  # why this client begins no more transactions
         self._started = False  # whether the broker knows this client
         self._fenced: TransportError | None = None
         self._stuck = False
         self.is_open = False
-        """Whether one is open, as far as this side knows."""
+        """True while a transaction is open, as far as this side knows."""
         self.withdrawn = "its transaction failed"
-        """Why records are gone that were handed over and not stored."""
+        """The reason why records that were handed over have been dropped."""
 
     def start(self, timeout: float = _OPEN_TIMEOUT) -> None:
         """Fence off an earlier producer with this id, and have its transaction ended."""
@@ -88,7 +88,7 @@ class Transactions:
                 self._call(doing, self._client.init_transactions, _SLICE)
             except TransportError as error:
                 passing = error.retriable or isinstance(error, AuthenticationFailed)  # another broker may let us in
-                # The call may have ended just before the client was refused; the next one then says why.
+                # The call may have ended just before the refusal; the next one then reports the reason.
                 refused = self._health.refused and isinstance(error, AuthenticationFailed)
                 if not passing or refused or time.monotonic() > deadline:
                     raise
@@ -104,10 +104,10 @@ class Transactions:
             self._spent = "it does not return from adding a commit to a transaction"
         elif self._ending is not None and not self._spent:
             self._resume(self._ending, deadline)
-        self._deliveries.poll(0)  # brings what the client has to tell of its connections
+        self._deliveries.poll(0)  # collects what the client reports about its connections
         if self._health.losses != self._losses and self._begun_at > -math.inf and not self._spent:
-            # What was on its way may arrive in the next transaction, and count for it: offsets, even its end. A new
-            # client has another epoch, and the broker refuses that of the old one.
+            # Requests in flight may arrive in the next transaction, and count for it: offsets, even its end. A new
+            # client has another epoch, and the broker rejects requests of the old one.
             self._spent = "it lost a connection, and what was on its way may arrive in the next transaction"
         if self._spent:
             self._renew(deadline)
@@ -125,8 +125,8 @@ class Transactions:
         client = self._client
         self._call(
             "add a commit to the transaction",
-            # librdkafka 2.16 can wait for a coordinator that is gone for ever, whatever timeout it is given (its
-            # issues 5456 and 5511); so it is left to wait by itself.
+            # librdkafka 2.16 can wait forever for a coordinator that is down, whatever timeout it is given (issues 5456
+            # and 5511); so it waits on a thread of its own.
             lambda left: self._leave_behind(
                 lambda: client.send_offsets_to_transaction(positions, metadata, left), left + _GRACE
             ),
@@ -137,7 +137,7 @@ class Transactions:
     def commit(self, timeout: float | None) -> None:
         """See `LogWriter.commit_transaction`."""
         deadline = _deadline(timeout)
-        # The client would flush too, and there raise SystemError where a report says that we were fenced off.
+        # The client would flush, too, but raises SystemError there if a report says that we were fenced off.
         self._deliveries.drain(deadline - time.monotonic())
         self._end(_Ending.COMMIT, deadline)
 
@@ -152,16 +152,16 @@ class Transactions:
             )
         self.withdrawn = "its transaction was aborted"
         deadline = _deadline(timeout)
-        # What is under way is let arrive. The client would abort a transaction that the broker does not know of yet,
-        # since it refuses all partitions while the one before completes; that is an error it never recovers from.
+        # Let requests in flight arrive. Otherwise the client may abort a transaction that the broker does not know yet,
+        # because it refuses all partitions while the previous one completes; the client never recovers from that error.
         self._deliveries.drain(min(_ARRIVAL, deadline - time.monotonic()))
         self._end(_Ending.ABORT, deadline)
         self._deliveries.drain(_REPORTS)
 
-    # ------------------------------------------------------------ ends that are not answered
+    # ------------------------------------------------------------ unanswered ends
 
     def _end(self, ending: _Ending, deadline: float) -> None:
-        """Commit or abort. Where no answer comes in time, the client goes on with it by itself."""
+        """Commit or abort. If no answer comes in time, the client continues by itself."""
         call = self._client.commit_transaction if ending is _Ending.COMMIT else self._client.abort_transaction
         try:
             self._call(f"{ending.value} the transaction", call, deadline - time.monotonic())
@@ -173,7 +173,7 @@ class Transactions:
         self._ending = None
 
     def _resume(self, ending: _Ending, deadline: float) -> None:
-        """See an end through; or find that this client cannot."""
+        """Complete an unanswered end, or find that this client cannot."""
         if self._is_overdue:
             self._spent = f"its last transaction could not be {ending.value}ed in time"
             return
@@ -187,7 +187,7 @@ class Transactions:
             self._spent = str(error)
 
     def _renew(self, deadline: float) -> None:
-        """Go on with a new client, which ends what the one before has left open."""
+        """Continue with a new client, which ends what the previous one left open."""
         if self._started or self._deliveries.fatal is not None:
             logger.warning("the producer %r goes on with a new client: %s", self._id, self._spent)
             self._started = self._stuck = False
@@ -197,7 +197,7 @@ class Transactions:
 
     @property
     def _is_overdue(self) -> bool:
-        """Whether the broker may have aborted the transaction of its own accord."""
+        """True when the broker may have aborted the transaction on its own."""
         return time.monotonic() - self._begun_at > self._lasts
 
     # ------------------------------------------------------------ calls
@@ -209,7 +209,7 @@ class Transactions:
         timeout: float | None = None,
         needs: Sequence[Right] = (),
     ) -> None:
-        """Make a transactional call, again and again while the client says that it may be repeated."""
+        """Make a transactional call, repeating it while the client calls its error retriable."""
         deadline = _deadline(timeout)
         pause = _PAUSES[0]
         while True:
@@ -223,13 +223,13 @@ class Transactions:
             try:
                 call(max(0.001, deadline - time.monotonic()))
             except TimeoutError:
-                continue  # to say so
+                continue  # the next turn reports that it is stuck
             except (KafkaException, SystemError) as exception:
                 error = kafka_error(exception)
                 if error is None:
                     raise TransportError(f"Cannot {doing}: the client broke off.", code="_FAIL") from exception
                 if error.retriable() and time.monotonic() + pause < deadline:
-                    # Some come at once, and the client keeps memory for each of them.
+                    # Some errors come at once, and the client keeps memory for each.
                     time.sleep(pause)
                     pause = min(2 * pause, _PAUSES[1])
                     continue
@@ -248,7 +248,9 @@ class Transactions:
         return failure
 
     def _leave_behind(self, call: Callable[[], object], timeout: float) -> None:
-        """Make a call that may never return, and wait for it only so long. Then nothing else can be called either.
+        """Make a call that may never return, and wait at most ``timeout`` seconds for it.
+
+        If it does not return in time, nothing else can be called, either.
 
         Raises:
             TimeoutError: it has not returned in time.

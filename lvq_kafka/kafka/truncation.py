@@ -1,4 +1,4 @@
-"""Whether a log still has what it had: by the epochs of its leaders, which it keeps with its records (KIP-320)."""
+"""Detect truncated logs by the leader epochs that a log keeps with its records (KIP-320)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from lvq_kafka.kafka.reader import FETCH_DEFAULTS, READ_RULES, MessagePump
 
 __all__ = ["check_uncut", "overwritten"]
 
-_GROUP = "lvq-epochs"  # the client wants one, and joins none
-_TURN = 0.1  # seconds; what the client reports beside its messages is heard only in between
+_GROUP = "lvq-epochs"  # the client requires one, but joins none
+_TURN = 0.1  # seconds; errors that the client reports outside of messages are seen only between polls
 _LITTLE = {"fetch.wait.max.ms": 10, "fetch.message.max.bytes": 1, "queued.min.messages": 1}
 
 
 def check_uncut(config: ClientConfig, topic: str, ends: Mapping[int, LogEnd], timeout: float) -> None:
     """See `lvq_kafka.cluster.Cluster.check_uncut`.
 
-    The client asks the leader where an epoch ended before it reads on from an offset of that epoch. So a look at what
-    comes next, be it the end, is the question.
+    Before the client reads on from an offset of an epoch, it asks the leader where that epoch ended. So reading
+    whatever comes next, even the end of the log, asks that question.
     """
     with closing(_RecordLookup(config, topic, timeout)) as looks:
         looks.first(ends)
@@ -34,9 +34,10 @@ def check_uncut(config: ClientConfig, topic: str, ends: Mapping[int, LogEnd], ti
 def overwritten(
     config: ClientConfig, topic: str, starts: Mapping[int, int], ends: Mapping[int, LogEnd], timeout: float
 ) -> dict[int, int]:
-    """See `lvq_kafka.cluster.Cluster.overwritten`. Each end has to lie in its log, and not at its start.
+    """See `lvq_kafka.cluster.Cluster.overwritten`.
 
-    Where an epoch ended the client asks for itself, and does not say. So the records are looked at.
+    Each end has to lie in its log, and not at its start. The client asks where an epoch ended, but does not report the
+    answer. So the records themselves are checked.
     """
     found: dict[int, int] = {}
     searches = {partition: _search(starts[partition], end) for partition, end in ends.items()}
@@ -58,10 +59,10 @@ def overwritten(
 def _search(start: int, end: LogEnd) -> Generator[int, LogEnd | None, int | None]:
     """Find the first record below an end that is of a later epoch.
 
-    Nearly always the record below the end is of an epoch that was read, or the one below that: so it is looked from
-    there in growing steps, and by halves only where the log was cut.
+    The record right below the end, or the one before it, is nearly always of an epoch that was read. So search from
+    there in growing steps, and bisect only if the log was cut.
 
-    Yields offsets, and is sent offset and epoch of the first record from there on, or None where there is none.
+    Yields an offset and is sent the offset and epoch of the first record at or after it, or None if there is none.
     """
     below, above, step, later = start - 1, end.offset, 1, None
     while above - below > 1:
@@ -76,7 +77,7 @@ def _search(start: int, end: LogEnd) -> Generator[int, LogEnd | None, int | None
 
 
 class _RecordLookup:
-    """Looks at what comes first from certain offsets on."""
+    """Lookup of the first record at or after given offsets."""
 
     def __init__(self, config: ClientConfig, topic: str, timeout: float) -> None:
         self._topic = topic
@@ -86,10 +87,10 @@ class _RecordLookup:
         self._pump = MessagePump(self._consumer, topic, health, groupless=True, late=True)
 
     def first(self, places: Mapping[int, LogEnd]) -> dict[int, LogEnd | None]:
-        """Offset and epoch of the first record from each place on; None where there is none.
+        """Return offset and epoch of the first record at or after each place; None without one.
 
         Raises:
-            DataLoss: a log was cut below the place, where that names an epoch.
+            DataLoss: a log was cut below a place that names an epoch.
         """
         self._consumer.assign([TopicPartition(self._topic, p, at, leader_epoch=of) for p, (at, of) in places.items()])
         seen: dict[int, LogEnd | None] = {}
@@ -112,5 +113,5 @@ class _RecordLookup:
         return seen
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._consumer.close()

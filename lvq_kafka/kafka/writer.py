@@ -1,4 +1,7 @@
-"""Appending to Kafka: idempotent, acknowledged by all in-sync replicas, keys placed as Java places them (G14, G15)."""
+"""Append to Kafka: idempotent, and acknowledged by all in-sync replicas (G14).
+
+Keys are placed as Java places them (G15).
+"""
 
 from __future__ import annotations
 
@@ -32,44 +35,44 @@ OWNED = {
     # G14: retries cannot duplicate or reorder, and an acknowledgement means all in-sync replicas.
     "enable.idempotence": True,
     "acks": "all",
-    # G15: as Java's default partitioner. ("_random" concerns records without a key; there are none.)
+    # G15: like Java's default partitioner. ("_random" concerns records without a key; there are none.)
     "partitioner": "murmur2_random",
-    # A missing topic is a mistake to be told of, not one to be papered over by the broker's defaults.
+    # A missing topic is a mistake to report, not one to paper over with the broker's defaults.
     "allow.auto.create.topics": False,
 }
 DEFAULTS = {
-    # Measured on loopback: an acknowledgement takes 0.4 ms with 0 and 1.5 ms with anything up to 1, since the client
-    # counts in milliseconds. Under load records gather in batches by themselves; 5 saves a fifth of the CPU then.
+    # Measured on loopback: an acknowledgement takes 0.4 ms with 0 and 1.5 ms with anything up to 1, because the client
+    # counts in milliseconds. Under load, records gather in batches by themselves; 5 would save a fifth of the CPU then.
     "linger.ms": 0,
     "message.max.bytes": MESSAGE,
-    # How long a topic that nobody knows may still turn up. A new one is known everywhere within seconds.
+    # How long an unknown topic may still turn up. A new one is known everywhere within seconds.
     "topic.metadata.propagation.max.ms": 10_000,
-    # How long a writer may go on with an old partition count: what it writes to a key's old home loses (R14).
+    # How long a writer may use an old partition count: what it writes to a key's old home partition loses (R14).
     "topic.metadata.refresh.interval.ms": 30_000,
 }
 _TRANSACTION_TIMEOUT_MS = 60_000  # the client's default
 _FULL_POLL = 0.01  # seconds between attempts while the local buffer is full
-_CLOSE_TIMEOUT = 5.0  # for the abort that comes after the flush
-_HOLD = 1.0  # seconds that appends wait before messages are given up, half of it where none is acknowledged any more
-_WITHDRAWAL = 5.0  # seconds in which the client tells of all that was taken back from it
+_CLOSE_TIMEOUT = 5.0  # for the abort after the flush
+_HOLD = 1.0  # seconds that appends wait before messages are given up; half of it once acknowledgements stop
+_WITHDRAWAL = 5.0  # seconds for the client to report everything that was purged
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class KafkaWriter:
-    """`LogWriter` on Kafka. Not usable in a child process after a fork: open the writer there.
+    """`LogWriter` on Kafka. Not usable in a child process after a fork: open a new one there.
 
     Args:
         config: how to reach the cluster. ``linger.ms``, ``batch.size``, ``compression.type``, ``delivery.timeout.ms``
-            and the like may be set; what durability and placement rest on may not. ``delivery.timeout.ms`` (120,000)
-            is how long an append may be undecided: when one is for longer it fails, and so does all that is behind it.
-            ``socket.timeout.ms`` is half of that at most.
-        transactional_id: writes in transactions only. Opening fences off an earlier writer with the same id.
+            and the like may be set; the properties that durability and placement rest on may not.
+            ``delivery.timeout.ms`` (120,000) is how long an append may be undecided: one that takes longer fails, and
+            so does everything after it. ``socket.timeout.ms`` is at most half of that.
+        transactional_id: write in transactions only. Opening fences off an earlier writer with the same id.
         max_block: seconds that an append may wait for room in the local buffer.
 
     Raises:
-        ConfigError: librdkafka refuses a property.
-        TransportError: with a transactional id, when the cluster does not let us open it.
+        ConfigError: librdkafka rejects a property.
+        TransportError: the cluster does not let us open the transactional id.
     """
 
     def __init__(
@@ -113,14 +116,14 @@ class KafkaWriter:
     def append(self, topic: str, key: bytes, value: bytes | None, headers: Headers | None = None) -> KafkaReceipt:
         """See `LogWriter.append`."""
         deliveries = self._deliveries
-        if deliveries.due:  # before handing over: an interrupt of the poll then means that nothing was sent
+        if deliveries.due:  # before handing over: if an interrupt ends the poll, nothing was sent
             deliveries.poll(0)
         receipt = self._receipt()
         receipt.outcome = deliveries.ages.now
         if headers is not None and type(headers) is not list:  # the client takes no other sequence
             headers = list(headers)
         try:
-            # Positional and the callback twice, since the client prefers on_delivery even where it is None.
+            # Positional, and the callback twice: the client prefers on_delivery even if it is None.
             self._produce(topic, value, key, -1, receipt, receipt, 0, headers)
         except BufferError:
             self._append_when_there_is_room(topic, key, value, headers, receipt)
@@ -155,7 +158,10 @@ class KafkaWriter:
         self._transactional().abort(timeout)
 
     def close(self, timeout: float | None = None) -> int:
-        """See `LogWriter.close`. What is not decided in time is withdrawn: its receipts fail. Aborts a transaction."""
+        """See `LogWriter.close`. Aborts an open transaction.
+
+        Appends that are not decided in time are purged: their receipts fail.
+        """
         with self._closing:
             return 0 if self._closed else self._close(timeout)
 
@@ -173,7 +179,7 @@ class KafkaWriter:
         self._produce = self._client_produce = self._client.produce
 
     def _replace_client(self) -> tuple[Producer, Deliveries]:
-        """Let go of the client and of what it has not sent, and open another one."""
+        """Drop the client with everything that it has not sent, and open another one."""
         before = self._deliveries
         self._client.purge()
         before.drain(_WITHDRAWAL)
@@ -182,7 +188,7 @@ class KafkaWriter:
         return self._client, self._deliveries
 
     def _give_up(self) -> None:
-        """Time is up for a message: fail it, and all that is behind it, so that no newer one overtakes it.
+        """Fail an overdue message and all after it, so that no newer one overtakes it.
 
         Its partition may be the only one in trouble. So appends are held back first, until the others are decided.
         """
@@ -199,7 +205,7 @@ class KafkaWriter:
 
     def _switch(self, before: Callable[..., object], after: Callable[..., object]) -> None:
         with self._gate:
-            if self._produce is before:  # and not closed in between
+            if self._produce is before:  # not closed meanwhile
                 self._produce = after
 
     def _close(self, timeout: float | None) -> int:
@@ -211,12 +217,12 @@ class KafkaWriter:
             self._client.purge()
             self._deliveries.drain(_WITHDRAWAL)
         if self._transactions is not None and self._transactions.is_open:
-            with contextlib.suppress(LVQError):  # else the broker does it, when the transaction's timeout has passed
+            with contextlib.suppress(LVQError):  # otherwise the broker does it after the transaction's timeout
                 self._transactions.abort(_CLOSE_TIMEOUT)
         self._transactions = None
         self._closed = True
         self._deliveries.stop()
-        # Let go of the client rather than close it: its close waits without limit to abort what we could not.
+        # Drop the client instead of closing it: its close waits without limit to abort what we could not.
         del self._client, self._client_produce
         return undecided
 
@@ -226,7 +232,7 @@ class KafkaWriter:
         deadline = float("inf") if self._max_block is None else time.monotonic() + self._max_block
         while True:
             self._deliveries.poll(_FULL_POLL)
-            receipt.outcome = self._deliveries.ages.now  # its time begins when the client takes it
+            receipt.outcome = self._deliveries.ages.now  # its time starts when the client accepts it
             try:
                 self._produce(topic, value, key, -1, receipt, receipt, 0, headers)
             except BufferError:
@@ -246,12 +252,12 @@ class KafkaWriter:
     def _refused(
         self, exception: Exception, topic: str, key: bytes, value: bytes | None, headers: Headers | None
     ) -> NoReturn:
-        """The client does not take a record."""
+        """Raise the error for a record that the client does not accept."""
         if isinstance(exception, BoundToProcess):
             raise exception
         if isinstance(exception, TypeError) and all(map(_is_header, headers or ())):
-            # A handler of Python's for a signal runs wherever the client looks at a text, and of whatever it raises the
-            # client (2.16.0) makes this. Most often it is Ctrl-C.
+            # A Python signal handler runs wherever the client reads a string, and the client (2.16.0) turns whatever it
+            # raises into this. Most often it is Ctrl-C.
             raise KeyboardInterrupt from exception
         error = kafka_error(exception)
         if error is None:
