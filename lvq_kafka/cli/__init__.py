@@ -1,7 +1,7 @@
 """The command ``lvq``: last value queues from the shell. Needs the extra ``cli``.
 
-For programs every command writes JSON lines (`lvq_kafka.cli.json_lines` documents them), for people tables and boards;
-what is not data goes to stderr. `lvq_kafka.cli.exit_codes` holds the exit codes.
+Every command writes JSON lines for programs (documented in `lvq_kafka.cli.json_lines`), and tables and boards for
+people. Anything that is not data goes to stderr. `lvq_kafka.cli.exit_codes` holds the exit codes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line, and exit."""
+    """Run the command line and exit."""
     try:
         missing = [name for name in ("click", "rich") if importlib.util.find_spec(name) is None]
         if missing:
@@ -29,5 +29,5 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
-        # Nothing is left to be tidied up: from here on Ctrl-C ends the process without a word.
+        # No cleanup is left: from here on Ctrl-C ends the process silently.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""The command line as a whole: its commands, their order in the help, and how every run ends."""
+"""The complete command line: commands, their order in the help, and the end of every run."""
 
 from __future__ import annotations
 
@@ -42,12 +42,15 @@ SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
 
 
 class Lvq(click.Group):
-    """The group of all commands, which ends every run with an exit code and, where it failed, one line."""
+    """The group of all commands.
+
+    It ends every run with an exit code and, on failure, one line.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         invocation = ctx.ensure_object(Invocation)
-        if os.environ.get("TERM") in ("dumb", "unknown"):  # shows what colours are made of
+        if os.environ.get("TERM") in ("dumb", "unknown"):  # these would print escape sequences as text
             ctx.color = False
         try:
             try:
@@ -59,17 +62,17 @@ class Lvq(click.Group):
         except click.exceptions.Exit:
             raise
         except click.ClickException as error:
-            error.message = printable(error.message, keep="\n")  # type: ignore[misc]  # words of the command line
+            error.message = printable(error.message, keep="\n")  # type: ignore[misc]  # may quote the command line
             raise
         except BrokenPipeError:
             _leave_pipe()
             ctx.exit(NO_READER)
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # whatever it is, it ends with one line
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # any error ends with one line
             _fail(ctx, invocation, error)
         return result
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order of the help."""
+        """Return the commands in the order of the help."""
         return [name for commands in SECTIONS.values() for command in commands if (name := command.name)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -95,20 +98,20 @@ def _fail(ctx: click.Context, invocation: Invocation, error: BaseException) -> N
     if invocation.debug:
         sys.stderr.write(printable("".join(traceback.format_exception(error)), keep="\n\t"))
     try:
-        invocation.out.flush()  # what was written before still counts
+        invocation.out.flush()  # earlier output still counts
     except OSError:
         _leave_pipe()
     code = exit_code(error)
     if code == FAULT and (signal := ended_by()) is not None:
-        code = 128 + signal  # no fault: the client has hidden that it was interrupted
+        code = 128 + signal  # not a fault: the client has masked the interruption
     elif code != INTERRUPTED:
         print_problem(describe(error))
     ctx.exit(code)
 
 
 def _leave_pipe() -> None:
-    """Give stdout somewhere to go, so that Python does not complain when it cannot write the rest at its end."""
-    with suppress(OSError):  # stdout that is no file of the operating system
+    """Redirect stdout to /dev/null, so that Python does not complain about the rest at exit."""
+    with suppress(OSError):  # stdout that is not an operating system file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

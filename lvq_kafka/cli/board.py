@@ -1,4 +1,4 @@
-"""A board of current values that shows what changes, as it changes."""
+"""A live board of current values."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from lvq_kafka.reading.follower import State
 
 __all__ = ["Board"]
 
-_FRAME = 0.1  # seconds between two pictures of a board that changes
-_STILL = 1.0  # and of one that does not: ages go on
-_BRIGHT, _GLOW = 0.5, 2.0  # seconds for which a change stands out, and can still be seen
-_RATE_OVER = 5.0  # seconds that the rate of changes is taken over
+_FRAME = 0.1  # seconds between two frames of a board that changes
+_STILL = 1.0  # and of one that does not: ages still advance
+_BRIGHT, _GLOW = 0.5, 2.0  # seconds that a change is highlighted, and stays visible
+_RATE_OVER = 5.0  # the window for the rate of changes, in seconds
 _COLUMNS = 8
 _WIDEST = 60
 _PLAIN = "value"
@@ -38,14 +38,14 @@ _ARROWS = {"up": ("▲", "green"), "down": ("▼", "red"), "other": ("●", "yel
 @dataclass(slots=True)
 class _Cell:
     text: str
-    moved: str = ""  # how it last changed: up, down, other
-    at: float = 0.0  # when, by the monotonic clock
+    moved: str = ""  # the direction of the last change: up, down, other
+    at: float = 0.0  # its time, by the monotonic clock
 
     def next(self, text: str, now: float) -> _Cell:
         return self if text == self.text else _Cell(text, _movement(self.text, text), now)
 
     def render(self, text: str, now: float) -> Text:
-        """The cell at a moment; ``text`` is its own, aligned with those above and below."""
+        """Render the cell at a given time; ``text`` is its own text, aligned with its column."""
         arrow, colour = _ARROWS[self.moved]
         age = now - self.at
         bright = f"bold black on {colour}" if colour and age < _BRIGHT else colour if age < _GLOW else ""
@@ -58,26 +58,26 @@ class _Row:
     timestamp: float
     at: float
     gone: str = ""
-    """Why its value is no longer there, in a word; empty while it is."""
+    """The reason why the value is gone, in a word; empty while it is there."""
 
 
 @dataclass
 class Board:
-    """Current values by key, newest changes lit up.
+    """Current values by key, with recent changes highlighted.
 
     Args:
-        name: what it is called.
-        by_recency: the latest changes first, instead of the order of keys.
+        name: the title.
+        by_recency: sort by time of change, newest first, instead of by key.
     """
 
     name: str
     by_recency: bool = False
     _rows: dict[str, _Row] = field(default_factory=dict)
-    _gone: dict[str, float] = field(default_factory=dict)  # keys without a value, until when they are still shown
+    _gone: dict[str, float] = field(default_factory=dict)  # keys without a value, and until when they are still shown
     _rate: deque[tuple[float, int]] = field(default_factory=deque)
     _widths: dict[str, int] = field(default_factory=dict)
     _leaders: Leaders = field(init=False)
-    _live: bool = False  # whether the values of the beginning have all come
+    _live: bool = False  # whether the initial values have all arrived
 
     def __post_init__(self) -> None:
         self._leaders = Leaders(self._rows, self._newest_first if self.by_recency else str)
@@ -86,7 +86,7 @@ class Board:
         return -self._rows[key].timestamp, key
 
     def show(self, console: Console, browser: Browser[Any]) -> None:
-        """Show it until the changes end; most often that is Ctrl-C."""
+        """Show the board until the browser closes, usually at Ctrl-C."""
         with Live(console=console, auto_refresh=False) as live:
             shown = 0.0
             while browser.state != "closed":
@@ -98,21 +98,21 @@ class Board:
                     live.update(self.picture(now, _state(browser.state), console.width, console.height), refresh=True)
 
     def _apply_events(self, browser: Browser[Any], until: float) -> bool:
-        """Take what comes until then; whether anything did."""
+        """Apply events until then; return whether there were any."""
         came, changed = False, 0
         while (left := until - time.monotonic()) > 0:
             event = browser.poll(left)
             if event is None:
                 break
             came = True
-            changed += self._live  # what comes before the end of the dump was there already
+            changed += self._live  # events before the end of the dump are not changes
             self.apply(event, time.monotonic())
         if changed:
             self._rate.append((time.monotonic(), changed))
         return came
 
     def apply(self, event: Event[Any], now: float) -> None:
-        """Take in an event; ``now`` is by the monotonic clock."""
+        """Apply an event; ``now`` is by the monotonic clock."""
         if isinstance(event, EndOfDump):
             self._live = True
         elif isinstance(event, Deleted):
@@ -144,10 +144,10 @@ class Board:
             return {printable_text(str(name)): printable_value(part) for name, part in value.items()}
         return {_PLAIN: printable_value(value)}
 
-    # ---------------------------------------------------------------- the picture
+    # ---------------------------------------------------------------- rendering
 
     def picture(self, now: float, state: Text, width: int, height: int) -> Group:
-        """The board at a moment, for a terminal of that size."""
+        """Render the board at a given time, for a terminal of that size."""
         for key in [key for key, until in self._gone.items() if until < now]:
             del self._rows[key], self._gone[key]
             self._leaders.changed(key)
@@ -192,7 +192,7 @@ class Board:
         return table
 
     def _width(self, name: str, texts: Iterable[str]) -> int:
-        """As wide as it ever was, so that columns do not dance."""
+        """Return the widest the column has ever been, so that columns do not jump."""
         widest = max((len(text) for text in texts), default=0)
         self._widths[name] = min(_WIDEST, max(self._widths.get(name, 0), widest))
         return self._widths[name]
@@ -206,7 +206,7 @@ def _number(text: str) -> float | None:
 
 
 def _aligned(head: str, texts: list[str]) -> list[str]:
-    """A column's head and texts; if they are numbers, with their decimal points below each other."""
+    """Return a column's head and texts; numbers are aligned by their decimal points."""
     if not all(text == "" or _number(text) is not None for text in texts):
         return [head, *texts]
     parts = [text.partition(".") for text in texts]

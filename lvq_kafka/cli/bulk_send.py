@@ -1,4 +1,4 @@
-"""Many messages from a file or a pipe: read ahead, sent at speed, and reported in order."""
+"""Bulk sending from a file or a pipe: read ahead, send fast, report in order."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from lvq_kafka.errors import DecodeError
 __all__ = ["Ahead", "Sent", "lines_of", "sent_in_order"]
 
 _READ_AHEAD = 16 << 20  # bytes
-_LINE = 1000  # bytes that a line counts in addition, since it takes up a Python object and time
+_LINE = 1000  # extra bytes counted per line, for its Python object and the time it takes
 _IN_FLIGHT = 100_000  # receipts
 
 
 class Ahead(Queue[bytes | Exception | None]):
-    """What was read and not taken: as much as there is room for, in bytes, and one line more."""
+    """Lines read but not taken yet: as many bytes as fit, plus one line."""
 
     def __init__(self) -> None:
         super().__init__(_READ_AHEAD)
@@ -51,20 +51,20 @@ def _weight(item: bytes | Exception | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message that all replicas have."""
+    """A message that all replicas have stored."""
 
     line: Line
     position: Position
 
 
 def lines_of(source: IO[bytes], form: Format) -> Iterator[Line | None]:
-    """The messages that the lines of a file hold; None whenever the next line has to be waited for.
+    """Yield the messages in a file's lines, and None whenever the next line is not there yet.
 
     Raises:
-        DecodeError: a line cannot be read; names it.
+        DecodeError: a line cannot be read; the error names it.
     """
-    # The file is read by a thread of its own, so that somebody who types, or a slow pipe, sees each message reported
-    # when it is sent and not with the next one.
+    # A separate thread reads the file, so that with typed input or a slow pipe each message is reported as soon as it
+    # is sent, not with the next one.
     waiting = Ahead()
 
     def read() -> None:
@@ -73,7 +73,7 @@ def lines_of(source: IO[bytes], form: Format) -> Iterator[Line | None]:
                 for line in lines:
                     waiting.put(line)
             waiting.put(None)
-        except Exception as error:  # noqa: BLE001  # it is raised where the lines are taken
+        except Exception as error:  # noqa: BLE001  # raised again where the lines are taken
             waiting.put(error)
 
     threading.Thread(target=read, name="lvq-read-lines", daemon=True).start()
@@ -95,10 +95,13 @@ def lines_of(source: IO[bytes], form: Format) -> Iterator[Line | None]:
 
 
 def _own(source: IO[bytes]) -> IO[bytes]:
-    """The same file through a buffer of our own: Python cannot end while a thread waits in the one of stdin."""
+    """Return the same file with a buffer of our own.
+
+    Python cannot exit while a thread waits in the buffer of stdin.
+    """
     try:
         return os.fdopen(os.dup(source.fileno()), "rb")
-    except OSError:  # not a file of the operating system
+    except OSError:  # not an operating system file
         return source
 
 
@@ -114,9 +117,9 @@ def _parse(text: bytes, form: Format, number: int) -> Line | None:
 
 
 def sent_in_order(lines: Iterable[Line | None], hand_over: Callable[[Line], Receipt]) -> Iterator[Sent | None]:
-    """Hand messages over and yield each one when it is stored, in their order; None when the next has to be waited for.
+    """Send messages and yield each one, in order, once it is stored.
 
-    When a message cannot be handed over, those before it are yielded first.
+    Yield None when the next line is not there yet. If a message cannot be sent, yield those before it first.
 
     Raises:
         DeliveryFailed, DeliveryUnknown: a message was not stored, or may not have been.

@@ -1,4 +1,4 @@
-"""What the commands have in common: a class with examples, options for the cluster, the choice of a queue."""
+"""Shared parts of the commands: a class with examples, cluster options, queue selection."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Command(click.Command):
         self.examples = tuple(examples)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; a value such as -5 is no option."""
+        """Parse the command line; a value such as -5 is not an option."""
         ctx.ignore_unknown_options = any(map(_NEGATIVE.fullmatch, args))
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what is special about this command first."""
+        """Write the options of this command first, then the common ones."""
         for title, common in (("Options", False), ("Options of every command", True)):
             options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
             shown = [option for option in options if (option.name in _COMMON) is common]
@@ -53,7 +53,7 @@ class Command(click.Command):
                     formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, one a line, as they are typed."""
+        """Write the examples verbatim, one per line."""
         if self.examples:
             with formatter.section("Examples"):
                 for example in self.examples:
@@ -61,7 +61,7 @@ class Command(click.Command):
 
 
 def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], Command]:
-    """Make a command that talks to a cluster; it gets the `Invocation` first."""
+    """Make a command that talks to a cluster; its first argument is the `Invocation`."""
 
     def make(function: Callable[..., Any]) -> Command:
         made: Command = click.command(name, cls=Command, examples=examples)(cluster_options(click.pass_obj(function)))
@@ -71,7 +71,10 @@ def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., An
 
 
 def cluster_options(function: F) -> F:
-    """Options that every command takes, before and after its name; they go to the session."""
+    """Add the options that every command takes, before or after its name.
+
+    Their values go to the `Invocation`.
+    """
     options = [
         click.option(
             "-b",
@@ -94,7 +97,7 @@ def cluster_options(function: F) -> F:
 
 
 def output_options(function: F) -> F:
-    """Options that concern what is written; they go to the session."""
+    """Add the options for output; their values go to the `Invocation`."""
     options = [
         click.option(
             "--json",
@@ -133,7 +136,10 @@ def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None
 
 
 def queue_argument(function: F) -> F:
-    """The argument QUEUE, with --bare and --key-header for topics that are no declared queue; gives ``choice``."""
+    """Add the argument QUEUE, passed on as ``choice``.
+
+    ``--bare`` and ``--key-header`` are for topics that are not declared queues.
+    """
 
     @wraps(function)
     def with_choice(*arguments: Any, queue: str, bare: bool, key_header: str | None, **options: Any) -> Any:
@@ -160,14 +166,14 @@ format_option = click.option(
 
 
 def timeout_option(default: float, help_text: str) -> Callable[[F], F]:
-    """The option --timeout, in seconds."""
+    """Return the option --timeout, in seconds."""
     return click.option(
         "--timeout", type=click.FloatRange(min=0), default=default, show_default=True, metavar="SECONDS", help=help_text
     )
 
 
 def pair(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> list[tuple[str, str]]:
-    """Read options of the form NAME=VALUE."""
+    """Parse options of the form NAME=VALUE."""
     pairs = []
     for text in given:
         name, equals, value = text.partition("=")

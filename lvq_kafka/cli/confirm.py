@@ -1,4 +1,4 @@
-"""Asking a person before something is done that cannot be undone."""
+"""Confirmation of actions that cannot be undone."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def yes_option(function: F) -> F:
-    """The option --yes, which answers for the person."""
+    """Add the option --yes, which skips the question."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
 
 
 def confirm(question: str, *, yes: bool, if_not: str) -> None:
-    """Go on if the answer is yes.
+    """Return if the answer is yes.
 
     Raises:
-        Complaint: it is no; says ``if_not``.
-        UsageError: nobody can be asked.
+        Complaint: the answer is no; the message is ``if_not``.
+        UsageError: stdin is not a terminal.
     """
     if yes:
         return

@@ -1,4 +1,4 @@
-"""How a run of ``lvq`` ends: its exit code, and the one line that says why."""
+"""Exit codes of ``lvq``, and the one line that explains a failure."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ EXIT_CODES: Mapping[int, str] = {
     FAULT: "a fault of lvq itself",
     INTERRUPTED: "ended by Ctrl-C (143 by SIGTERM, 141 by a closed pipe)",
 }
-"""What the exit codes mean; ``lvq --help`` shows this."""
+"""The meanings of the exit codes, as shown by ``lvq --help``."""
 
 _BY_ERROR: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
-    # From the particular to the general: a message that is too large is also a failed delivery, of the transport.
+    # From specific to general: a message that is too large is also a failed delivery, and a transport error.
     ((CodecError, DataLoss, KeyMismatch, MessageTooLarge, MissingKey, UnencodableKey), BAD_DATA),
     ((QueueError, TopicError), WRONG_QUEUE),
     ((CatchUpTimeout, EmbeddedBrokerError, OutcomeUnknown, TransportError), NO_CLUSTER),
@@ -77,7 +77,7 @@ _BY_ERROR: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], in
 
 
 class Complaint(Exception):
-    """Why a run does not end with 0, where no error of the library says it."""
+    """A reason for a nonzero exit code that is not an error of the library."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -85,7 +85,10 @@ class Complaint(Exception):
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code for an error; a reader or a delivery that failed ends as what made it fail."""
+    """Return the exit code for an error.
+
+    A failed reader or delivery gets the code of its cause.
+    """
     if isinstance(error, Complaint):
         return error.code
     if isinstance(error, ReaderFailed | DeliveryFailed | DeliveryUnknown) and error.__cause__ is not None:
@@ -97,14 +100,14 @@ def exit_code(error: BaseException) -> int:
 
 
 def complain_of_unread(number: int, form: str) -> None:
-    """End with a complaint if there were values that could not be read."""
+    """Raise a complaint if there were values that could not be read."""
     if number:
         values = "value" if number == 1 else "values"
         raise Complaint(f"{number:,} {values} could not be read as {form}; see --format.", BAD_DATA)
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line."""
+    """Describe an error in one line."""
     if isinstance(error, ReaderFailed) and error.__cause__ is not None:
         return describe(error.__cause__)
     if isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
@@ -117,8 +120,8 @@ def describe(error: BaseException) -> str:
 
 
 def print_problem(message: str, *, warning: bool = False) -> None:
-    """Say something on stderr, in one line: an error, or a warning."""
+    """Print an error or a warning on stderr, in one line."""
     name = click.style("lvq: ", fg="yellow" if warning else "red", bold=True)
-    # In one write: beside a board that is shown, each write becomes a line of its own.
+    # In one write: while a board is shown, each write becomes a separate line.
     line = printable(" ".join(message.split()))
     click.echo(f"{name}{'warning: ' if warning else ''}{line}", file=sys.stderr)

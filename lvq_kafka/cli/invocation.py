@@ -1,4 +1,4 @@
-"""What a run of ``lvq`` works on: the cluster, the queue, and standard output."""
+"""The context of an ``lvq`` run: the cluster, the queue and standard output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Invocation", "QueueChoice", "events_of"]
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """Which queue a command is about: a declared one, or with ``bare`` any compacted topic."""
+    """The queue that a command is about: a declared one, or with ``bare`` any compacted topic."""
 
     name: str
     bare: bool = False
@@ -41,7 +41,7 @@ class Invocation:
     """One run of the command line.
 
     Args:
-        cluster: the cluster; None for the one that options, environment or a running ``lvq broker`` name.
+        cluster: the cluster; None for the one named by the options, the environment or a running ``lvq broker``.
         out: standard output.
     """
 
@@ -53,11 +53,13 @@ class Invocation:
     _opened: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
     def connect(self) -> Cluster:
-        """The cluster. It has answered once, so that a person who named the wrong one sees what is waited for.
+        """Return the cluster, connected.
+
+        It has answered once, so that someone who named the wrong one sees what the command is waiting for.
 
         Raises:
-            ConfigError: nothing names one, or what does is not right.
-            TransportError: it does not answer, or refuses.
+            ConfigError: no cluster is named, or its configuration is invalid.
+            TransportError: the cluster does not answer, or refuses.
         """
         if self.cluster is None:
             config = self._client_config(os.environ)
@@ -67,7 +69,7 @@ class Invocation:
         return self.cluster
 
     def _client_config(self, environ: Mapping[str, str]) -> ClientConfig:
-        """Options go over the environment, and the environment over the file."""
+        """Build the configuration: options override the environment, which overrides the file."""
         from lvq_kafka.kafka import ClientConfig
 
         chosen = dict(environ)
@@ -90,7 +92,7 @@ class Invocation:
         return ClientConfig.from_env(chosen)
 
     def open(self, choice: QueueChoice, form: Format = "bytes") -> LastValueQueue[Any]:
-        """The queue that a command is about.
+        """Open the queue that a command is about.
 
         Raises:
             QueueNotDeclared: there is no queue of that name.
@@ -102,7 +104,10 @@ class Invocation:
 
     @contextmanager
     def view(self, queue: LastValueQueue[Any], timeout: float) -> Iterator[View[Any]]:
-        """A view that is caught up; a person sees how far it is until then. Values it cannot read are bytes."""
+        """Open a view that has caught up, and show the progress on the way.
+
+        Values that cannot be decoded are bytes.
+        """
         view = queue.view(undecodable="raw")
         try:
             with self.out.waiting(lambda: _catching_up(queue.name, view)):
@@ -113,7 +118,10 @@ class Invocation:
 
     @contextmanager
     def browser(self, queue: LastValueQueue[Any], **options: Any) -> Iterator[Browser[Any]]:
-        """A browser that has its dump at hand; a person sees how far it is until then. What it cannot read is bytes."""
+        """Open a browser with its dump ready, and show the progress on the way.
+
+        Values that cannot be decoded are bytes.
+        """
         browser = queue.browser(undecodable="raw", **options)
         try:
             with self.out.waiting(lambda: _catching_up(queue.name, browser)):
@@ -123,12 +131,15 @@ class Invocation:
             browser.close()
 
     def close(self) -> None:
-        """Let go of the cluster, if this run has connected to it."""
+        """Close the cluster if this run connected to it."""
         self._opened.close()
 
 
 def events_of(browser: Browser[Any], before_waiting: Callable[[], object]) -> Iterator[Event[Any]]:
-    """All that a browser gives; ``before_waiting`` is the time to let others see what there is so far."""
+    """Yield all events of a browser.
+
+    ``before_waiting`` is called before each wait, to flush the output so far.
+    """
     while True:
         event = browser.poll(0)
         if event is None:
@@ -140,12 +151,12 @@ def events_of(browser: Browser[Any], before_waiting: Callable[[], object]) -> It
 
 
 def _daemon_servers() -> str | None:
-    """The broker that ``lvq broker start`` left running, if there is one."""
+    """Return the address of the broker that ``lvq broker start`` left running, if any."""
     try:
         from lvq_kafka.embedded import daemon_status
 
         status = daemon_status()
-    except (ImportError, EmbeddedBrokerError):  # not for this platform, or no home to keep its state in
+    except (ImportError, EmbeddedBrokerError):  # unsupported platform, or no home directory for its state
         return None
     return None if status is None else status.bootstrap_servers
 

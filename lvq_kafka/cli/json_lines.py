@@ -1,32 +1,32 @@
-"""What ``lvq`` writes for programs, and reads from them: one JSON object per line, in UTF-8.
+"""The JSON lines that ``lvq`` writes and reads: one object per line, in UTF-8.
 
 A current value, from ``get``, ``browse``, ``watch``, ``consume`` and ``export``::
 
     {"key": "IBM", "value": "118.50", "position": "prices/0/41", "timestamp": 1732205000.123,
      "headers": {"ticker": "IBM"}}
 
-- ``key``, ``value`` and values of headers are text where their bytes are UTF-8, else ``{"base64": "…"}``. A header
-  without a value is null.
-- With ``--format json`` ``value`` is the JSON that it holds. A value that ``--format`` cannot read comes as
+- ``key``, ``value`` and header values are text if their bytes are UTF-8, else ``{"base64": "…"}``. A header without a
+  value is null.
+- With ``--format json``, ``value`` is the JSON itself. A value that does not match ``--format`` appears as
   ``undecodable`` instead of ``value``.
-- ``position`` is where it lies, ``topic/partition/offset``; ``timestamp`` is in seconds since the epoch.
-- ``headers`` has the last header of each name, the one that counts. ``all_headers`` has them all, as pairs in their
-  order, and is there when a name repeats.
-- ``delivery_count`` is there, from ``consume``, for a message that is handed out again.
-- Characters that could steer a terminal, such as controls and changes of direction, are escaped (``\\u009b``).
+- ``position`` is its place in the log, ``topic/partition/offset``; ``timestamp`` is in seconds since the epoch.
+- ``headers`` holds the last header of each name, the one that counts. ``all_headers`` is present when a name repeats,
+  and holds all headers in order, as pairs.
+- ``delivery_count`` is present, from ``consume``, for a redelivered message.
+- Characters that could control a terminal, such as control characters and direction changes, are escaped (``\\u009b``).
 
-Everything that is no value has an ``event``:
+Everything that is not a value has an ``event``:
 
-- ``{"event": "deleted", "key": "IBM"}``: the key has no value any more.
-- ``{"event": "consumed", "key": "IBM"}``, from ``browse``: a consumer is done with its value, which ``browse`` leaves
-  out from now on. It still is the current value of the key, for ``get``, ``watch`` and ``export``.
-- ``{"event": "left", "key": "IBM"}``, from ``browse --header``: it has a value that does not match, after one that did.
-- ``{"event": "end-of-dump", "offsets": {"0": 42}, "blocked": []}``: the values of now have all been given. ``offsets``
-  is the next offset of each partition; ``blocked`` says which partitions an open transaction holds up.
+- ``{"event": "deleted", "key": "IBM"}``: the key no longer has a value.
+- ``{"event": "consumed", "key": "IBM"}``, from ``browse``: a consumer is done with its value, so ``browse`` omits it
+  from here on. It is still the current value of the key for ``get``, ``watch`` and ``export``.
+- ``{"event": "left", "key": "IBM"}``, from ``browse --header``: its value no longer matches.
+- ``{"event": "end-of-dump", "offsets": {"0": 42}, "blocked": []}``: all current values have been written. ``offsets``
+  is the next offset of each partition; ``blocked`` lists the partitions that an open transaction holds up.
 
 ``put --from-jsonl`` and ``send --from-jsonl`` read the same lines. They need ``value``, and ``key`` or ``headers``;
-``deleted`` deletes the key; the rest, and other events, are passed over. So what one queue gave, another one takes. The
-first line of an export says whether its values are JSON: where ``--format`` says otherwise, nothing is read.
+``deleted`` deletes the key; other fields and events are ignored. So the output of one queue is valid input for another.
+The first line of an export says whether its values are JSON: if ``--format`` disagrees, nothing is read.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ CODECS: Mapping[Format, Codec[Any]] = {"bytes": BYTES, "text": TEXT, "json": JSO
 
 
 class Valued(Protocol):
-    """What an entry and a delivery have in common."""
+    """The interface that an entry and a delivery share."""
 
     @property
     def key(self) -> str: ...
@@ -86,7 +86,7 @@ class Valued(Protocol):
 
 
 def shown(data: bytes) -> str | dict[str, str]:
-    """Bytes in JSON: text, or base64 and marked so."""
+    """Return bytes as JSON: text, or marked base64."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -94,7 +94,7 @@ def shown(data: bytes) -> str | dict[str, str]:
 
 
 def to_line(row: Mapping[str, Any]) -> bytes:
-    """A row as it is written."""
+    """Encode a row as one line."""
     return _line(_encode(row))
 
 
@@ -103,26 +103,26 @@ def _line(text: str) -> bytes:
 
 
 def to_json(value: object, *, indent: int | None = None) -> str:
-    """JSON that steers no terminal, wherever it ends up: what could do so is escaped, as JSON has it."""
+    """Encode JSON that cannot control a terminal: such characters are escaped, as JSON allows."""
     return _steering_nothing(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def _steering_nothing(text: str) -> str:
     if text.isprintable():
         return text
-    # Half a surrogate pair, which UTF-8 cannot write, is among them.
+    # These include lone surrogates, which UTF-8 cannot encode.
     odd = {character for character in set(text) if not character.isprintable()} - {"\n"}
     return text.translate({ord(character): json.dumps(character)[1:-1] for character in odd})
 
 
 def is_unread(value: object, form: Format) -> bool:
-    """Whether a value is the bytes that its codec could not read."""
+    """Return whether a value is bytes that its codec could not decode."""
     return form != "bytes" and isinstance(value, bytes)
 
 
 def value_line(item: Valued, form: Format) -> bytes:
-    """The line for a value."""
-    # Put together by hand: of a million values, a dict for each and json's way through it took half of an export.
+    """Return the line for a value."""
+    # Built by hand: for a million values, a dict for each and json's handling of it took half of an export.
     value, name = item.value, "value"
     if isinstance(value, bytes):
         name = "undecodable" if is_unread(value, form) else name
@@ -142,12 +142,12 @@ def value_line(item: Valued, form: Format) -> bytes:
 
 
 def how_gone(event: Deleted) -> str:
-    """Why a key has no value any more, in a word."""
+    """Return why a key no longer has a value, in a word."""
     return "consumed" if event.consumed else "left" if event.left else "deleted"
 
 
 def event_line(event: Event[Any], form: Format) -> bytes:
-    """The line for whatever a browser or a watch gives."""
+    """Return the line for an event of a browser or a watch."""
     if isinstance(event, Deleted):
         return to_line({"event": how_gone(event), "key": shown(encode_key(event.key))})
     if isinstance(event, EndOfDump):
@@ -157,13 +157,13 @@ def event_line(event: Event[Any], form: Format) -> bytes:
 
 
 def blocked_rows(shortfalls: tuple[Shortfall, ...] | list[Shortfall]) -> list[dict[str, Any]]:
-    """Partitions that an open transaction holds up."""
+    """Return rows for the partitions that an open transaction holds up."""
     return [{"partition": short.partition, "open_since": short.stable, "target": short.target} for short in shortfalls]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line that was read: a message, or the deletion of a key."""
+    """A parsed line: a message, or the deletion of a key."""
 
     key: bytes | None
     value: Any
@@ -172,10 +172,10 @@ class Line:
 
 
 def parse_line(text: str, form: Format) -> Line | None:
-    """Read a line; None for one that holds neither a value nor a deletion.
+    """Parse a line; return None if it holds neither a value nor a deletion.
 
     Raises:
-        DecodeError: it is no such line; says why.
+        DecodeError: the line is malformed; the error says why.
     """
     try:
         row = read_json(text, MOST_NESTED + 1)  # the value is one level down
@@ -206,7 +206,7 @@ def parse_line(text: str, form: Format) -> Line | None:
 
 
 def _check_export(row: Mapping[str, Any], form: Format, text: str) -> None:
-    """See that what follows the first line of an export is read as it was written."""
+    """Check that the lines of an export will be read in the format they were written in."""
     if row["lvq_export"] != 1:
         raise _unreadable(f"is of an export of version {row['lvq_export']}, which only a newer lvq can read", text)
     written = row.get("format", form)
@@ -219,10 +219,10 @@ def _check_export(row: Mapping[str, Any], form: Format, text: str) -> None:
 
 
 def parse_value(data: bytes, form: Format) -> Any:
-    """A value that was given on the command line or on stdin, as its codec takes it.
+    """Parse a value from the command line or stdin into what its codec encodes.
 
     Raises:
-        EncodeError: it is not of that format.
+        EncodeError: the value does not have that format.
     """
     try:
         if form == "json":
@@ -246,7 +246,7 @@ def _headers(row: Mapping[str, Any], text: str) -> list[tuple[str, bytes | None]
 
 
 def _stored(what: str, value: object, text: str) -> bytes:
-    """The bytes that `shown` shows like this."""
+    """Return the bytes that `shown` shows like this."""
     if isinstance(value, str):
         try:
             return value.encode("utf-8")

@@ -10,12 +10,12 @@ __all__ = ["Leaders"]
 
 
 class Leaders:
-    """Knows which keys come first, and looks at no others than those that have changed.
+    """Tracks the keys that rank first, and examines only keys that have changed.
 
     Args:
-        keys: all keys there are; it changes, and `changed` tells of each change.
-        rank: what keys are put in order by, the least first. No two keys have the same.
-        spare: how many keys behind the first are known, too: some of the first may go.
+        keys: all current keys; the collection changes, and each change is reported to `changed`.
+        rank: the sort key, least first. No two keys share a rank.
+        spare: how many keys after the first ones to keep as well, in case some of those are removed.
     """
 
     def __init__(self, keys: Collection[str], rank: Callable[[str], Any], *, spare: int = 200) -> None:
@@ -27,11 +27,11 @@ class Leaders:
         self._floor: Any = None  # None while all keys are known
 
     def changed(self, key: str) -> None:
-        """A key has come or gone, or its rank is another one."""
+        """Report that a key was added or removed, or that its rank changed."""
         self._changed.add(key)
 
     def first(self, number: int) -> list[str]:
-        """The first keys, in order: so many, or as many as there are."""
+        """Return the first ``number`` keys in order, or fewer if there are fewer."""
         self._apply_changes()
         most = number + self._spare
         if self._floor is not None and len(self._known) < number:
@@ -50,7 +50,7 @@ class Leaders:
                     self._known[key] = rank
 
     def _know(self, keys: Collection[str], most: int) -> None:
-        """Know the first of these, and no more."""
+        """Keep only the first of these keys."""
         first = heapq.nsmallest(most, keys, key=self._rank)
         if len(first) < len(self._keys):
             self._floor = self._rank(first[-1])

@@ -1,4 +1,4 @@
-"""What the library logs, on stderr."""
+"""The library's log, on stderr."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from lvq_kafka.core.quoting import printable
 
 __all__ = ["logs_shown"]
 
-_LINES = "\n\t"  # of a traceback
-_CLIENT = "lvq_kafka.client"  # the client's own log, which repeats what our errors say
+_LINES = "\n\t"  # allowed in tracebacks
+_CLIENT = "lvq_kafka.client"  # the client's own log, which repeats our errors
 
 
 class Debuggable(Protocol):
-    """Knows whether everything is to be shown."""
+    """An object that knows whether to show everything."""
 
     debug: bool
 
 
 class _Stderr(logging.Handler):
-    """Writes warnings as lines of ``lvq``, and with ``--debug`` everything. Errors reach the user by themselves."""
+    """A handler that prints warnings as lines of ``lvq``, and with ``--debug`` everything.
+
+    Errors are reported to the user elsewhere.
+    """
 
     def __init__(self, session: Debuggable) -> None:
         super().__init__()
@@ -41,9 +44,9 @@ class _Stderr(logging.Handler):
 
 @contextmanager
 def logs_shown(session: Debuggable) -> Iterator[None]:
-    """Show the library's log on stderr meanwhile, and what it warns its caller of, each a line of ``lvq``.
+    """Show the library's log and its Python warnings on stderr, each as a line of ``lvq``.
 
-    Whether all of the log is shown is decided line by line: --debug may come late.
+    Whether to show the whole log is decided line by line: --debug may be parsed late.
     """
     logger = logging.getLogger("lvq_kafka")
     before, handler = logger.level, _Stderr(session)
@@ -60,5 +63,8 @@ def logs_shown(session: Debuggable) -> Iterator[None]:
 
 
 def _show(message: Warning | str, *_: object, **__: object) -> None:
-    """As `warnings.showwarning`, without the place in the source, which says nothing to one who typed a command."""
+    """Show a warning like `warnings.showwarning`, but without its place in the source.
+
+    That means nothing to someone who typed a command.
+    """
     print_problem(str(message), warning=True)

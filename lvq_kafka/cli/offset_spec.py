@@ -1,4 +1,4 @@
-"""Points in a log, as they are given on the command line."""
+"""Points in a log, as given on the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMED: Mapping[str, Point] = {"earliest": "earliest", "latest": "latest"}
 
 
 def point(ctx: click.Context, param: click.Parameter, given: str | None) -> Point | None:
-    """Read a point in a log: earliest, latest, or a time."""
+    """Parse a point in a log: earliest, latest, or a time."""
     if given is None or given in _NAMED:
         return None if given is None else _NAMED[given]
     try:
@@ -38,7 +38,7 @@ def _time(given: str) -> datetime:
 
 
 def offsets_by_partition(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[int, int]:
-    """Read options of the form PARTITION=OFFSET."""
+    """Parse options of the form PARTITION=OFFSET."""
     pairs = pair(ctx, param, given)
     try:
         return {int(partition): int(offset) for partition, offset in pairs}
@@ -47,7 +47,7 @@ def offsets_by_partition(ctx: click.Context, param: click.Parameter, given: Sequ
 
 
 def in_words(point: Point | None) -> str:
-    """A point in words."""
+    """Describe a point in words."""
     if isinstance(point, dict):
         return "at " + ", ".join(f"offset {offset} of partition {partition}" for partition, offset in point.items())
     if isinstance(point, float):

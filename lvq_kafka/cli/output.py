@@ -1,4 +1,4 @@
-"""Where the commands write: JSON lines for programs, anything pleasant for people."""
+"""Output of the commands: JSON lines for programs, readable text for people."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Output", "count", "printable_key", "printable_text", "printable_value"]
 
-_WIDEST = 1_000  # characters of a cell; to measure more costs a second per megabyte
-_DELAY = 1.0  # seconds of waiting before anything is said about it
+_WIDEST = 1_000  # characters in a cell; measuring more costs a second per megabyte
+_DELAY = 1.0  # seconds of waiting before anything is shown
 
 
 class Output:
@@ -40,7 +40,7 @@ class Output:
 
     @property
     def person(self) -> bool:
-        """Whether a person reads it."""
+        """True if a person reads the output."""
         if self.json:
             return False
         return sys.stdout.isatty() if self._person is None else self._person
@@ -53,13 +53,13 @@ class Output:
         return Console(highlight=False, soft_wrap=False)
 
     def table(self, *, key_header: str | None) -> ValueTable:
-        """A table of values, written row by row."""
+        """Return a table of values, written row by row."""
         from lvq_kafka.cli.table import ValueTable
 
         return ValueTable(self.console, key_header=key_header)
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """Write a line for a program. It is on its way after `flush`."""
+        """Write a line for a program. It may be buffered until `flush`."""
         self.raw(to_line(row))
 
     def raw(self, data: bytes) -> None:
@@ -71,28 +71,28 @@ class Output:
         self.console.print(renderable)
 
     def done(self, text: str) -> None:
-        """Tell a person what was done."""
+        """Report to a person that something was done."""
         from rich.text import Text
 
         self.say(Text.assemble(("✓ ", "bold green"), printable(text)))
 
     def note(self, text: str) -> None:
-        """Tell a person something that is not data."""
+        """Show a person something that is not data."""
         if self.person:
             click.secho(printable(text), file=sys.stderr, dim=True)
 
     def note_left_out(self, columns: Sequence[str]) -> None:
-        """Tell a person which columns of a table there was no room for."""
+        """Note which columns of a table were left out for lack of room."""
         if columns:
             self.note(f"left out for want of room: {', '.join(columns)}; --json has them")
 
     def flush(self) -> None:
-        """See that all that was written is out."""
+        """Flush standard output."""
         sys.stdout.flush()
 
     @contextmanager
     def waiting(self, what: Callable[[], RenderableType]) -> Iterator[None]:
-        """Show what is waited for, as long as it takes, on stderr, to a person."""
+        """Show a person on stderr what a long wait is for."""
         if not sys.stderr.isatty():
             yield
             return
@@ -108,7 +108,7 @@ class Output:
             if time.monotonic() - begin < _DELAY:
                 return ""
             said = what()
-            # A str would be read as markup.
+            # Rich would read a str as markup.
             spinner.update(text=Text(printable(said)) if isinstance(said, str) else said)
             return spinner
 
@@ -117,17 +117,20 @@ class Output:
 
 
 def printable_key(key: str) -> str:
-    """A key for a person to read. The unique one that a message without a key was given says nothing to anybody."""
+    """Return a key for a person to read.
+
+    The unique key given to a message without one is meaningless to people.
+    """
     return "(no key)" if key.startswith(f"{UNKEYED_HEADER}:") else printable_text(key)
 
 
 def printable_text(text: str) -> str:
-    """Text for a person to read in a cell of a table: no more of it than any terminal has room for."""
+    """Return text for a table cell, cut to what could fit on any terminal."""
     return printable(text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…")
 
 
 def printable_value(value: Any) -> str:
-    """A value for a person to read, likewise."""
+    """Return a value for a table cell, cut likewise."""
     if isinstance(value, bytes):
         try:
             return printable_text(value.decode("utf-8"))
@@ -137,5 +140,5 @@ def printable_value(value: Any) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number and its noun: ``1 value``, ``2 values``."""
+    """Return a number with its noun: ``1 value``, ``2 values``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,8 +1,10 @@
-"""Signals that end a run. Which one has come is noted, since what a handler raises may be hidden.
+"""Signals that end a run.
 
-A handler of Python's runs wherever the client looks at a Python object. It then makes a TypeError or a SystemError of
-the KeyboardInterrupt: ``expected header key to be unicode string``, ``returned a result with an exception set``. A
-`threading.Condition` makes a RuntimeError of it at moments: ``cannot release un-acquired lock``.
+The signal is recorded, because the exception that its handler raises may be masked.
+
+A Python signal handler can run whenever the client uses a Python object. The client then turns the KeyboardInterrupt
+into a TypeError or a SystemError: ``expected header key to be unicode string``, ``returned a result with an exception
+set``. A `threading.Condition` can turn it into a RuntimeError: ``cannot release un-acquired lock``.
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ _ended_by: int | None = None
 
 
 def heed_signals() -> None:
-    """From here on Ctrl-C raises `KeyboardInterrupt` and SIGTERM `SystemExit`, so that all is closed on the way out."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as in the background
+    """Make Ctrl-C raise `KeyboardInterrupt` and SIGTERM raise `SystemExit`.
+
+    Everything is then closed on the way out.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise it is ignored, as in the background
         signal.signal(signal.SIGINT, _end)
     signal.signal(signal.SIGTERM, _end)
 
 
 def ended_by() -> int | None:
-    """The signal that has come, if one has."""
+    """Return the signal that has arrived, if any."""
     return _ended_by
 
 

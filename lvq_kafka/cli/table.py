@@ -1,4 +1,4 @@
-"""Values as the rows of a table that grows, for people."""
+"""A growing table of values, for people."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = ["ValueTable", "clock", "fitted_table", "plain_table"]
 
-_TOGETHER = 200  # rows that are written at once; the first of them are looked at for the widths of the columns
+_TOGETHER = 200  # rows written at once; the first batch determines the column widths
 _KEY_WIDTH = (8, 40)
-_LEAST_ROOM = 20  # columns of a terminal for a value, before something else gives way
+_LEAST_ROOM = 20  # terminal columns for a value before other columns give way
 _GAP = "  "
 
 
 class ValueTable:
-    """Writes values as rows, in columns as wide as the first rows need; what is too long is cut off.
+    """A table of values. The first rows set the column widths; longer text is cut off.
 
     Args:
-        key_header: the header that is the key, which the key's own column shows already, as it does that there is none.
+        key_header: the header that holds the key. The key column already shows it, or that there is none, so a row's
+            headers omit it.
     """
 
     def __init__(self, console: Console, *, key_header: str | None) -> None:
@@ -45,7 +46,7 @@ class ValueTable:
         self._lines: list[Segment] = []
 
     def add(self, event: Event[Any] | Valued) -> None:
-        """Take a row, a deletion, or the end of the dump. What was taken is there after `flush`."""
+        """Add a row, a deletion, or the end of the dump. Rows may be buffered until `flush`."""
         if isinstance(event, EndOfDump):
             self.flush()
             return
@@ -54,7 +55,7 @@ class ValueTable:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is waiting."""
+        """Write the buffered rows."""
         if self._widths is None and self._waiting:
             self._measure([item for item in self._waiting if not isinstance(item, Deleted)])
         waiting, self._waiting = self._waiting, []
@@ -90,7 +91,7 @@ class ValueTable:
         self._line((_fit("KEY", key), style), [(_fit("VALUE", self._room), style)], "TIME", "AT", style=style)
 
     def _lay_out(self, key: int, when: int, place: int) -> tuple[int, int, int]:
-        """Choose the widths; where there is little room, leave out where values lie, then when they came."""
+        """Choose the widths; if there is little room, omit the positions, then the times."""
         self._widths = (key, when, place)
         if self._room < _LEAST_ROOM:
             self._widths = (key, when, 0)
@@ -102,7 +103,7 @@ class ValueTable:
 
     @property
     def _room(self) -> int:
-        """What is left for the value."""
+        """The width left for the value."""
         assert self._widths is not None
         return max(1, self._console.width - sum(width + len(_GAP) for width in self._widths if width))
 
@@ -112,7 +113,7 @@ class ValueTable:
         assert self._widths is not None
         key_width, when_width, place_width = self._widths
         when = clock(timestamp)
-        # Offsets grow, and days end: what follows may need more room than what was measured.
+        # Offsets grow and days end: later rows may need more room than was measured.
         longer = max(0, len(place) - place_width) if place_width else 0
         longer += max(0, len(when) - when_width) if when_width else 0
         text = _fit(value + headers, max(1, self._room - longer))
@@ -123,7 +124,7 @@ class ValueTable:
     def _line(
         self, key: tuple[str, str], value: Sequence[tuple[str, str]], when: str, place: str, *, style: str
     ) -> None:
-        """Put a line together. Rich's `Text` would take a fifth of a millisecond for it."""
+        """Assemble a line. Rich's `Text` would take a fifth of a millisecond for it."""
         assert self._widths is not None
         _, when_width, place_width = self._widths
         parts = [key, (_GAP, ""), *value]
@@ -137,21 +138,23 @@ class ValueTable:
 
 
 def plain_table() -> Table:
-    """A table without lines, as rows of values look."""
+    """Return a table without lines, in the style of the rows of values."""
     return Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, 2, 0, 0))
 
 
 def fitted_table(
     width: int, rows: Sequence[Mapping[str, str]], *, gives_way: Sequence[str], numbers: bool = False
 ) -> tuple[Table, list[str]]:
-    """A table of these rows, by the heads of their columns, without what a terminal of that width has no room for.
+    """Return a table of these rows, without the columns that do not fit the terminal width.
 
     Args:
-        gives_way: the columns that may be left out, first the one that is missed least.
-        numbers: whether cells stand to the right.
+        width: the width of the terminal.
+        rows: the rows, as cells by column head.
+        gives_way: the columns that may be left out, the least important first.
+        numbers: whether cells are right-aligned.
 
     Returns:
-        It, and the heads of the columns that were left out.
+        The table, and the heads of the columns that were left out.
     """
     widths = {head: max(len(head), *(cell_len(row[head]) for row in rows)) for head in rows[0]}
     left_out: list[str] = []
@@ -164,7 +167,7 @@ def fitted_table(
             head,
             style="" if number or numbers else "bold cyan",
             justify="right" if numbers else "left",
-            overflow="fold",  # a name that is cut short is of no use
+            overflow="fold",  # a truncated name is useless
         )
     for row in rows:
         table.add_row(*(Text(row[head]) for head in widths))
@@ -172,7 +175,7 @@ def fitted_table(
 
 
 def _fit(text: str, width: int) -> str:
-    if text.isascii():  # as most are: a column for each character
+    if text.isascii():  # like most: one column per character
         return f"{text[: width - 1]}…" if len(text) > width else text.ljust(width)
     return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
@@ -182,7 +185,7 @@ def _place(item: Valued) -> str:
 
 
 def clock(timestamp: float) -> str:
-    """A moment in local time: the time of today, with the date for another day."""
+    """Format a time as local time, with the date unless it is today."""
     return _clock(int(timestamp // 1), time.localtime()[:3])
 
 

@@ -1,4 +1,4 @@
-"""Runs the tour."""
+"""Run the tour."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from lvq_kafka.testing.brokers import ProvidedBroker, provide_broker
 
 BOARD_SECONDS = 8.0
 INTERRUPTED = 130
-SESSION_TIMEOUT = 60.0  # seconds; more than any member of a group gets by default
+SESSION_TIMEOUT = 60.0  # seconds; more than any group member's default session timeout
 
 
 def main() -> int:
-    """Run the tour; the exit status."""
-    logging.getLogger("lvq_kafka").addHandler(logging.NullHandler())  # the tour says itself what happens
+    """Run the tour; return the exit status."""
+    logging.getLogger("lvq_kafka").addHandler(logging.NullHandler())  # the tour itself reports what happens
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     # A terminal has its own width; a log gets one that does not cut the tables.
     console = Console(width=None if sys.stdout.isatty() else 110)
@@ -41,7 +41,7 @@ def main() -> int:
     begun = time.monotonic()
     broker: ProvidedBroker | None = None
     try:
-        with LateSession() as session, ExitStack() as stack:  # its six seconds pass while the rest is shown
+        with LateSession() as session, ExitStack() as stack:  # starts during the other scenes; it takes six seconds
             with console.status("starting a Kafka broker"):
                 broker = stack.enter_context(provide_broker())
             console.print(f"[bold]lvq-kafka[/bold] on a real Kafka ({broker.kind}) at {broker.bootstrap_servers}")
@@ -55,7 +55,7 @@ def main() -> int:
     except LVQError as error:
         console.print(f"[red bold]{type(error).__name__}: {error}[/red bold]")
         return 1
-    except (Exception, KeyboardInterrupt) as error:  # the client may hide that it was interrupted
+    except (Exception, KeyboardInterrupt) as error:  # the client may mask an interruption
         if not isinstance(error, KeyboardInterrupt) and ended_by() != signal.SIGINT:
             raise
         given = broker is not None and broker.kind == "given"
@@ -68,7 +68,7 @@ def main() -> int:
 def _tour(stage: Stage, broker: ProvidedBroker, session: LateSession) -> None:
     ticks = load_ticks()
     prefix = f"demo-{time.time_ns():x}-" if broker.kind == "given" else ""  # leave a cluster's own queues alone
-    with ExitStack() as opened:  # whatever fails, nothing of the tour stays on the cluster
+    with ExitStack() as opened:  # on any failure, nothing of the tour stays on the cluster
         cluster = connect_within(opened, broker.bootstrap_servers)
         queue = _declare(stage, f"{prefix}prices", cluster)
         _drop_at_the_end(opened, broker, queue)
@@ -79,12 +79,15 @@ def _tour(stage: Stage, broker: ProvidedBroker, session: LateSession) -> None:
 
 
 def _drop_at_the_end(opened: ExitStack, broker: ProvidedBroker, queue: LastValueQueue[str]) -> None:
-    if broker.kind == "given":  # any other one goes, and all its data
+    if broker.kind == "given":  # any other broker is removed with all its data
         opened.callback(_drop, queue)
 
 
 def _drop(queue: LastValueQueue[str]) -> None:
-    """Delete it. A worker that was killed counts among its consumers until its session times out."""
+    """Delete the queue and its topic.
+
+    A killed worker counts as a consumer until its session times out.
+    """
     patience = time.monotonic() + SESSION_TIMEOUT
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The board: current prices as they change, and a slow browser that joins late."""
+"""The board: live prices, and a slow browser that joins late."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FRAME = 0.08  # seconds between two frames of the board
 
 
 class LateBrowser:
-    """A browser that joins in the middle and reads slowly, on a thread of its own."""
+    """A slow browser that joins midway, on its own thread."""
 
     def __init__(self, queue: LastValueQueue[str], pause: float) -> None:
         self.dump: dict[str, str] = {}
@@ -50,14 +50,14 @@ class LateBrowser:
             self.latest[event.key] = event.value
 
     def has_seen(self, values: dict[str, str], timeout: float) -> bool:
-        """Whether it comes to know just these values, and nothing else, in time."""
+        """Return whether it holds exactly these values before the timeout."""
         deadline = time.monotonic() + timeout
         while self.latest != values and time.monotonic() < deadline:
             time.sleep(0.01)
         return self.latest == values
 
     def close(self) -> None:
-        """Leave."""
+        """Close the browser."""
         self._browser.close()
         self._thread.join(10.0)
 
@@ -70,7 +70,10 @@ def play(
     ticks: Sequence[Tick],
     seconds: float,
 ) -> tuple[View[str], LateBrowser]:
-    """Replay ticks over some seconds with the board alive; a browser joins half way. Both are still open."""
+    """Replay ticks over some seconds with a live board; a browser joins halfway.
+
+    Both the view and the browser are returned open.
+    """
     view = opened.enter_context(queue.view(metadata_interval=1.0))
     joined: list[LateBrowser] = []
     sender = Thread(target=_send, args=(producer, ticks, seconds), name="ticks", daemon=True)
@@ -90,7 +93,7 @@ def play(
 
 @contextmanager
 def _pictures(stage: Stage) -> Iterator[Callable[[Table], object]]:
-    """Shows each picture in the place of the one before; where there is no going back, as in a file, the last one."""
+    """Show each picture in place of the previous one; in a file, show only the last."""
     console = stage.console
     if console.is_terminal and not console.is_dumb_terminal:
         with Live(console=console, refresh_per_second=12, redirect_stderr=False) as live:

@@ -15,11 +15,11 @@ from lvq_kafka.demo.stage import Stage
 
 __all__ = ["share"]
 
-_PATIENCE = 60.0  # seconds that the survivor gets, a killed member's session time-out included
+_PATIENCE = 60.0  # seconds for the survivor, including the killed member's session timeout
 
 
 def share(stage: Stage, queue: LastValueQueue[str], bootstrap_servers: str, closes: dict[str, str]) -> None:
-    """Fill a queue with one message for each key, and have two processes work it off."""
+    """Fill a queue with one message for each key, and let two processes consume it."""
     with queue.producer() as producer:
         for month, close in closes.items():
             producer.put(month, "preliminary")
@@ -31,14 +31,14 @@ def share(stage: Stage, queue: LastValueQueue[str], bootstrap_servers: str, clos
         try:
             both = _wait(lambda: all(_lines(ledger) for ledger in ledgers))
             stage.check(both, "both workers got messages")
-            workers[0].kill()  # SIGKILL: it commits nothing and says nothing
+            workers[0].kill()  # SIGKILL: no final commit, no goodbye
             workers[0].wait()
             stage.say(f"killed the first worker after {len(_lines(ledgers[0]))} messages")
             with stage.console.status("its partitions go to the second when its session has ended: six seconds"):
                 everything = _wait(lambda: set(closes) <= {key for key, _ in _all(ledgers)})
         finally:
             for worker in workers:
-                worker.terminate()  # it leaves the group in good order
+                worker.terminate()  # it leaves the group cleanly
                 worker.wait(20)
         done = _all(ledgers)
     times = Counter(key for key, _ in done)
@@ -55,7 +55,7 @@ def _start(bootstrap_servers: str, queue: str, ledger: Path) -> subprocess.Popen
 
 
 def _lines(ledger: Path) -> list[tuple[str, str]]:
-    lines = ledger.read_text().split("\n")[:-1]  # without a line that is only half written
+    lines = ledger.read_text().split("\n")[:-1]  # without a half-written line
     return [(key, value) for key, _, value in (line.partition("\t") for line in lines)]
 
 

@@ -16,7 +16,10 @@ __all__ = ["LateSession"]
 
 
 class LateSession:
-    """A Spark session that starts on a thread of its own. Leaving the block before it is there gives it up."""
+    """A Spark session that starts on its own thread.
+
+    Leaving the block before the session has started cancels the start.
+    """
 
     def __init__(self) -> None:
         self._given_up = False
@@ -24,7 +27,7 @@ class LateSession:
         self._session = self._thread.submit(self._start)
 
     def result(self) -> SparkSession:
-        """The session, once it is there, or the error that it could not be started with."""
+        """Return the session once it has started, or raise the error of its start."""
         return self._session.result()
 
     def __enter__(self) -> Self:
@@ -33,7 +36,7 @@ class LateSession:
     def __exit__(self, *_: object) -> None:
         self._given_up = True
         while not wait([self._session], timeout=0.05).done:
-            _end_jvm()  # whoever waits for its answers is told, wherever the start has come to
+            _end_jvm()  # fails pending requests, however far the start has got
         self._thread.shutdown()
 
     def _start(self) -> SparkSession:
@@ -58,7 +61,7 @@ def _end_jvm() -> None:
 
 @contextmanager
 def _quiet_stderr(shown: Callable[[], bool]) -> Iterator[None]:
-    """Keep what Java and Spark print. Where they fail it is shown, if anybody still wants to know."""
+    """Capture the output of Java and Spark, and print it on failure if it is still wanted."""
     with tempfile.TemporaryFile() as kept:
         stderr = os.dup(2)
         os.dup2(kept.fileno(), 2)

@@ -1,4 +1,4 @@
-"""Where the tour appears: headings, lines, and checks that decide how it ends."""
+"""Output of the tour: headings, lines, and checks that decide the exit status."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Stage:
 
     @contextmanager
     def scene(self, title: str) -> Iterator[None]:
-        """A scene with its heading; the time it took goes under it."""
+        """Print a scene's heading and, at its end, the time it took."""
         self._scene += 1
         self.console.print()
         self.console.rule(f"[bold]{self._scene}  {title}", align="left", style="cyan")
@@ -33,15 +33,15 @@ class Stage:
         self.console.print(f"   [dim]{time.monotonic() - begun:.1f} s[/dim]")
 
     def say(self, text: str) -> None:
-        """A line about what happens."""
+        """Print a line about what happens."""
         self.console.print(f"   {text}")
 
     def show(self, table: Table) -> None:
-        """A table."""
+        """Print a table."""
         self.console.print(Padding(table, (0, 0, 0, 3), expand=False))
 
     def check(self, holds: bool, claim: str) -> None:
-        """A claim that holds, or makes the tour fail."""
+        """Print a claim; if it does not hold, the tour fails."""
         self._checks += 1
         if holds:
             self.console.print(f" [green]✓[/green] {claim}")
@@ -50,7 +50,7 @@ class Stage:
             self.console.print(f" [red bold]✗ {claim}[/red bold]")
 
     def finish(self) -> int:
-        """The last word, and the exit status."""
+        """Print the result; return the exit status."""
         self.console.print()
         if self.failed:
             self.console.print(f"[red bold]{len(self.failed)} of {self._checks} checks do not hold.[/red bold]")

@@ -1,4 +1,4 @@
-"""The data: daily prices of five US stocks, 2000 to 2013, from the package bokeh-sampledata."""
+"""The data: daily prices of five US stocks, 2000 to 2013 (package bokeh-sampledata)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tick(NamedTuple):
 
 
 def load_ticks() -> list[Tick]:
-    """All closes, day by day.
+    """Return all closes, day by day.
 
     Raises:
         ConfigError: the package with the data is not installed.
@@ -35,5 +35,5 @@ def load_ticks() -> list[Tick]:
 
 
 def monthly_closes(ticks: list[Tick]) -> dict[str, str]:
-    """The last close of each stock in each month, by ``TICKER YYYY-MM``."""
+    """Return the last close of each stock in each month, by ``TICKER YYYY-MM``."""
     return {f"{tick.ticker} {tick.date[:7]}": tick.close for tick in ticks}

@@ -1,4 +1,7 @@
-"""A consumer process of the tour: works off messages and notes each in a file, as a side effect outside Kafka."""
+"""A consumer process of the tour.
+
+It consumes messages and writes each to a file, as a side effect outside Kafka.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,13 @@ WORK = 0.004  # seconds that one message takes
 
 
 def main(bootstrap_servers: str, queue_name: str, ledger: str) -> None:
-    """Consume until terminated, or killed. A line ``key<TAB>value`` is on disk before its message is acked."""
-    logging.getLogger("lvq_kafka").addHandler(logging.NullHandler())  # its parent tells the story
+    """Consume until terminated or killed.
+
+    A line ``key<TAB>value`` is on disk before its message is acked.
+    """
+    logging.getLogger("lvq_kafka").addHandler(logging.NullHandler())  # the parent reports what happens
     queue = LastValueQueue.open(queue_name, bootstrap_servers=bootstrap_servers, value=TEXT)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # leave by way of `with`
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # exit through `with`
     with queue.consumer() as consumer, open(ledger, "a", buffering=1) as file:
         for delivery in consumer:
             with delivery:

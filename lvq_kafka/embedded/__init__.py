@@ -1,7 +1,7 @@
-"""A real Apache Kafka for development and tests, without Docker and without an installation.
+"""A real Apache Kafka for development and tests, without Docker or an installation.
 
-:class:`EmbeddedBroker` is a child process of the program that starts it and ends with it. :func:`start_daemon` starts
-one that stays until :func:`stop_daemon`. Linux and macOS; a Java 17 or newer; the extra ``embedded``.
+:class:`EmbeddedBroker` is a child process of the program that starts it, and ends with it. :func:`start_daemon` starts
+one that runs until :func:`stop_daemon`. Needs Linux or macOS, Java 17 or newer, and the extra ``embedded``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""``python -m lvq_kafka.embedded``: fetch the broker's jars, copy them for a container image, or renew their lock."""
+"""``python -m lvq_kafka.embedded``: manage the broker's jars.
+
+It fetches them, copies them for a container image, or rewrites their lock.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exit with a message if the jars cannot be had."""
+    """Run the command line; exit with a message if the jars are not available."""
     parser = argparse.ArgumentParser(
         prog="python -m lvq_kafka.embedded",
         description="Fetch the broker's jars into the cache and say where they are.",

@@ -17,7 +17,7 @@ __all__ = ["EmbeddedBroker"]
 
 
 class EmbeddedBroker:
-    """An Apache Kafka for development and tests: one node, on the loopback address, gone when this program is.
+    """A single-node Apache Kafka for development and tests, on the loopback address.
 
     ::
 
@@ -25,20 +25,22 @@ class EmbeddedBroker:
             print(broker.bootstrap_servers)
 
     However this program ends, the broker ends with it and its temporary files are removed. Leaving the ``with`` block
-    raises the broker's :attr:`failure` if it died on its own; an error on its way out gets it as a note instead.
+    raises the broker's :attr:`failure` if it died on its own; if another error is being raised, the failure is added to
+    that as a note.
 
     Args:
-        data_dir: where its files live and stay. Without it they are temporary and removed by :meth:`stop`.
-        port: the port of the plain listener. Without it, or with 0, a free one is taken.
-        heap: the largest heap of the JVM, in the JVM's notation.
-        properties: broker properties that are added or replaced.
+        data_dir: the directory for its files, which are kept. Without it, they are temporary and :meth:`stop` removes
+            them.
+        port: the port of the plain listener. Without it, or with 0, a free one is chosen.
+        heap: the maximum heap of the JVM, in the JVM's notation.
+        properties: broker properties to add or replace.
         listeners: further listeners by name (``{"SECURE": Listener.sasl({"alice": password})}``), each on a free port
-            that :meth:`address` tells.
-        acls: refuse what no ACL allows, to everybody but the clients of the plain listener.
-        startup_timeout: seconds until a start is given up.
-        java_options: options of the JVM that are added or replaced.
-        log_path: what the broker writes to; without it, ``broker.log`` among its other files.
-        progress: called while the broker's jars are downloaded, the first time ever.
+            that :meth:`address` returns.
+        acls: refuse everything that no ACL allows, except to clients of the plain listener.
+        startup_timeout: the limit for a start, in seconds.
+        java_options: options of the JVM to add or replace.
+        log_path: the broker's log file; by default ``broker.log`` among its other files.
+        progress: called while the broker's jars are downloaded, on the very first start.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class EmbeddedBroker:
 
     @property
     def running(self) -> bool:
-        """Whether the JVM runs (a paused one does)."""
+        """True while the JVM runs, even if it is paused."""
         return self.pid is not None
 
     @property
@@ -116,22 +118,22 @@ class EmbeddedBroker:
 
     @property
     def log_path(self) -> Path:
-        """The file that the broker writes its log to."""
+        """The broker's log file."""
         return self._started.log_path
 
     @property
     def failure(self) -> EmbeddedBrokerError | None:
-        """Why the broker does not run although nobody stopped it; None if all is well."""
+        """The reason why the broker died on its own; None if it did not."""
         if self._node is None or not self._should_run or self.running:
             return None
         return self._node.explain(f"The embedded broker died ({self._node.process.ending}).")
 
     def start(self) -> None:
-        """Start it, and return when it serves clients. Nothing happens if it has been started already.
+        """Start the broker, and return once it serves clients. Do nothing if already started.
 
         Raises:
-            BrokerStartFailed: it ended, or did not serve in time, or its port is taken.
-            DiskFull: there is no room in its directory.
+            BrokerStartFailed: the broker exited, was not ready in time, or its port is taken.
+            DiskFull: its directory has no space left.
             JavaNotFound, CorruptDownload, EmbeddedBrokerError: as :func:`ensure_jars` does.
         """
         if self._node is None:
@@ -139,7 +141,7 @@ class EmbeddedBroker:
             self._should_run = True
 
     def stop(self) -> None:
-        """Stop it in an orderly way, within 30 seconds, and remove its files if they are temporary."""
+        """Stop the broker cleanly, within 30 seconds; remove its files if they are temporary."""
         node, self._node, self._should_run = self._node, None, False
         if node is None:
             return
@@ -149,12 +151,12 @@ class EmbeddedBroker:
             node.discard()
 
     def kill(self) -> None:
-        """End the JVM with SIGKILL and keep its data: :meth:`restart` brings it back."""
+        """Kill the JVM with SIGKILL but keep its data, for :meth:`restart`."""
         self._should_run = False
         self._started.kill()
 
     def restart(self) -> None:
-        """Start it again on the same ports and data, after :meth:`kill` or else stopping it first.
+        """Start the broker again on the same ports and data, stopping it first if it runs.
 
         Raises:
             BrokerStartFailed, DiskFull: as :meth:`start` does.
@@ -166,15 +168,18 @@ class EmbeddedBroker:
         self._should_run = True
 
     def pause(self) -> None:
-        """Freeze the JVM (SIGSTOP): connections stay open and nothing answers."""
+        """Freeze the JVM (SIGSTOP): connections stay open, but nothing answers."""
         self._started.process.signal("STOP")
 
     def resume(self) -> None:
-        """Let a paused JVM go on."""
+        """Resume a paused JVM."""
         self._started.process.signal("CONT")
 
     def detach(self) -> None:
-        """Let it live on after this program, until its supervisor receives SIGTERM. This object forgets it."""
+        """Let the broker outlive this program, until its supervisor receives SIGTERM.
+
+        This object no longer refers to it.
+        """
         node, self._node, self._should_run = self._started, None, False
         node.process.detach()
 
@@ -191,7 +196,7 @@ class EmbeddedBroker:
             return
         if error is None:
             raise failure
-        error.add_note(str(failure))  # the likely reason for it
+        error.add_note(str(failure))  # the likely cause of the error
 
     @property
     def _started(self) -> Node:

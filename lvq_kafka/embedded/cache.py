@@ -1,6 +1,6 @@
-"""Where things that are worth keeping between runs live: the broker's jars, its class archive, logs of failed starts.
+"""The cache between runs: the broker's jars, its class archive, logs of failed starts.
 
-``LVQ_CACHE_DIR`` names the directory; without it, it is ``lvq-kafka`` in ``XDG_CACHE_HOME`` or in ``~/.cache``.
+``LVQ_CACHE_DIR`` names the directory; the default is ``lvq-kafka`` in ``XDG_CACHE_HOME`` or in ``~/.cache``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["cache_dir", "locked"]
 
 
 def cache_dir() -> Path:
-    """Return the cache directory of this user, creating it when it is not there."""
+    """Return this user's cache directory, and create it if necessary."""
     named = os.environ.get("LVQ_CACHE_DIR")
     if named:
         path = Path(named).expanduser().absolute()
@@ -36,9 +36,9 @@ def cache_dir() -> Path:
 
 @contextmanager
 def locked(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold an exclusive lock on ``path`` across processes; it is released even when the holder is killed.
+    """Hold an exclusive lock on ``path`` across processes.
 
-    ``on_wait`` is called once if somebody else holds the lock.
+    The lock is released even if its holder is killed. ``on_wait`` is called once if another process holds it.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

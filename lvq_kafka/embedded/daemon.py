@@ -1,7 +1,7 @@
-"""A broker that stays: started by one program, used by many, stopped by another.
+"""A persistent broker: started by one program, used by many, stopped by another.
 
 There is at most one per user. A file in the cache directory records it, and only the processes recorded there are ever
-signalled.
+signaled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEFAULT_PORT = 9092
 class BrokerStatus:
     """A running broker that was started by :func:`start_daemon`.
 
-    ``pid`` is the JVM's. ``temporary`` says that ``data_dir`` is removed when the broker stops. ``started_at`` is in
+    ``pid`` is the JVM's. ``temporary`` means that ``data_dir`` is removed when the broker stops. ``started_at`` is in
     seconds since the epoch.
     """
 
@@ -49,7 +49,7 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class _DaemonRecord:
-    """What the file says: the status, and the two processes behind it."""
+    """The content of the record file: the status and the broker's two processes."""
 
     status: BrokerStatus
     supervisor: ProcessIdentity
@@ -75,7 +75,7 @@ class _DaemonRecord:
                 BrokerStatus(**status), ProcessIdentity(**fields["supervisor"]), ProcessIdentity(**fields["jvm"])
             )
         except (OSError, ValueError, KeyError, TypeError):
-            return None  # no record, or one of another version: nothing that we could safely signal
+            return None  # no record, or one of another version: nothing that can safely be signaled
 
 
 def start_daemon(
@@ -86,15 +86,15 @@ def start_daemon(
     startup_timeout: float = 60.0,
     progress: Progress | None = None,
 ) -> BrokerStatus:
-    """Start a broker that outlives this program, and return when it serves clients.
+    """Start a broker that outlives this program, and return once it serves clients.
 
-    Without ``data_dir`` its data are temporary: they are gone once it stops. Port 0, or None, is any that is free. If
-    the daemon already runs as asked, its status is returned.
+    Without ``data_dir`` its data is temporary: it is removed when the broker stops. Port 0 or None means any free port.
+    If the daemon already runs as requested, return its status.
 
     Raises:
-        BrokerStartFailed: it did not start, or the port is taken.
-        EmbeddedBrokerError: it already runs, on another port or directory; and what :func:`ensure_jars` raises.
-        DiskFull: there is no room in its directory.
+        BrokerStartFailed: the broker did not start, or the port is taken.
+        EmbeddedBrokerError: it already runs on another port or directory; also whatever :func:`ensure_jars` raises.
+        DiskFull: its directory has no space left.
     """
     wanted_dir = data_dir.expanduser().absolute() if data_dir is not None else None
     with locked(_lock_path()):
@@ -123,16 +123,19 @@ def daemon_status() -> BrokerStatus | None:
 
 
 def stop_daemon(*, timeout: float = 30.0) -> BrokerStatus | None:
-    """Stop the daemon, by force after ``timeout`` seconds. Return what it was, or None if there was none."""
+    """Stop the daemon, by force after ``timeout`` seconds.
+
+    Return its last status, or None if there was none.
+    """
     with locked(_lock_path()):
         record = _DaemonRecord.read()
         stopped = record if record is not None and record.alive else None
         if stopped is not None:
             stopped.supervisor.send(signal.SIGTERM)
             if not stopped.supervisor.wait(timeout):
-                stopped.jvm.send(signal.SIGKILL)  # its supervisor then tidies up and ends
+                stopped.jvm.send(signal.SIGKILL)  # its supervisor then cleans up and exits
                 stopped.supervisor.wait(timeout)
-            # Only if somebody killed the supervisor is there anything left to do.
+            # Anything is left to do only if the supervisor itself was killed.
             stopped.jvm.send(signal.SIGKILL)
             if stopped.status.temporary:
                 shutil.rmtree(stopped.status.data_dir, ignore_errors=True)
@@ -152,7 +155,7 @@ def _detach(broker: EmbeddedBroker, *, temporary: bool) -> BrokerStatus:
         log_path=broker.log_path,
         started_at=time.time(),
     )
-    # First on record, then on its own: a program that is killed in between leaves no broker that nobody knows of.
+    # Record first, then detach: a program killed in between leaves no unknown broker behind.
     _DaemonRecord(status, supervisor, jvm).write()
     broker.detach()
     return status

@@ -1,4 +1,4 @@
-"""Say what a broker died of, from what it wrote."""
+"""Explain why a broker died, from its log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MINIMUM_FREE", "address_in_use", "check_space", "explain", "keep_log
 MINIMUM_FREE = 64 * 1024 * 1024
 """Bytes that must be free in the broker's directory before it starts."""
 
-_FULL = 1024 * 1024  # a disk with less than this left is full, to a broker
+_FULL = 1024 * 1024  # with less than this left, a disk is full to a broker
 _KEPT_LOGS = 10
 _TAIL = 8_000  # characters
 _NO_SPACE = "No space left on device"
@@ -36,8 +36,11 @@ def check_space(directory: Path) -> None:
 
 
 def explain(summary: str, *, log_path: Path, log: str, directory: Path) -> EmbeddedBrokerError:
-    """Return the error for a broker that failed having written ``log``; ``summary`` is what was seen from outside."""
-    # A log on the full disk cannot say so itself.
+    """Return the error for a broker that failed after writing ``log``.
+
+    ``summary`` describes the failure as seen from outside.
+    """
+    # A log on the full disk cannot report that itself.
     if _NO_SPACE in log or shutil.disk_usage(directory).free < _FULL:
         return DiskFull(
             f"{summary} No room is left in its directory {directory}. Its log is in {log_path}.",
@@ -49,10 +52,10 @@ def explain(summary: str, *, log_path: Path, log: str, directory: Path) -> Embed
 
 def _quote(log: str) -> str:
     thrown = list(_THROWN.finditer(log))
-    if thrown:  # the deepest cause of the last exception is the nearest to the point
+    if thrown:  # the deepest cause of the last exception is the most relevant
         return f' Kafka said: "{thrown[-1]["what"].strip()}".'
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    # The JVM complains in a few lines, the first of which says why.
+    # The JVM complains in a few lines, the first of which states the reason.
     complaints = [line for line in lines if line.startswith(_COMPLAINTS)]
     if complaints:
         return f' Java said: "{complaints[0]}".'
@@ -65,7 +68,10 @@ def address_in_use(log: str) -> bool:
 
 
 def keep_log(log_path: Path) -> Path:
-    """Copy a log out of a directory that will be removed; return where it is. The newest few are kept."""
+    """Copy a log out of a directory that will be removed; return the copy's path.
+
+    Only the newest few copies are kept.
+    """
     logs = cache_dir() / "logs"
     logs.mkdir(exist_ok=True)
     kept = logs / f"{log_path.parent.name}.log"

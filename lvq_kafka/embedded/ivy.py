@@ -1,6 +1,6 @@
 """Run Ivy, the dependency client that ships inside PySpark, to fetch jars.
 
-No repository is named here: Ivy knows the public one. A mirror is given by a settings file of Ivy's own format in
+No repository is named here: Ivy knows the public one. To use a mirror, name a settings file in Ivy's own format in
 ``LVQ_IVY_SETTINGS``.
 """
 
@@ -24,8 +24,8 @@ __all__ = ["Module", "retrieve"]
 ATTEMPTS = 3
 PAUSE = 2.0  # before the second attempt; twice that before the third
 
-# Every module is locked by name, version and digest, so neither its POM nor a checksum file has to be fetched: a fifth
-# of the requests, and a `bundle` needs no special care. With no root given, Ivy uses its own default repository.
+# Every module is locked by name, version and digest, so neither its POM nor a checksum file is needed: a fifth of the
+# requests, and no special case for a `bundle`. With no root given, Ivy uses its own default repository.
 _PINNED_SETTINGS = """<ivysettings>
   <property name="ivy.checksums" value=""/>
   <settings defaultResolver="jars"/>
@@ -54,13 +54,13 @@ def retrieve(
 ) -> None:
     """Fetch ``modules`` into files named by Ivy's ``pattern``, below the directory ``work``.
 
-    ``pinned`` says that the modules are all there is to fetch; ``what`` is what errors call them. Failures are
-    retried, keeping what has arrived.
+    ``pinned`` means that the modules are all there is to fetch; ``what`` names them in errors. Failures are retried,
+    keeping what has arrived.
 
     Raises:
-        EmbeddedBrokerError: it failed to the end; the message holds the end of Ivy's output.
-        DiskFull: there is no room in ``work``.
-        JavaNotFound: Ivy runs on Java.
+        EmbeddedBrokerError: all attempts failed; the message contains the end of Ivy's output.
+        DiskFull: ``work`` has no space left.
+        JavaNotFound: Ivy runs on Java, and none was found.
     """
     (work / "ivy.xml").write_text(_description(modules), encoding="utf-8")
     command = [

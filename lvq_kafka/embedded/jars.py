@@ -1,4 +1,4 @@
-"""Jars that are fetched once per user, each checked against a lock: the broker's, and other sets of the same kind."""
+"""Sets of jars, such as the broker's, fetched once per user and checked against a lock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["BROKER", "KAFKA_VERSION", "Jar", "JarSet", "Progress", "ensure_jars"
 KAFKA_VERSION = "4.3.0"
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, and how many jars of how many are there."""
+"""Called with the current step, the number of jars done, and their total."""
 
 
 class Jar(NamedTuple):
@@ -43,11 +43,11 @@ class JarSet:
     """Jars that belong together.
 
     Args:
-        what: what errors call them, after "the".
-        directory: the name of their directory in the cache; the lock's digest is added.
-        lock_file: names each with its digest.
-        roots: what the lock is resolved from.
-        relocked_by: the command that does so, for the lock's first line.
+        what: the name of the set in errors, after "the".
+        directory: the name of its directory in the cache; the lock's digest is appended.
+        lock_file: the file that lists each jar with its digest.
+        roots: the modules that the lock is resolved from.
+        relocked_by: the command that rewrites the lock, for its first line.
     """
 
     what: str
@@ -57,30 +57,30 @@ class JarSet:
     relocked_by: str
 
     def read_lock(self) -> tuple[Jar, ...]:
-        """Every jar, in class path order."""
+        """Return every jar, in class path order."""
         lines = self.lock_file.read_text(encoding="ascii").splitlines()
         return tuple(Jar(*line.split()) for line in lines if line and not line.startswith("#"))
 
     def ensure(self, progress: Progress | None = None) -> list[Path]:
-        """The paths of the jars, fetched when they are not in the cache.
+        """Return the paths of the jars, fetching them if they are not in the cache.
 
         Every file is checked on the first call of a process. A damaged cache is replaced by a fresh download; a
-        download that differs from the lock is refused and not kept. Several processes may call this at once: one
-        downloads.
+        download that differs from the lock is refused and not kept. Several processes may call this at once: one of
+        them downloads.
 
         Raises:
             CorruptDownload: a downloaded file is not the one that the lock names.
             EmbeddedBrokerError: the download failed, PySpark is missing, or the cache cannot be written.
-            DiskFull: there is no room in the cache directory.
-            JavaNotFound: the download runs on Java.
+            DiskFull: the cache directory has no space left.
+            JavaNotFound: the download runs on Java, and none was found.
         """
         cache, lock, progress = cache_dir(), self.read_lock(), progress or (lambda *_: None)
-        # Named by the lock's content, so that a library with another lock has its own directory.
+        # Named by the lock's content, so that a library version with another lock has its own directory.
         digest = hashlib.sha256("\n".join(jar.sha256 for jar in lock).encode()).hexdigest()[:8]
         home = cache / f"{self.directory}-{digest}"
         if not _is_good(lock, home):
             with locked(cache / "jars.lock", on_wait=lambda: progress("waiting for another download", 0, len(lock))):
-                _is_good.cache_clear()  # somebody else may have brought it while we waited
+                _is_good.cache_clear()  # another process may have fetched it in the meantime
                 if not _is_good(lock, home):
                     self._fetch(lock, home, progress)
                     _is_good.cache_clear()
@@ -115,7 +115,7 @@ class JarSet:
             (work / "jars").rename(home)
 
     def relock(self) -> int:
-        """Resolve the dependencies anew and rewrite the lock. Return how many jars it names."""
+        """Resolve the dependencies again and rewrite the lock; return the number of jars."""
         with tempfile.TemporaryDirectory() as temporary:
             jars = Path(temporary) / "jars"
             pattern = "jars/[organisation]/[module]/[revision]/[artifact].[ext]"
@@ -133,8 +133,8 @@ BROKER = JarSet(
     what="broker's jars",
     directory=f"kafka-{KAFKA_VERSION}",
     lock_file=Path(__file__).with_name("jars.lock"),
-    # The broker, the logging binding that its release ships and its POM does not name, and the console tools (whose own
-    # dependencies the broker has).
+    # The broker; the logging binding that its release ships but its POM does not name; and the console tools, whose
+    # dependencies are those of the broker.
     roots=(
         ivy.Module("org.apache.kafka", "kafka_2.13", KAFKA_VERSION, transitive=True),
         ivy.Module("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4", transitive=True),
@@ -145,7 +145,7 @@ BROKER = JarSet(
 
 
 def ensure_jars(progress: Progress | None = None) -> list[Path]:
-    """Return the paths of the broker's jars, fetching them when they are not in the cache; see `JarSet.ensure`."""
+    """Return the paths of the broker's jars, fetching them if needed; see `JarSet.ensure`."""
     return BROKER.ensure(progress)
 
 
@@ -159,7 +159,7 @@ def _is_good(lock: tuple[Jar, ...], home: Path) -> bool:
 
 
 def _verify(lock: Iterable[Jar], directory: Path) -> None:
-    """Check that ``directory`` holds the files of ``lock``, no other jar, and that none was changed."""
+    """Check that ``directory`` holds exactly the jars of ``lock``, all unchanged."""
     expected = {jar.file: jar.sha256 for jar in lock}
     found = {path.name for path in directory.glob("*.jar")}
     if found != expected.keys():
@@ -173,7 +173,10 @@ def _verify(lock: Iterable[Jar], directory: Path) -> None:
 
 @contextmanager
 def _workshop(cache: Path) -> Iterator[Path]:
-    """Yield a scratch directory on the cache's file system. Those of killed processes go; the caller holds the lock."""
+    """Yield a scratch directory on the cache's file system; the caller holds the lock.
+
+    Scratch directories of killed processes are removed.
+    """
     for stale in cache.glob(".fetch-*"):
         shutil.rmtree(stale, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache, ignore_cleanup_errors=True) as work:

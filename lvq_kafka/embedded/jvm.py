@@ -1,4 +1,4 @@
-"""How the JVM is called: its options, its class archive, and the two programs it runs."""
+"""JVM commands: options, the class archive, and the two programs that it runs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lvq_kafka.embedded.java import Java
 __all__ = ["Jvm"]
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
-# Made for a quick start and a small footprint: a broker for one developer never gets hot enough for the big compiler.
+# For a quick start and a small footprint: a single developer's broker never gets hot enough for the big compiler.
 _OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData")
 
 
 @dataclass(frozen=True, slots=True)
 class Jvm:
-    """A Java, the broker's jars, and the options to run them with. ``options`` come last and win."""
+    """A Java, the broker's jars, and their options. ``options`` come last and win."""
 
     java: Java
     jars: Sequence[Path]
@@ -30,19 +30,22 @@ class Jvm:
 
     @property
     def archive(self) -> Path:
-        """The class-data archive for this Java and these jars: loaded instead of 8,000 classes, if it is there."""
+        """The class-data archive for this Java and these jars.
+
+        If it exists, the JVM loads it instead of 8,000 classes.
+        """
         identity = f"{self.java.executable.resolve()}\n{self.java.build}"
         name = hashlib.sha256(identity.encode()).hexdigest()[:12]
         return self.jars[0].parent / f"classes-{name}.jsa"
 
     @property
     def storage(self) -> PreparedStorage:
-        """A data directory that was prepared with these jars."""
+        """A data directory that was formatted with these jars."""
         return PreparedStorage(self.jars[0].parent / "storage")
 
     @property
     def new_archive(self) -> Path | None:
-        """Where this process's broker writes the archive when it ends, if there is none yet."""
+        """The file that this process's broker writes at exit, if there is no archive yet."""
         return None if self.archive.exists() else self.archive.with_suffix(f".{os.getpid()}.tmp")
 
     def broker(self, config: Path) -> list[str]:
@@ -52,7 +55,10 @@ class Jvm:
         return [*self._java(*archive, f"-Xmx{self.heap}", "-XX:+ExitOnOutOfMemoryError"), "kafka.Kafka", str(config)]
 
     def format(self, config: Path, log: Path) -> int:
-        """Prepare the data directory named in ``config`` for a new cluster. Return the exit code; ``log`` says more."""
+        """Format the data directory named in ``config`` for a new cluster.
+
+        Return the exit code; ``log`` has the details.
+        """
         arguments = ["format", f"--cluster-id={new_id()}", "-c", str(config)]  # in one piece: an id may start with "-"
         command = [*self._java(*self._with_archive, "-Xmx128m"), "kafka.tools.StorageTool", *arguments]
         with log.open("ab") as output:

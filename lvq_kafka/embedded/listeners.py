@@ -1,4 +1,4 @@
-"""What the embedded broker listens on, besides its plain listener: TLS, SASL, or another plain one."""
+"""Additional listeners of the embedded broker: TLS, SASL, or plain."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A further listener of the broker.
+    """An additional listener of the broker.
 
-    ``properties`` are broker properties without their ``listener.name.<name>.`` prefix. They may hold secrets and are
-    therefore in no ``repr``.
+    ``properties`` are broker properties without their ``listener.name.<name>.`` prefix. They may hold secrets, so the
+    ``repr`` omits them.
     """
 
     protocol: Protocol
@@ -24,9 +24,10 @@ class Listener:
 
     @classmethod
     def tls(cls, *, certificate: str, key: str, client_ca: str | None = None) -> Listener:
-        """Listen with TLS. ``certificate`` (a chain) and ``key`` (PKCS#8, not encrypted) are PEM texts.
+        """Return a TLS listener.
 
-        With ``client_ca``, a PEM text too, clients must show a certificate of that authority.
+        ``certificate`` (a chain) and ``key`` (PKCS#8, not encrypted) are PEM texts. With ``client_ca``, also a PEM
+        text, clients must present a certificate of that authority.
         """
         return cls("SSL", _tls(certificate, key, client_ca))
 
@@ -39,9 +40,9 @@ class Listener:
         certificate: str | None = None,
         key: str | None = None,
     ) -> Listener:
-        """Listen with SASL, and with TLS too if ``certificate`` and ``key`` are given.
+        """Return a SASL listener, with TLS if ``certificate`` and ``key`` are given.
 
-        ``users`` maps names to passwords. It is used by ``PLAIN``; the users of a ``SCRAM-`` mechanism are created
+        ``users`` maps names to passwords and is used by ``PLAIN``; the users of a ``SCRAM-`` mechanism are created
         through an admin client.
         """
         prefix = f"{mechanism.lower()}.sasl.jaas.config"

@@ -1,7 +1,7 @@
-"""Make Java reach and trust what the rest of the machine reaches and trusts.
+"""Give Java the proxy and the certificate authorities of the rest of the machine.
 
-Java ignores ``HTTPS_PROXY``, and brings its own list of certificate authorities. Where TLS is inspected on the way, the
-inspecting authority is in the file that ``SSL_CERT_FILE`` names and not in that list. Either way a download by Java
+Java ignores ``HTTPS_PROXY`` and brings its own list of certificate authorities. Where TLS is inspected on the way, the
+inspecting authority is in the file that ``SSL_CERT_FILE`` names, but not in that list. Either way a download by Java
 would fail while every other tool works.
 """
 
@@ -21,12 +21,15 @@ __all__ = ["java_network_options", "write_trust_store"]
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _MAGIC, _VERSION, _TRUSTED = 0xFEEDFEED, 2, 2
-# The format's own, public salt; a trust store holds no secret, its password only guards against bit rot.
+# The format's own, public salt. A trust store holds no secret; its password only guards against bit rot.
 _SALT = "changeit".encode("utf-16-be") + b"Mighty Aphrodite"
 
 
 def java_network_options(directory: Path) -> list[str]:
-    """Return the java options for this machine's proxy and authorities. A trust store is written into ``directory``."""
+    """Return the java options for this machine's proxy and certificate authorities.
+
+    A trust store is written into ``directory``.
+    """
     return [*_proxy_options(getproxies()), *_trust_options(directory)]
 
 
@@ -38,7 +41,7 @@ def _proxy_options(proxies: Mapping[str, str]) -> list[str]:
             options += [f"-D{scheme}.proxyHost={proxy.hostname}", f"-D{scheme}.proxyPort={proxy.port or 80}"]
     if options and (direct := proxies.get("no")):
         hosts = (host.strip() for host in direct.split(","))
-        # A leading dot means "and below" to most tools; Java spells that with a star.
+        # A leading dot means "and below" to most tools; Java uses a star for that.
         options.append("-Dhttp.nonProxyHosts=" + "|".join(f"*{h}" if h.startswith(".") else h for h in hosts if h))
     return options
 
@@ -54,7 +57,10 @@ def _trust_options(directory: Path) -> list[str]:
 
 
 def write_trust_store(pem: Path, store: Path) -> int:
-    """Write the certificates of the PEM file ``pem`` as a Java key store (JKS). Return how many there are."""
+    """Write the certificates of the file ``pem`` into a Java key store (JKS).
+
+    Return their number.
+    """
     text = pem.read_text(encoding="ascii", errors="ignore")
     certificates = list(dict.fromkeys(ssl.PEM_cert_to_DER_cert(found) for found in _CERTIFICATE.findall(text)))
     content = struct.pack(">III", _MAGIC, _VERSION, len(certificates))

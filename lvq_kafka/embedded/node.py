@@ -1,4 +1,4 @@
-"""One node from start to end: its directory, its ports, its process."""
+"""The life of one node: its directory, its ports, its process."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from lvq_kafka.errors import BrokerStartFailed, EmbeddedBrokerError
 
 __all__ = ["BrokerOptions", "Node"]
 
-_STOP_SECONDS = 30.0  # the first broker ever needs a few, to write the class archive
+_STOP_SECONDS = 30.0  # the very first broker needs a few, to write the class archive
 _PORT_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """What a broker was asked to be; see :class:`EmbeddedBroker`."""
+    """The options of a broker; see :class:`EmbeddedBroker`."""
 
     data_dir: Path | None
     port: int | None
@@ -43,7 +43,10 @@ class BrokerOptions:
 
 
 class Node:
-    """A node whose process has been started at least once. Made by :meth:`start`, unusable after :meth:`discard`."""
+    """A node whose process has been started at least once.
+
+    It is created by :meth:`start`, and unusable after :meth:`discard`.
+    """
 
     def __init__(self, options: BrokerOptions, jvm: Jvm, home: Path) -> None:
         self.options = options
@@ -64,7 +67,7 @@ class Node:
 
     @classmethod
     def start(cls, options: BrokerOptions) -> Node:
-        """Bring a node up, until it serves clients."""
+        """Start a node, and return once it serves clients."""
         jvm = Jvm(find_java(), ensure_jars(options.progress), options.heap, options.java_options)
         if options.port is not None and not is_free(options.port):
             raise BrokerStartFailed(
@@ -87,7 +90,7 @@ class Node:
         return node
 
     def launch(self) -> None:
-        """Run the JVM on the chosen ports and wait until it serves clients."""
+        """Run the JVM on the chosen ports, and return once it serves clients."""
         config, data = self.home / "server.properties", self.home / "data"
         self._write(config, data)
         self._log_start = self.log_path.stat().st_size
@@ -103,7 +106,7 @@ class Node:
         raise self.explain(f"The embedded broker was not ready within {timeout:g} seconds.")
 
     def terminate(self) -> None:
-        """End the JVM in an orderly way, or in half a minute by force."""
+        """End the JVM cleanly, or by force after half a minute."""
         self.process.signal("TERM")
         if not self.process.wait(_STOP_SECONDS):
             self.kill()
@@ -114,11 +117,14 @@ class Node:
         self.process.wait(_STOP_SECONDS)
 
     def discard(self) -> None:
-        """End whatever still runs and remove what is temporary."""
+        """End the process if it still runs, and remove temporary files."""
         self.process.close()
 
     def explain(self, summary: str) -> EmbeddedBrokerError:
-        """Return the error that says what the node died of; ``summary`` is what was seen from outside."""
+        """Return the error that explains the node's death.
+
+        ``summary`` describes it as seen from outside.
+        """
         with self.log_path.open("rb") as file:
             file.seek(self._log_start)
             log = file.read().decode("utf-8", "replace")
@@ -132,7 +138,7 @@ class Node:
         return self.options.data_dir is None
 
     def _prepare(self, config: Path, data: Path) -> None:
-        """Make ``data`` the storage of a new cluster, with a copy of one if all is as it was for that one."""
+        """Format ``data`` for a new cluster; copy the prepared storage if no property differs."""
         as_usual = not self.options.properties
         if as_usual and self._jvm.storage.copy_to(data):
             return
@@ -151,7 +157,7 @@ class Node:
             try:
                 self.launch()
             except BrokerStartFailed as error:
-                # Somebody was quicker to use a port. That is bad luck, and another choice may be better.
+                # Another process was quicker to use a port. That is bad luck; another choice may work.
                 if not address_in_use(error.log) or attempt == _PORT_ATTEMPTS:
                     raise
             else:

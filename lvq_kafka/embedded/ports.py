@@ -1,4 +1,4 @@
-"""Choose ports that nobody has."""
+"""Choose free ports."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from lvq_kafka.embedded.server_properties import HOST
 
 __all__ = ["free_ports", "is_free"]
 
-# Below the ports that Linux and macOS give to outgoing connections. A port from up there may be taken by a client
-# while the broker is down between a kill and a restart: often by the very client that tries to reach it.
+# Below the ports that Linux and macOS use for outgoing connections. A client might take one of those while the broker
+# is down between a kill and a restart; often it is the very client that is trying to reach it.
 _RANGE = range(20_000, 32_000)
 _random = random.SystemRandom()
 
@@ -28,7 +28,7 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ``count`` different free ports. Somebody else may still be quicker to use one."""
+    """Return ``count`` different free ports. Another process may still be quicker to use one."""
     chosen: list[int] = []
     while len(chosen) < count:
         port = _random.choice(_RANGE)

@@ -1,4 +1,4 @@
-"""The starting program's side of the supervisor: run the JVM, signal it, know when it ended."""
+"""The parent's side of the supervisor: run the JVM, signal it, notice its end."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
 class SupervisedProcess:
-    """A child process, restartable, that ends at the latest when this program ends, however that ends.
+    """A restartable child process that never outlives this program, however that ends.
 
-    The child works in ``directory`` and writes to ``log``. With ``remove`` the directory is deleted by :meth:`close` or
-    when this program ends. ``promote`` is a file and what it is renamed to when the child has ended after a SIGTERM.
-    A detached child has ``grace`` seconds to end when its supervisor is told to.
+    The child works in ``directory`` and writes to ``log``. With ``remove``, the directory is deleted by :meth:`close`
+    or when this program ends. ``promote`` is a pair of paths: the first is renamed to the second when the child has
+    ended after a SIGTERM. A detached child has ``grace`` seconds to end once its supervisor is terminated.
     """
 
     def __init__(
@@ -66,19 +66,19 @@ class SupervisedProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether the last child has ended."""
+        """True when the last child has ended."""
         self._read(0)
         return self._exit is not None
 
     @property
     def ending(self) -> str:
-        """How the last child ended, in words; empty while it runs."""
+        """The way the last child ended, in words; empty while it runs."""
         if not self.ended or self._exit is None:
             return ""
         return f"exit code {self._exit}" if self._exit >= 0 else f"by {signal.Signals(-self._exit).name}"
 
     def run(self, command: Sequence[str]) -> None:
-        """Start ``command``. One that cannot be started ends with exit code 127, and the log says why."""
+        """Start ``command``. If that fails, the exit code is 127, and the log says why."""
         with self._lock:
             self._pid = self._exit = None
             self._send({"run": list(command)})
@@ -86,9 +86,9 @@ class SupervisedProcess:
                 pass
 
     def signal(self, name: str) -> None:
-        """Send the child a signal, by its name without SIG; after STOP, return when it stands still.
+        """Send the child a signal, named without SIG; after STOP, return once it has stopped.
 
-        Nothing happens if the child has ended.
+        Do nothing if the child has ended.
         """
         with self._lock:
             before = self._sent
@@ -104,14 +104,17 @@ class SupervisedProcess:
         return self.ended
 
     def detach(self) -> None:
-        """Let the child and its supervisor live on without this program."""
+        """Let the child and its supervisor outlive this program."""
         self._send({"detach": True})
         self._close_pipes()
-        # Should it end before this program does, it is not to remain as a zombie.
+        # If it ends before this program does, it must not remain as a zombie.
         threading.Thread(target=self._supervisor.wait, name="lvq-detached", daemon=True).start()
 
     def close(self) -> None:
-        """End the child at once if it runs, and its supervisor; what was to be removed is gone when this returns."""
+        """Kill the child if it runs, and end its supervisor.
+
+        Files to be removed are gone when this returns.
+        """
         self._close_pipes()
         self._supervisor.wait()
 
@@ -124,12 +127,12 @@ class SupervisedProcess:
 
     def _send(self, order: dict[str, object]) -> None:
         assert self._supervisor.stdin is not None
-        with self._lock, contextlib.suppress(OSError, ValueError):  # that it is gone is seen by _read
+        with self._lock, contextlib.suppress(OSError, ValueError):  # _read notices that it is gone
             self._supervisor.stdin.write(json.dumps(order).encode() + b"\n")
             self._supervisor.stdin.flush()
 
     def _read(self, timeout: float | None) -> bool:
-        """Take in what the supervisor reports within ``timeout`` seconds. Return whether there was something."""
+        """Process the supervisor's reports; return whether any came within ``timeout`` seconds."""
         stdout = self._supervisor.stdout
         assert stdout is not None
         if not _readable(stdout, timeout):

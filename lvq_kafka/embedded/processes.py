@@ -1,4 +1,4 @@
-"""Recognise a process again."""
+"""Process identities that survive the reuse of process ids."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from typing import Self
 
 __all__ = ["ProcessIdentity"]
 
-_PROC = Path("/proc")  # Linux has it; elsewhere ps is asked
+_PROC = Path("/proc")  # Linux has it; elsewhere ps is used
 _PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process, told from a later one with the same id by when it started (in a notation of the platform's own)."""
+    """A process, identified by its id and its start time.
+
+    The start time, in a platform-specific notation, distinguishes it from a later process with the same id.
+    """
 
     pid: int
     started: str
@@ -32,17 +35,17 @@ class ProcessIdentity:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """True while the process runs."""
         return _start_time(self.pid) == self.started
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, if it still runs."""
+        """Send the process a signal, if it still runs."""
         if self.alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def wait(self, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds for it to end; return whether it has."""
+        """Wait at most ``timeout`` seconds for the process to end; return whether it has."""
         deadline = time.monotonic() + timeout
         while self.alive and time.monotonic() < deadline:
             time.sleep(_PAUSE)
@@ -50,7 +53,7 @@ class ProcessIdentity:
 
 
 def _start_time(pid: int) -> str | None:
-    """Return when a process started; None if there is no such process, or only its remains (a zombie)."""
+    """Return when a process started; None if there is no such process or it is a zombie."""
     if _PROC.is_dir():
         try:
             stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""Ask a broker whether it serves, the way any client would."""
+"""Check a broker's readiness the way any client would."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _PAUSE = 0.02
 
 
 def wait_until_ready(port: int, *, alive: Callable[[], bool], timeout: float, brokers: int = 1) -> bool:
-    """Wait until the broker on ``port`` names ``brokers`` members to a client, and a leader for each partition.
+    """Wait until the broker on ``port`` reports all members, and a leader for each partition.
 
-    Return False as soon as ``alive`` does, or after ``timeout`` seconds.
+    ``brokers`` is the expected number of members. Return False as soon as ``alive`` does, or after ``timeout`` seconds.
     """
-    # The client reports every refused connection on standard error and waits longer after each: connect it only
-    # once somebody listens.
+    # The client reports every refused connection on standard error and waits longer after each, so connect it only once
+    # something listens.
     deadline = time.monotonic() + timeout
     while not _listens(port):
         if not alive() or time.monotonic() > deadline:
@@ -27,7 +27,7 @@ def wait_until_ready(port: int, *, alive: Callable[[], bool], timeout: float, br
         time.sleep(_PAUSE)
 
     from lvq_kafka.kafka.readiness_probe import (
-        ReadinessProbe,  # only now: who starts a broker need not wait for the client to be imported
+        ReadinessProbe,  # only now: starting a broker need not wait for this import
     )
 
     probe = ReadinessProbe(f"{HOST}:{port}")
@@ -41,5 +41,5 @@ def wait_until_ready(port: int, *, alive: Callable[[], bool], timeout: float, br
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
-        # A connection to a port of the outgoing range can, by chance, be one to itself.
+        # A connection to a port of the outgoing range can, by chance, connect to itself.
         return probe.connect_ex((HOST, port)) == 0 and probe.getsockname() != probe.getpeername()

@@ -13,7 +13,7 @@ HOST = "127.0.0.1"
 PLAIN = "PLAINTEXT"
 CONTROLLER = "CONTROLLER"
 
-# One node is all there is, it runs on somebody's own machine, and nobody wants to wait for it.
+# There is only one node, it runs on a developer's machine, and nobody wants to wait for it.
 _DEFAULTS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -27,24 +27,24 @@ _DEFAULTS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "4",
-    # After a kill the node is admitted again once its old session has run out: seconds earlier than by default.
+    # After a kill the node is admitted again once its old session has expired: seconds earlier than by default.
     "broker.heartbeat.interval.ms": "1000",
     "broker.session.timeout.ms": "3000",
-    # Groups: no waiting for more members, and a dead member is noticed in seconds.
+    # Groups: no waiting for more members, and a dead member is noticed within seconds.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": "10000",
-    # Nothing is written where nothing happens: these records only show that a quorum of several nodes goes on.
+    # No writes while idle: these records only show that a quorum of several nodes is alive.
     "metadata.max.idle.interval.ms": "0",
     # Compaction soon after it becomes possible, with little memory.
     "log.cleaner.backoff.ms": "100",
     "log.cleaner.dedupe.buffer.size": "33554432",
     "log.segment.delete.delay.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # Threads for one developer, not for a data centre.
+    # Threads for one developer, not for a data center.
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
@@ -60,13 +60,16 @@ def server_properties(
     acls: bool,
     overrides: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return all properties. ``ports`` names a port for ``PLAINTEXT`` and each of ``listeners``; ``overrides`` win."""
+    """Return all properties.
+
+    ``ports`` names a port for ``PLAINTEXT`` and each of ``listeners``; ``overrides`` win.
+    """
     protocols = {PLAIN: "PLAINTEXT", CONTROLLER: "PLAINTEXT"}
     protocols.update({name: listener.protocol for name, listener in listeners.items()})
     addresses = [f"{name}://{HOST}:{port}" for name, port in ports.items()]
     result = {
         **_DEFAULTS,
-        # A fixed quorum, so that the same data starts on other ports as well.
+        # A fixed quorum, so that the same data can be started on other ports as well.
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",
         "controller.listener.names": CONTROLLER,
         "inter.broker.listener.name": PLAIN,
@@ -78,7 +81,7 @@ def server_properties(
     for name, listener in listeners.items():
         result |= {f"listener.name.{name.lower()}.{key}": value for key, value in listener.properties.items()}
     if acls:
-        # Who comes through the plain listener is the administrator; everybody else needs to be allowed.
+        # Clients of the plain listener are administrators; all others need ACLs.
         result |= {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",

@@ -1,10 +1,10 @@
-"""A small process between a Python program and the broker's JVM, so that no JVM outlives the program.
+"""A small process between a Python program and the broker's JVM.
 
-It is run as a file, with the standard library alone, and speaks JSON lines. On its standard input it is told
-``{"run": [command, ...]}``, ``{"signal": "TERM"}`` or ``{"detach": true}``; on its standard output it reports
-``{"pid": 1234}``, ``{"sent": "TERM"}`` and ``{"exit": 1}``. When its input ends, or the program that started it is
-gone, it kills the JVM and removes the directory it was given. Detached, it lives on by itself until the JVM ends or it
-receives SIGTERM.
+It makes sure that no JVM outlives the program. It runs as a file, with the standard library alone, and speaks JSON
+lines. On its standard input it receives ``{"run": [command, ...]}``, ``{"signal": "TERM"}`` or ``{"detach": true}``; on
+its standard output it reports ``{"pid": 1234}``, ``{"sent": "TERM"}`` and ``{"exit": 1}``. When its input ends, or the
+program that started it is gone, it kills the JVM and removes the directory it was given. Once detached, it lives on
+until the JVM ends or it receives SIGTERM.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pathlib import Path
 
 __all__ = ["Supervisor", "main"]
 
-POLL = 0.5  # seconds between two looks at whether the starting program is still there
+POLL = 0.5  # seconds between two checks that the starting program still runs
 FREEZE = 10.0  # seconds that a stopping process may take; it has many threads, and the machine may be busy
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Supervisor:
-    """Runs one child at a time, as told; see ``SupervisedProcess`` for the settings."""
+    """Runs one child at a time, on command; see ``SupervisedProcess`` for the settings."""
 
     def __init__(
         self, *, log: Path, directory: Path, remove: bool, grace: float, promote: tuple[Path, Path] | None
@@ -46,7 +46,7 @@ class Supervisor:
         self._input = b""
 
     def serve(self) -> None:
-        """Do as told until there is nobody left to tell."""
+        """Process input and signals until the supervisor has to end."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -56,7 +56,7 @@ class Supervisor:
             selector.register(wake_read, selectors.EVENT_READ)
             selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
             while not self.ending:
-                # Looked for first: what it has said before it went is there to be read then.
+                # Checked first: then anything the parent wrote before it ended is still read.
                 gone = self.parent is not None and os.getppid() != self.parent
                 heard = selector.select(0 if gone else POLL)
                 for key, _ in heard:
@@ -64,7 +64,7 @@ class Supervisor:
                     if key.fd == wake_read:
                         self._on_signals(data)
                     elif not data and self.parent is None:
-                        selector.unregister(key.fd)  # detached: the end of the input means nothing any more
+                        selector.unregister(key.fd)  # detached: the end of the input no longer matters
                     elif data:
                         self._on_input(data)
                     else:
@@ -74,12 +74,12 @@ class Supervisor:
         self.finish()
 
     def finish(self) -> None:
-        """Leave nothing behind."""
+        """End the child, and remove the directory if requested."""
         if self.child is not None:
             if self.terminated:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.child.wait(self.grace)
-            self.child.kill()  # does nothing to one that has ended
+            self.child.kill()  # does nothing if it has ended
             self._reap()
         if self.remove:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -108,7 +108,7 @@ class Supervisor:
         assert self.child is not None
         code = self.child.wait()
         self.child = None
-        if self.terminated and code >= 0 and self.promote is not None:  # killed, it may have written half of it
+        if self.terminated and code >= 0 and self.promote is not None:  # if killed, it may have written half of it
             with contextlib.suppress(OSError):
                 self.promote[0].rename(self.promote[1])
         return code
@@ -142,26 +142,29 @@ class Supervisor:
             self._await_stopped(self.child)
 
     def _await_stopped(self, child: subprocess.Popen[bytes]) -> None:
-        """Wait until a child that was sent SIGSTOP stands still, of which the system tells once."""
+        """Wait until a child that was sent SIGSTOP has stopped.
+
+        The system reports that only once.
+        """
         deadline = time.monotonic() + FREEZE
         while child.returncode is None and not self.still and time.monotonic() < deadline:
             pid, status = os.waitpid(child.pid, os.WUNTRACED | os.WNOHANG)
             if pid and os.WIFSTOPPED(status):
                 self.still = True
                 return
-            if pid:  # it has ended instead, and poll() would not be told a second time
+            if pid:  # it has ended instead, which poll() would not see a second time
                 child.returncode = os.waitstatus_to_exitcode(status)
             time.sleep(0.001)
 
     def _report(self, message: dict[str, int | str]) -> None:
         if self.parent is None:
             return
-        with contextlib.suppress(OSError):  # nobody reads any more
+        with contextlib.suppress(OSError):  # nobody reads any longer
             os.write(sys.stdout.fileno(), json.dumps(message).encode() + b"\n")
 
 
 def _die_with_parent() -> None:
-    """Have the kernel kill the child should this process be killed itself (Linux only)."""
+    """Have the kernel kill the child if this process is itself killed (Linux only)."""
     import ctypes
 
     pr_set_pdeathsig = 1

@@ -1,8 +1,8 @@
-"""For tests of code that uses last value queues: an in-memory cluster, and real brokers through pytest fixtures.
+"""Test support for users of last value queues: an in-memory cluster and real brokers.
 
 `MemoryCluster` stands in for a cluster: ``LastValueQueue.declare(..., cluster=MemoryCluster())``. The pytest plugin is
-active wherever this package is installed and gives the fixtures ``memory_cluster``, ``lvq_broker``, ``lvq_cluster`` and
-``lvq_topic``; see `lvq_kafka.testing.plugin`.
+active wherever this package is installed. It provides the fixtures ``memory_cluster``, ``lvq_broker``, ``lvq_cluster``
+and ``lvq_topic``; see `lvq_kafka.testing.plugin`.
 """
 
 from __future__ import annotations

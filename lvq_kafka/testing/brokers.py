@@ -1,4 +1,4 @@
-"""A real broker for tests and the demo, from wherever this machine can provide one."""
+"""Provide a real broker for tests and the demo, from whatever this machine offers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CHOICE = "LVQ_TEST_BROKER"
 
 @dataclass(frozen=True)
 class ProvidedBroker:
-    """A broker that runs, and where it comes from.
+    """A running broker and its origin.
 
-    One that was started here (``kind`` is not ``"given"``) can be killed, restarted, paused and resumed; its address
-    stays the same and its data is kept.
+    A broker that was started here (``kind`` is not ``"given"``) can be killed, restarted, paused and resumed; it keeps
+    its address and its data.
     """
 
     bootstrap_servers: str
@@ -35,19 +35,19 @@ class ProvidedBroker:
     _process: EmbeddedBroker | KafkaContainer | None = None
 
     def kill(self) -> None:
-        """End it with SIGKILL."""
+        """Kill the broker with SIGKILL."""
         self._own.kill()
 
     def restart(self) -> None:
-        """Start it again, stopping it in an orderly way first if it runs; return when it serves clients."""
+        """Start the broker again, after a clean stop if it runs; return once it serves clients."""
         self._own.restart()
 
     def pause(self) -> None:
-        """Freeze it: connections stay open and nothing answers."""
+        """Freeze the broker: connections stay open, but nothing answers."""
         self._own.pause()
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume a paused broker."""
         self._own.resume()
 
     @property
@@ -62,14 +62,14 @@ class ProvidedBroker:
 
 @contextmanager
 def provide_broker(prefer: BrokerKind | None = None) -> Iterator[ProvidedBroker]:
-    """Provide a broker for the ``with`` block; what is started here is gone afterwards.
+    """Provide a broker for the ``with`` block; remove it afterwards if it was started here.
 
-    It is the cluster that ``LVQ_BOOTSTRAP_SERVERS`` names; else Kafka in Docker, where an engine answers and an image
-    can be had; else the embedded broker. ``prefer``, or the variable ``LVQ_TEST_BROKER``, decides for one of them.
+    Use the cluster that ``LVQ_BOOTSTRAP_SERVERS`` names; otherwise Kafka in Docker, if an engine answers and an image
+    is available; otherwise the embedded broker. ``prefer``, or the variable ``LVQ_TEST_BROKER``, forces one of them.
 
     Raises:
-        ConfigError: ``LVQ_TEST_BROKER`` is none of the kinds, or no servers are given.
-        BrokerStartFailed, EmbeddedBrokerError: the broker cannot be started; says why.
+        ConfigError: ``LVQ_TEST_BROKER`` names no kind of broker, or it asks for given servers and none are set.
+        BrokerStartFailed, EmbeddedBrokerError: the broker cannot be started; the error says why.
     """
     kind, why_not_docker = _resolve(prefer)
     if kind == "given":
@@ -92,7 +92,7 @@ def provide_broker(prefer: BrokerKind | None = None) -> Iterator[ProvidedBroker]
 
 
 def _resolve(prefer: BrokerKind | None) -> tuple[BrokerKind, str | None]:
-    """The kind to provide, and for Docker the reason why it cannot be."""
+    """Return the kind to provide and, if Docker was forced, why Docker is unavailable."""
     choice = prefer or os.environ.get(CHOICE)
     if choice:
         if choice not in get_args(BrokerKind):

@@ -1,4 +1,4 @@
-"""Making a real broker compact a topic now, for tests: a fraction of a second instead of whenever it likes."""
+"""Force a real broker to compact a topic now: a fraction of a second, for tests."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ if TYPE_CHECKING:
 __all__ = ["DELETES_STAY", "FORCED_COMPACTION", "force_compaction"]
 
 FORCED_COMPACTION: Mapping[str, str] = {
-    "segment.ms": "1",  # every append closes the segment before it, and only closed segments are cleaned
+    "segment.ms": "1",  # every append closes the previous segment, and only closed segments are cleaned
     "min.cleanable.dirty.ratio": "0.0",
     "min.compaction.lag.ms": "0",
     "delete.retention.ms": "0",
     "file.delete.delay.ms": "0",
 }
-"""Topic settings with which a broker compacts all that it may, at once."""
+"""Topic settings that make a broker compact everything it may, at once."""
 
 DELETES_STAY: Mapping[str, str] = {"delete.retention.ms": "86400000"}
-"""Goes over those where readers are at work: with 0 they had to take each hole for a delete that they have missed."""
+"""Override of `FORCED_COMPACTION` for tests with live readers.
+
+With 0, readers must treat each hole as a delete they missed.
+"""
 
 _RETENTION = "delete.retention.ms"
 _CLEANER = {"log.cleaner.backoff.ms": "100"}  # how long an idle cleaner sleeps; 15 s by default
@@ -36,23 +39,23 @@ _ROUND = 0.4  # seconds until the next filler; a round takes 0.1 s on an idle ma
 def force_compaction(
     cluster: KafkaCluster | str, topic: str, *, drop_tombstones: bool = False, timeout: float = 30.0
 ) -> None:
-    """Return when the topic holds one record for each key, and with ``drop_tombstones`` no delete any more.
+    """Compact the topic to one record per key, and with ``drop_tombstones`` to no deletes.
 
-    Only records below the log end at the time of the call count. The topic keeps the settings `FORCED_COMPACTION`, but
-    for ``delete.retention.ms``: with 0, readers have to take every hole for a delete that they have missed. It is 0
-    while ``drop_tombstones`` needs that, and otherwise stays. A broker settles for how long a delete is kept when its
-    cleaner first meets it: what an earlier compaction has kept stays for ``delete.retention.ms`` from then on, and
-    ``drop_tombstones`` cannot take it away. One delete of a key that nobody uses is left at the end of each partition.
+    Only records below the log end at the time of the call count. The topic keeps the settings `FORCED_COMPACTION`,
+    except for ``delete.retention.ms``: with 0, readers must treat every hole as a delete they missed. It is 0 only
+    while ``drop_tombstones`` needs that, and is restored afterwards. A broker decides how long to keep a delete when
+    its cleaner first meets it: a delete that an earlier compaction kept stays for ``delete.retention.ms`` from then on,
+    and ``drop_tombstones`` cannot remove it. One delete of an unused key remains at the end of each partition.
 
     Args:
         cluster: the cluster, or its bootstrap servers.
-        topic: a topic with ``cleanup.policy`` ``compact``, alone or with ``delete``.
-        drop_tombstones: whether deletes have to go, too. Without it they stay if they were there.
-        timeout: seconds. An idle machine takes 0.1 to 0.3.
+        topic: a topic whose ``cleanup.policy`` is ``compact``, alone or with ``delete``.
+        drop_tombstones: remove deletes too. Otherwise existing deletes stay.
+        timeout: the limit in seconds. An idle machine takes 0.1 to 0.3.
 
     Raises:
-        TimeoutError: the broker did not get there; says what is left.
-        TopicNotFound: there is no such topic.
+        TimeoutError: the broker did not finish in time; the error lists the remaining records.
+        TopicNotFound: the topic does not exist.
     """
     if isinstance(cluster, str):
         from lvq_kafka.kafka import KafkaCluster
@@ -79,8 +82,8 @@ def _compact(cluster: KafkaCluster, topic: str, drop_tombstones: bool, deadline:
     look = partial(_left_over, cluster, topic, ends, drop_tombstones)
     while True:
         _roll(cluster, topic, len(ends), timeout)
-        # A delete goes in two rounds: the first takes away what it deletes, the second the delete itself. Where
-        # deletes shall stay there must be one round only.
+        # Removing a delete takes two rounds: the first removes what it deletes, the second the delete itself. To keep
+        # deletes, run exactly one round.
         round_end = min(deadline, time.monotonic() + _ROUND) if drop_tombstones else deadline
         while (left := patiently(look, timeout)) and time.monotonic() < round_end:
             time.sleep(0.02)
@@ -94,7 +97,7 @@ def _compact(cluster: KafkaCluster, topic: str, drop_tombstones: bool, deadline:
 
 
 def _roll(cluster: KafkaCluster, topic: str, partitions: int, timeout: float) -> None:
-    """Append a record to each partition, so that all before it lies in closed segments."""
+    """Append a record to each partition, so that all earlier records lie in closed segments."""
     time.sleep(0.003)  # segment.ms
     writer = cluster.writer()
     try:
@@ -106,7 +109,10 @@ def _roll(cluster: KafkaCluster, topic: str, partitions: int, timeout: float) ->
 
 
 def _left_over(cluster: KafkaCluster, topic: str, ends: Mapping[int, int], tombstones: bool) -> list[tuple[int, int]]:
-    """Partition and offset of the records below ``ends`` that compaction has still to take away."""
+    """Return the records below ``ends`` that compaction must still remove.
+
+    Each is a pair of partition and offset.
+    """
     positions = cluster.start_offsets(topic)
     reader = cluster.reader(topic, positions)
     newest: dict[tuple[int, bytes | None], tuple[int, bool]] = {}

@@ -1,10 +1,10 @@
-"""Kafka in Docker for tests, one node. Needs the extra ``testing``, which brings testcontainers.
+"""Single-node Kafka in Docker for tests. Needs the extra ``testing`` (testcontainers).
 
 The image is the official ``apache/kafka``, or the stand-in that ``docker/build-kafka-image.sh`` builds where no image
-registry can be reached; ``LVQ_KAFKA_IMAGE`` names another one. The Docker engine has to be on this machine: everything
-is published on its loopback address only.
+registry is reachable; ``LVQ_KAFKA_IMAGE`` overrides both. The Docker engine must run on this machine: all ports are
+published on its loopback address only.
 
-Unlike testcontainers' habit the ports are chosen here and stay the same, so that clients come back after a restart.
+Unlike in plain testcontainers, the ports are chosen here and stay the same, so that clients reconnect after a restart.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from lvq_kafka.testing.docker_engine import docker_unavailable_reason, kafka_ima
 __all__ = ["CONTROLLER_PORT", "KafkaContainer", "docker_unavailable_reason", "prepare_engine"]
 
 CONTROLLER_PORT = 9093
-"""Where the controllers talk to each other, inside of Docker."""
+"""The port that the controllers use among themselves, inside Docker."""
 
-_CONFIG = "/mnt/shared/config/server.properties"  # both images start with the file that lies here
+_CONFIG = "/mnt/shared/config/server.properties"  # both images start with the file at this path
 _DATA = Path("/var/lib/kafka/data")
 _PORT_ATTEMPTS = 3
 _FREEZE_ATTEMPTS = 5
@@ -40,7 +40,7 @@ _started: set[KafkaContainer] = set()
 
 
 class KafkaContainer(DockerContainer):
-    """An Apache Kafka of one node in a container, with the interface of `lvq_kafka.embedded.EmbeddedBroker`.
+    """A single-node Kafka in Docker with the API of `lvq_kafka.embedded.EmbeddedBroker`.
 
     ::
 
@@ -48,12 +48,12 @@ class KafkaContainer(DockerContainer):
             queues = lvq_kafka.connect(kafka.bootstrap_servers)
 
     Args:
-        image: instead of what `kafka_image` chooses.
-        properties: broker properties that are added or replaced.
-        listeners: further listeners by name, as for the embedded broker; `address` tells where they are.
+        image: the image to use instead of the one `kafka_image` chooses.
+        properties: broker properties to add or replace.
+        listeners: further listeners by name, as for the embedded broker; `address` returns their addresses.
         acls: refuse everything that no ACL allows, except to clients of the plain listener.
-        heap: the largest heap of the JVM, in the JVM's notation.
-        startup_timeout: seconds until a start is given up.
+        heap: the maximum heap of the JVM, in the JVM's notation.
+        startup_timeout: the limit for a start, in seconds.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class KafkaContainer(DockerContainer):
         self._startup_timeout = startup_timeout
         self._port_of: dict[str, int] = {}
         self.with_env("KAFKA_HEAP_OPTS", f"-Xmx{heap}")
-        # Quick to start and small, as the embedded broker is.
+        # Small and quick to start, like the embedded broker.
         self.with_env("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
     @property
@@ -94,22 +94,22 @@ class KafkaContainer(DockerContainer):
 
     @property
     def running(self) -> bool:
-        """Whether the container runs (a paused one does)."""
+        """True while the container runs, even if it is paused."""
         self.reload()
         return self.status in ("running", "paused")
 
     def start(self) -> Self:
-        """Start it, and return when it serves clients.
+        """Start the container, and return once the broker serves clients.
 
         Raises:
-            BrokerStartFailed: it ended, or did not serve in time; the end of its log is in the error.
+            BrokerStartFailed: the broker exited or was not ready in time; the error contains the end of its log.
         """
         self.launch()
         self.await_ready()
         return self
 
     def stop(self, force: bool = True, delete_volume: bool = True) -> None:
-        """Remove it with its data. Nothing happens if it is not there."""
+        """Remove the container with its data. Do nothing if there is none."""
         _started.discard(self)
         if self._container is not None:
             with contextlib.suppress(NotFound):
@@ -117,20 +117,23 @@ class KafkaContainer(DockerContainer):
             self._container = None
 
     def kill(self) -> None:
-        """End the broker with SIGKILL and keep its data: `restart` brings it back."""
+        """Kill the broker with SIGKILL but keep its data, for `restart`."""
         self.get_wrapped_container().kill("SIGKILL")
         self.get_wrapped_container().wait(timeout=_STOP_SECONDS)
 
     def restart(self) -> None:
-        """Start it again on the same ports and data, after an orderly stop if it runs. Raises as `start`."""
+        """Start the broker again on the same ports and data, after a clean stop if it runs.
+
+        Raises as `start`.
+        """
         self.get_wrapped_container().restart(timeout=_STOP_SECONDS)
         self.await_ready()
 
     def pause(self) -> None:
-        """Freeze the broker: connections stay open and nothing answers.
+        """Freeze the broker: connections stay open, but nothing answers.
 
         Raises:
-            APIError: the engine could not, several times over. Once in a while it cannot, while threads are started.
+            APIError: the engine failed several times. It occasionally fails while threads are being started.
         """
         for attempt in range(1, _FREEZE_ATTEMPTS + 1):
             try:
@@ -142,20 +145,20 @@ class KafkaContainer(DockerContainer):
                 return
 
     def resume(self) -> None:
-        """Let a paused broker go on."""
+        """Resume a paused broker."""
         self.get_wrapped_container().unpause()
 
     def logs_tail(self, lines: int = 40) -> str:
-        """Return the end of what the broker wrote."""
+        """Return the end of the broker's output."""
         return bytes(self.get_wrapped_container().logs(tail=lines)).decode("utf-8", "replace")
 
     def launch(self) -> None:
-        """Create and start the container, on other ports if somebody was quicker to use the chosen ones."""
+        """Create and start the container; pick other ports if the chosen ones were taken."""
         prepare_engine()
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             names = [PLAIN, *self._listeners]
             self._port_of = dict(zip(names, free_ports(len(names)), strict=True))
-            # The same number inside and outside: what the broker tells its clients holds on both sides.
+            # Same port inside and outside, so that the addresses the broker advertises work on both sides.
             bindings: dict[str, Any] = {f"{port}/tcp": (HOST, port) for port in self._port_of.values()}
             self.ports = bindings
             self.with_copy_into_container(render(self._server_properties()).encode("ascii"), _CONFIG, 0o644)
@@ -184,7 +187,10 @@ class KafkaContainer(DockerContainer):
         )
 
     def await_ready(self, brokers: int = 1) -> None:
-        """Wait until a client sees this many brokers; else remove the container and raise with its log."""
+        """Wait until a client sees this many brokers.
+
+        Otherwise remove the container and raise with its log.
+        """
         if wait_until_ready(self.port, alive=lambda: self.running, timeout=self._startup_timeout, brokers=brokers):
             return
         if self.running:
@@ -199,7 +205,7 @@ class KafkaContainer(DockerContainer):
 
 
 def prepare_engine() -> None:
-    """See to it that what this process starts in Docker goes when it does."""
+    """Make sure that everything this process starts in Docker is removed with it."""
     prepare(at_exit=_stop_all)
 
 

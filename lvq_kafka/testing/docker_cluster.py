@@ -1,4 +1,4 @@
-"""A Kafka cluster in Docker for tests. Needs the extra ``testing``, which brings testcontainers."""
+"""A Kafka cluster in Docker for tests. Needs the extra ``testing`` (testcontainers)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from lvq_kafka.testing.docker_engine import owner_labels
 
 __all__ = ["DockerCluster"]
 
-_INNER_PORT = 19092  # where the brokers of a cluster talk to each other
+_INNER_PORT = 19092  # the port that the brokers of a cluster use among themselves
 
 
 class DockerCluster:
-    """Several Kafka nodes on a Docker network of their own; every topic has three replicas, two of them in sync.
+    """Several Kafka nodes on their own Docker network.
+
+    Every topic has three replicas, two of them in sync.
 
     Args:
         size: the number of nodes, each a broker and a controller.
@@ -63,7 +65,10 @@ class DockerCluster:
         return ",".join(node.bootstrap_servers for node in self.nodes)
 
     def start(self) -> Self:
-        """Start all nodes, and return when each serves clients and knows all the others. Raises as `KafkaContainer`."""
+        """Start all nodes, and return once each serves clients and knows all the others.
+
+        Raises as `KafkaContainer`.
+        """
         prepare_engine()
         self._network.create()
         try:
@@ -93,7 +98,7 @@ class DockerCluster:
 
 
 class _ClusterNode(KafkaContainer):
-    """A node that talks to the others by the names they have on the cluster's network."""
+    """A node that reaches the others by their names on the cluster's network."""
 
     def __init__(self, number: int, size: int, network: Network, image: str | None, **options: Any) -> None:
         super().__init__(image, **options)

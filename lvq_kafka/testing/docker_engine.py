@@ -1,4 +1,4 @@
-"""The Docker engine that the test containers run on: is it there, which image, and nothing stays behind."""
+"""The Docker engine for test containers: availability, image choice and cleanup."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ OFFICIAL_IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 STAND_IN_IMAGE = f"lvq-kafka/kafka:{KAFKA_VERSION}"
 
 _SILENCE = 30.0
-"""How many seconds a pull may go without any progress: a registry that swallows packets must not hang a test run."""
-_PULL_LIMIT = 600.0
-"""How many seconds it may take in all."""
+"""The longest time in seconds that a pull may go without progress.
 
-_OWNER = "lvq-kafka.owner"  # label: host name and process id of whoever started it
+A registry that swallows packets must not hang a test run.
+"""
+_PULL_LIMIT = 600.0
+"""The longest time in seconds that a pull may take in all."""
+
+_OWNER = "lvq-kafka.owner"  # label: host name and process id of the owner
 
 logger = logging.getLogger("lvq_kafka.testing")
 
 
 def docker_unavailable_reason() -> str | None:
-    """Say in one sentence why no Kafka can be started in Docker here; None if one can."""
+    """Return in one sentence why Docker cannot run Kafka here, or None if it can."""
     host = get_docker_host() or "unix:///var/run/docker.sock"
     try:
         _knock(host)
@@ -52,7 +55,10 @@ def docker_unavailable_reason() -> str | None:
 
 
 def _knock(host: str) -> None:
-    """Raise OSError if nobody listens on a Unix socket: the client would say so too, but leave its own socket open."""
+    """Raise OSError if nothing listens on a Unix socket.
+
+    The client would report that as well, but leave its own socket open.
+    """
     if host.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as probe:
             probe.connect(host.removeprefix("unix://"))
@@ -60,10 +66,13 @@ def _knock(host: str) -> None:
 
 @functools.cache
 def kafka_image() -> str:
-    """Return ``LVQ_KAFKA_IMAGE`` if set, else the official image if it is here or can be pulled, else the stand-in.
+    """Return the image to use.
+
+    ``LVQ_KAFKA_IMAGE`` wins if set. Otherwise use the official image if it is present or can be pulled, else the
+    stand-in.
 
     Raises:
-        BrokerStartFailed: there is none.
+        BrokerStartFailed: no image is available.
     """
     if chosen := os.environ.get("LVQ_KAFKA_IMAGE"):
         return chosen
@@ -91,7 +100,7 @@ def _engine() -> Iterator[Any]:
 
 
 def _why_missing(engine: Any, image: str) -> str | None:
-    """Why an image is neither here nor can be pulled; None when it is here now."""
+    """Return why an image is missing and cannot be pulled, or None if it is present now."""
     try:
         engine.images.get(image)
     except ImageNotFound:
@@ -103,12 +112,12 @@ def _why_missing(engine: Any, image: str) -> str | None:
 
 
 def _pull(image: str) -> str | None:
-    """Pull an image; what kept it from coming, or None.
+    """Pull an image; return the reason if that failed, else None.
 
-    The engine itself waits for a registry for as long as that takes, and its client with it. So both are left to a
-    thread that nobody waits for: if the image does come later, the next run has it.
+    The engine waits for a registry indefinitely, and so does its client. So both run in a thread that nobody joins: if
+    the image arrives later, the next run has it.
     """
-    steps: SimpleQueue[tuple[bool, str | None]] = SimpleQueue()  # whether that was the end, and the error if any
+    steps: SimpleQueue[tuple[bool, str | None]] = SimpleQueue()  # whether the pull has ended, and its error if any
 
     def pull() -> None:
         problem = None
@@ -117,7 +126,7 @@ def _pull(image: str) -> str | None:
                 for step in engine.api.pull(image, stream=True, decode=True):
                     problem = step.get("error", problem)
                     steps.put((False, None))
-        except Exception as error:  # noqa: BLE001 -- of three libraries; the image does not come, whichever it is
+        except Exception as error:  # noqa: BLE001 -- from three libraries; whichever it is, the image does not come
             problem = str(error)
         steps.put((True, problem))
 
@@ -134,16 +143,16 @@ def _pull(image: str) -> str | None:
 
 
 def owner_labels() -> dict[str, str]:
-    """Return what to label containers and networks with, so that they can be removed after this process."""
+    """Return labels for containers and networks that let a later process remove them."""
     return {_OWNER: f"{socket.gethostname()}:{os.getpid()}"}
 
 
 @functools.cache
 def prepare(at_exit: Callable[[], None]) -> None:
-    """See to it, once per process, that containers go when this process does.
+    """Make sure, once per process, that containers are removed with this process.
 
-    testcontainers leaves that to a container of its own. Where its image cannot be had, ours go when the interpreter
-    exits (``at_exit`` removes them), and those of killed processes when the next process starts one.
+    testcontainers leaves that to a container of its own. If its image is not available, ours are removed when the
+    interpreter exits (by ``at_exit``), and those of killed processes when the next process starts one.
     """
     atexit.register(at_exit)
     with _engine() as engine:
@@ -151,7 +160,7 @@ def prepare(at_exit: Callable[[], None]) -> None:
             testcontainers_config.ryuk_disabled = True
         for container in engine.containers.list(all=True, filters={"label": _OWNER}, ignore_removed=True):
             if _is_abandoned(container.labels[_OWNER]):
-                with contextlib.suppress(APIError):  # another process may be at it too
+                with contextlib.suppress(APIError):  # another process may be removing it too
                     container.remove(force=True, v=True)
         for network in engine.networks.list(filters={"label": _OWNER}):
             if _is_abandoned(network.attrs["Labels"][_OWNER]):
@@ -167,6 +176,6 @@ def _is_abandoned(owner: str) -> bool:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # somebody else's process
+    except PermissionError:  # another user's process
         return False
     return False

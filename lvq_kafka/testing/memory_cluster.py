@@ -1,4 +1,4 @@
-"""A cluster in memory, with the behaviour of Kafka that a last value queue meets."""
+"""An in-memory cluster with the Kafka behavior that last value queues depend on."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["MemoryCluster"]
 
 
 class MemoryCluster(Controls):
-    """`lvq_kafka.cluster.Cluster` in memory: a Kafka for tests, without broker, thread or sleep.
+    """`lvq_kafka.cluster.Cluster` in memory: Kafka for tests, without broker, thread or sleep.
 
-    Pass it as ``cluster=`` wherever the library takes bootstrap servers. One contract suite runs on it and on a real
-    broker, so what holds here holds there: offsets that markers, aborted records and compaction skip, reading up to
-    the last stable offset, groups that rebalance.
+    Pass it as ``cluster=`` wherever the library takes bootstrap servers. One contract suite runs against it and a real
+    broker, so it behaves the same: markers, aborted records and compaction skip offsets, readers stop at the last
+    stable offset, and groups rebalance.
 
-    Beyond `Cluster` it lets a test do what a cluster, its other users and its network do: see `Controls`.
+    It also lets a test simulate the cluster, its other users and its network: see `Controls`.
     """
 
     _closed = False
@@ -72,18 +72,18 @@ class MemoryCluster(Controls):
         config: Mapping[str, str],
         timeout: float = 10.0,
     ) -> None:
-        """See `Cluster.check_may_create`. Everybody may, but where `fail_next` says otherwise."""
+        """See `Cluster.check_may_create`. Allowed unless `fail_next` says otherwise."""
         with self._state.changed:
             self._enter("check_may_create")
             self._creatable(topic, partitions, replication_factor, config)
 
     def check_may(self, operation: Operation, topic: str, *, timeout: float = 10.0) -> None:
-        """See `Cluster.check_may`. Everybody may, but where `fail_next` says otherwise."""
+        """See `Cluster.check_may`. Allowed unless `fail_next` says otherwise."""
         with self._state.changed:
             self._topic("check_may", topic)
 
     def check_may_commit(self, group: str, topic: str, *, timeout: float = 10.0) -> None:
-        """See `Cluster.check_may_commit`. Everybody may, but where `fail_next` says otherwise."""
+        """See `Cluster.check_may_commit`. Allowed unless `fail_next` says otherwise."""
         with self._state.changed:
             self._enter("check_may_commit")
 
@@ -186,7 +186,7 @@ class MemoryCluster(Controls):
         partitions: int | None = None,
         timeout: float = 10.0,
     ) -> dict[int, Commit]:
-        """See `Cluster.committed`. Waits while an open transaction holds a commit."""
+        """See `Cluster.committed`. Wait while an open transaction holds a commit."""
         deadline = time.monotonic() + timeout
         with self._state.changed:
             while True:
@@ -266,13 +266,13 @@ class MemoryCluster(Controls):
         return MemoryWriter(self._state, transactional_id, max_block)
 
     def close(self) -> None:
-        """See `Cluster.close`. A test can still look at what was written, by `records`, and write more."""
+        """See `Cluster.close`. A test can still read what was written (`records`), and write more."""
         self._closed = True
 
     def _creatable(
         self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]
     ) -> bool:
-        """Whether it is not there yet. Raises what a broker would refuse."""
+        """Return whether the topic is new. Raise what a broker would refuse."""
         cluster = self._state
         if topic in cluster.topics:
             return False

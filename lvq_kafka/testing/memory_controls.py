@@ -1,4 +1,4 @@
-"""What a test can do to the in-memory cluster that no client could: cleaning, losing, failing."""
+"""Test controls of the in-memory cluster that no client has: cleaning, losses, failures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Controls"]
 
 
 class Controls:
-    """What a cluster, its other users and its network do.
+    """Controls that simulate the cluster itself, its other users and its network.
 
     Args:
         clock: the time in seconds since the epoch, for record timestamps. Blocking calls always wait in real time.
         brokers: the number of brokers, which bounds the replication factor.
-        fetch_limit: the most records that one poll returns.
-        metadata_limit: the most characters that the metadata of a commit may have.
+        fetch_limit: the maximum number of records that one poll returns.
+        metadata_limit: the maximum number of characters in the metadata of a commit.
     """
 
     def __init__(
@@ -36,7 +36,10 @@ class Controls:
         self._state = ClusterState(clock, brokers, fetch_limit, metadata_limit)
 
     def records(self, topic: str) -> list[Record]:
-        """All committed records that lie in the topic now, by partition and offset: superseded ones and deletes too."""
+        """Return all committed records in the topic, including superseded ones and deletes.
+
+        They are ordered by partition and offset.
+        """
         with self._state.changed:
             return [record for partition in self._state.topic(topic).partitions for record in partition.records()]
 
@@ -50,10 +53,12 @@ class Controls:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Position:
-        """Store a record as another program might: in any partition, at any time (ms), without a key.
+        """Store a record as another program might.
+
+        It may go to any partition, at any time (ms), without a key.
 
         Raises:
-            DeliveryFailed: the topic does not exist, or is compacted and takes no record without a key.
+            DeliveryFailed: the topic does not exist, or is compacted and the record has no key.
         """
         with self._state.changed:
             return self._state.store(topic, key, value, tuple(headers), partition=partition, timestamp=timestamp)
@@ -67,18 +72,19 @@ class Controls:
         drop_tombstones: bool = False,
         choose: Callable[[Record], bool] = lambda record: True,
     ) -> None:
-        """Clean the topic as Kafka's log cleaner may, at once. Offsets stay; what goes leaves holes.
+        """Clean the topic at once, as Kafka's log cleaner may.
 
-        Superseded and aborted records may go. Never touched are the last record of a partition, unless its segment was
-        closed (`close_segments`), and everything from the oldest open transaction on.
+        Offsets stay; removed records leave holes. Superseded and aborted records may be removed. The last record of a
+        partition is never touched unless its segment was closed (`close_segments`), nor is anything from the oldest
+        open transaction on.
 
         Args:
-            topic: the topic; its ``cleanup.policy`` is not looked at.
-            partition: only this one; default all.
-            up_to: clean below this offset; default as far as may be.
+            topic: the topic; its ``cleanup.policy`` is ignored.
+            partition: the only partition to clean; all by default.
+            up_to: clean below this offset; by default as far as allowed.
             drop_tombstones: remove deletes too, as happens when they are older than ``delete.retention.ms``. A delete
-                never goes while a value is left that it hides.
-            choose: asked for each record that may go whether it does. Any answer is a legal compaction.
+                is never removed while a value that it hides is left.
+            choose: called for each removable record; return whether to remove it. Any answer is a legal compaction.
         """
         with self._state.changed:
             if partition is None:
@@ -89,18 +95,19 @@ class Controls:
                 log.compact(up_to, drop_tombstones, choose)
 
     def close_segments(self, topic: str) -> None:
-        """Have each partition's active segment begin at its end, empty: the last record may be cleaned away as well.
+        """Start a new, empty active segment in each partition.
 
-        So a log stands whose leader was cut back to where a segment begins.
+        The last record of each partition may then be cleaned, too. A log looks like this after its leader was truncated
+        to a segment boundary.
         """
         with self._state.changed:
             for log in self._state.topic(topic).partitions:
                 log.closed = log.end
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Move the start of a partition's log up to the offset ``before``, as retention and DeleteRecords do.
+        """Advance a partition's log start offset to ``before``, as retention and DeleteRecords do.
 
-        The topic's ``cleanup.policy`` is not looked at; a broker keeps the start of a topic that is only compacted.
+        The topic's ``cleanup.policy`` is ignored; a broker keeps the start of a topic that is only compacted.
 
         Raises:
             TransportError: the offset is beyond the end.
@@ -115,9 +122,10 @@ class Controls:
             self._state.changed.notify_all()
 
     def elect(self, topic: str, partition: int, *, end: int | None = None) -> None:
-        """Have another leader of a partition; with ``end`` one that lacks what lies from there on.
+        """Elect another leader for a partition.
 
-        That is what an unclean election does (``unclean.leader.election.enable``), or a disk that has lost something.
+        With ``end``, the new leader lacks everything from there on. An unclean election does that
+        (``unclean.leader.election.enable``), or a disk that has lost data.
         """
         with self._state.changed:
             log = self._state.partition(topic, partition)
@@ -127,7 +135,7 @@ class Controls:
     def expel(self, member: GroupMember) -> None:
         """Take a member's partitions away as if its session had timed out.
 
-        Others get them at once; its commits are refused; its next poll calls ``lost`` and joins anew.
+        Others get them at once. The member's commits are refused; its next poll calls ``lost`` and rejoins.
         """
         if not isinstance(member, MemoryMember):
             raise StateError("The group member belongs to another cluster.")
@@ -135,12 +143,12 @@ class Controls:
             member.expel()
 
     def fail_next(self, operation: str, error: Exception, times: int = 1) -> None:
-        """Make the next ``times`` calls of an operation raise ``error``, whoever makes them.
+        """Make the next ``times`` calls of an operation raise ``error``, from any caller.
 
-        Operations have the names of the methods in `lvq_kafka.cluster`: ``"poll"`` stands for readers and group
-        members, ``"commit"`` for members and `commit`. A call that is waiting in `poll` fails at once. A
-        `DeliveryFailed`, `MessageTooLarge` or `DeliveryUnknown` planned for ``"append"`` comes through the receipt, any
-        other error out of the call.
+        Operations are named after the methods in `lvq_kafka.cluster`: ``"poll"`` covers readers and group members,
+        ``"commit"`` covers members and `commit`. A call that is waiting in `poll` fails at once. A `DeliveryFailed`,
+        `MessageTooLarge` or `DeliveryUnknown` planned for ``"append"`` is delivered through the receipt; any other
+        error is raised by the call.
 
         Raises:
             ConfigError: there is no such operation.
@@ -150,11 +158,11 @@ class Controls:
             self._state.changed.notify_all()
 
     def lose_answers(self, operation: str, times: int = 1) -> None:
-        """Let the next ``times`` calls of an operation do what they are to do, and lose the answer.
+        """Let the next ``times`` calls of an operation take effect, but lose the answer.
 
-        The operation is ``"commit"`` of group members, where `commit_async` is never answered and `commit` raises,
-        ``"commit_transaction"``, or ``"append"``. What is raised is a `BrokerUnavailable` with the code ``_TIMED_OUT``;
-        the receipt of an append fails with `DeliveryUnknown`.
+        The operation is ``"commit"`` of group members (`commit_async` is then never answered, and `commit` raises),
+        ``"commit_transaction"`` or ``"append"``. The calls raise `BrokerUnavailable` with the code ``_TIMED_OUT``; the
+        receipt of an append fails with `DeliveryUnknown`.
 
         Raises:
             ConfigError: it is another operation.
@@ -163,9 +171,10 @@ class Controls:
             self._state.lose_answers(operation, times)
 
     def disconnect(self) -> None:
-        """Begin an outage: every call raises `BrokerUnavailable` (retriable), readers and members too.
+        """Begin an outage: every call raises `BrokerUnavailable` (retriable).
 
-        Appends are buffered, as the Kafka client does, and decided at `reconnect`. Nothing stored is lost.
+        This includes readers and members. Appends are buffered, as in the Kafka client, and decided at `reconnect`.
+        Nothing stored is lost.
         """
         with self._state.changed:
             self._state.connected = False
@@ -173,7 +182,10 @@ class Controls:
             self._state.changed.notify_all()
 
     def reconnect(self) -> None:
-        """End the outage. Buffered appends are stored before this returns; readers and members go on by themselves."""
+        """End the outage. Buffered appends are stored before this returns.
+
+        Readers and members continue by themselves.
+        """
         with self._state.changed:
             self._state.connected = True
             stored = [send_waiting() for send_waiting in self._state.outbox]

@@ -1,4 +1,4 @@
-"""Consumer groups of the in-memory cluster: commits, seats, and who reads which partition."""
+"""Consumer groups of the in-memory cluster: commits, seats and partition assignment."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from lvq_kafka.errors import TransportError
 __all__ = ["METADATA_LIMIT", "Group", "Seat"]
 
 METADATA_LIMIT = 4095
-"""The longest commit metadata by default, in UTF-16 units, as a broker counts ``offset.metadata.max.bytes`` (4096).
+"""The default limit for commit metadata, in UTF-16 units.
 
-One less than that, because the Kafka client sends the terminating zero along.
+Brokers count ``offset.metadata.max.bytes`` (4096) in these units. The limit is one less because the Kafka client also
+sends the terminating zero.
 """
 
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """A member as its group knows it.
+    """A member as seen by its group.
 
-    ``target`` is what it shall read, ``owned`` what it reads now. As in Kafka's consumer protocol it gives up what is
-    no longer its target before anybody else gets it.
+    ``target`` is what the member should read, ``owned`` what it reads now. As in Kafka's consumer protocol, it gives up
+    partitions outside its target before any other member gets them.
     """
 
     topic: str
@@ -37,7 +38,7 @@ class Group:
     def __init__(self, name: str, now: Callable[[], int], metadata_limit: int = METADATA_LIMIT) -> None:
         self.name = name
         self.stored_at = -1
-        """When it last stored a commit, in ms."""
+        """The time of the last stored commit, in ms."""
         self._now = now
         self._metadata_limit = metadata_limit
         self.seats: list[Seat] = []
@@ -46,15 +47,15 @@ class Group:
         self._pending: dict[int, dict[tuple[str, int], Commit | None]] = {}
 
     def committed(self, topic: str) -> dict[int, Commit]:
-        """The stable commits in a topic."""
+        """Return the stable commits in a topic."""
         return {partition: commit for (name, partition), commit in sorted(self._commits.items()) if name == topic}
 
     def undecided(self, topic: str) -> set[int]:
-        """The partitions for which an open transaction holds a commit."""
+        """Return the partitions for which an open transaction holds a commit."""
         return {partition for pending in self._pending.values() for name, partition in pending if name == topic}
 
     def store(self, topic: str, commits: Mapping[int, Commit], producer: int | None = None) -> None:
-        """Keep commits, at once or when the producer's transaction commits.
+        """Store commits, at once or when the producer's transaction commits.
 
         Raises:
             TransportError: a metadata text is too long. As on a broker, the other partitions' commits are stored.
@@ -76,7 +77,7 @@ class Group:
             )
 
     def end_transaction(self, producer: int, *, keep: bool) -> None:
-        """Take over or drop the commits of a transaction."""
+        """Apply or drop the commits of a transaction."""
         pending = self._pending.pop(producer, {})
         if keep:
             self._commits.update({key: commit for key, commit in pending.items() if commit is not None})
@@ -89,14 +90,14 @@ class Group:
             seat.owned.clear()
 
     def join(self, topic: str, partitions: int) -> Seat:
-        """Take a new member in."""
+        """Add a new member."""
         seat = Seat(topic)
         self.seats.append(seat)
         self.rebalance(topic, partitions)
         return seat
 
     def leave(self, seat: Seat, partitions: int) -> None:
-        """Let a member go; its partitions are free."""
+        """Remove a member and free its partitions."""
         self.seats.remove(seat)
         seat.owned.clear()
         seat.target.clear()
@@ -109,7 +110,7 @@ class Group:
             return
         quota, more = divmod(partitions, len(seats))
         left = set(range(partitions))
-        # Who holds more keeps more: the larger shares go to those that would otherwise have to give one up.
+        # The larger shares go to the members with the most partitions, which would otherwise have to give one up.
         for rank, seat in enumerate(sorted(seats, key=lambda seat: -len(seat.target))):
             share = quota + (rank < more)
             seat.target = set(sorted(seat.target & left)[:share])
@@ -121,7 +122,7 @@ class Group:
             left.difference_update(taken)
 
     def owned_by_others(self, seat: Seat) -> set[int]:
-        """The partitions of the seat's topic that other members have not given up yet."""
+        """Return the partitions of the seat's topic that other members have not given up yet."""
         return {p for other in self._seats_of(seat.topic) if other is not seat for p in other.owned}
 
     def _seats_of(self, topic: str) -> list[Seat]:

@@ -1,4 +1,4 @@
-"""Members of consumer groups on the in-memory cluster."""
+"""Consumer group members on the in-memory cluster."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["MemoryMember"]
 class MemoryMember:
     """`GroupMember` on the in-memory cluster.
 
-    It joins when it is made. Partitions come and go inside `poll` and `close` only: first it gives up what others
-    shall have, then it takes what is free. A member that does not poll keeps what it has until it is expelled
+    It joins on creation. Partitions change only inside `poll` and `close`: the member first gives up partitions that
+    others should have, then takes free ones. A member that does not poll keeps its partitions until it is expelled
     (`MemoryCluster.expel`), as a Kafka member does until its session times out.
     """
 
@@ -27,7 +27,7 @@ class MemoryMember:
         self._topic = topic
         self._listener = listener
         self._reader = MemoryReader(cluster, topic, {})
-        self._held: set[int] = set()  # what the listener knows that it holds
+        self._held: set[int] = set()  # the partitions that the listener was assigned
         self._answers: list[Callable[[], None]] = []
         self._closed = False
         self.losses = 0
@@ -62,7 +62,7 @@ class MemoryMember:
                 raise no_answer("commit")
 
     def commit_async(self, commits: Mapping[int, Commit], answered: Answered) -> None:
-        """See `GroupMember.commit_async`. It is stored at once, and told by the next poll."""
+        """See `GroupMember.commit_async`. Commits are stored at once; the next poll reports them."""
         outcome: dict[int, TransportError | None] = dict.fromkeys(commits)
         with self._state.changed:
             if not self._held.issuperset(commits):
@@ -77,7 +77,10 @@ class MemoryMember:
         self._answers.append(lambda: answered(outcome))
 
     def store(self, commits: Mapping[int, Commit], producer: int | None = None) -> None:
-        """Keep commits of this member, holding the lock; with a producer as part of its open transaction."""
+        """Store commits of this member, holding the lock.
+
+        With a producer, they join its open transaction.
+        """
         if self.seat.expelled or self._closed:
             raise TransportError(
                 f"The group {self.group.name!r} does not know this member any more.", code="UNKNOWN_MEMBER_ID"
@@ -123,17 +126,23 @@ class MemoryMember:
         return 0 if topic is None else len(topic.partitions)
 
     def _due(self) -> bool:
-        """Whether partitions have to go or can come now."""
+        """Return whether partitions must be given up, or can be taken, now."""
         seat = self.seat
         return self._state.connected and (seat.expelled or bool(seat.owned - seat.target) or bool(self._free()))
 
     def _free(self) -> set[int]:
-        """What this member shall have and may take: given up by others, with no commit that is still undecided."""
+        """Return the target partitions that can be taken now.
+
+        Other members have given these up, and no commit for them is undecided.
+        """
         wanted = self.seat.target - self.seat.owned
         return wanted and wanted - self.group.owned_by_others(self.seat) - self.group.undecided(self._topic)
 
     def _reconcile(self) -> None:
-        """Give up and take partitions. The listener is called without the lock: it may commit, or wait for others."""
+        """Give up and take partitions.
+
+        The listener is called without the lock: it may commit, or wait for others.
+        """
         if self._closed or not self._state.connected:
             return
         if self.seat.expelled:
@@ -165,7 +174,7 @@ class MemoryMember:
             self._reader.assign(starts)
 
     def _lose(self) -> None:
-        """Learn that the group went on without this member, and join it anew."""
+        """Notice that the group went on without this member, and rejoin it."""
         with self._state.changed:
             lost = sorted(self._held)
             self._held.clear()

@@ -1,4 +1,4 @@
-"""One partition of the in-memory cluster: what lies in it, what of it a reader may see, and compaction."""
+"""Partition logs of the in-memory cluster: contents, visibility and compaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PartitionLog", "Topic", "TransactionState"]
 
 
 class TransactionState(Enum):
-    """How a transaction ended, or that it has not."""
+    """The state of a transaction: open, or how it ended."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -24,7 +24,7 @@ class TransactionState(Enum):
 
 @dataclass(slots=True)
 class _Span:
-    """The part of one transaction that lies in one partition."""
+    """The part of a transaction that lies in one partition."""
 
     first: int
     state: TransactionState = TransactionState.OPEN
@@ -32,7 +32,7 @@ class _Span:
 
 @dataclass(slots=True)
 class _LogEntry:
-    """One used offset: a record, or (``record`` None) the marker that ends a transaction."""
+    """One used offset: a record, or (``record`` is None) the marker that ends a transaction."""
 
     offset: int
     timestamp: int
@@ -48,31 +48,31 @@ class _LogEntry:
 class PartitionLog:
     """The log of one partition. Not thread-safe: the cluster's lock guards it.
 
-    Offsets are used up by records and by transaction markers; a compaction leaves holes. ``end`` is the next offset
-    to be used, ``start`` the first that may be read.
+    Records and transaction markers use up offsets; compaction leaves holes. ``end`` is the next offset to be used,
+    ``start`` the first that may be read.
     """
 
     topic: str
     index: int
     start: int = 0
     end: int = 0
-    closed: int = 0  # what lies below is in closed segments, and so is all but the last entry
+    closed: int = 0  # entries below lie in closed segments, and so do all but the last entry
     _entries: list[_LogEntry] = field(default_factory=list)
     _open: dict[int, _Span] = field(default_factory=dict)  # by the producer's number
-    _epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # of its leaders, and where each began
+    _epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # leader epochs and their start offsets
 
     @property
     def stable(self) -> int:
-        """The last stable offset: where the oldest open transaction begins, or the end."""
+        """The last stable offset: the start of the oldest open transaction, or the end."""
         return min((span.first for span in self._open.values()), default=self.end)
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the leader, one more with each election."""
+        """The epoch of the leader. Each election adds one."""
         return self._epochs[-1][0]
 
     def elect(self, end: int) -> None:
-        """Have another leader, which lacks what lies from ``end`` on."""
+        """Elect another leader, one that lacks everything from ``end`` on."""
         self._entries = list(self._below(end))
         self._open = {producer: span for producer, span in self._open.items() if span.first < end}
         self._epochs = [*(epoch for epoch in self._epochs if epoch[1] <= end), (self.leader_epoch + 1, end)]
@@ -80,16 +80,19 @@ class PartitionLog:
         self.start, self.closed = min(self.start, end), min(self.closed, end)
 
     def cut_below(self, offset: int, epoch: int) -> bool:
-        """Whether what a leader of that epoch had below an offset is not all there any more; -1 is any epoch."""
+        """Return whether the log has lost part of what a leader of that epoch had below an offset.
+
+        -1 is any epoch.
+        """
         later = (start for number, start in self._epochs if number > epoch >= 0)
         return not self.start <= offset <= min(later, default=self.end)
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch of the leader that wrote what lies there."""
+        """Return the epoch of the leader that wrote the record at an offset."""
         return next(number for number, start in reversed(self._epochs) if start <= offset)
 
     def overwritten(self, end: int, epoch: int) -> int | None:
-        """The first committed record below an offset that was written after an epoch."""
+        """Return the first committed record below an offset that was written after an epoch."""
         seen = (record.offset for record in self.records() if record.offset < end)
         return next((offset for offset in seen if self.epoch_of(offset) > epoch), None)
 
@@ -101,7 +104,7 @@ class PartitionLog:
         headers: Headers,
         producer: int | None = None,
     ) -> int:
-        """Store a record, as part of the producer's open transaction if one is named; return its offset."""
+        """Store a record, in the producer's open transaction if one is named; return its offset."""
         offset = self.end
         span = None if producer is None else self._open.setdefault(producer, _Span(offset))
         record = Record(self.index, offset, timestamp, key, value, headers)
@@ -110,7 +113,7 @@ class PartitionLog:
         return offset
 
     def end_transaction(self, producer: int, state: TransactionState, timestamp: int) -> None:
-        """Write the marker of a producer that has a transaction open here; without one nothing happens."""
+        """Write the marker of a producer's open transaction; do nothing if it has none here."""
         span = self._open.pop(producer, None)
         if span is not None:
             span.state = state
@@ -118,12 +121,12 @@ class PartitionLog:
             self.end += 1
 
     def read(self, position: int, limit: int) -> tuple[list[Record], int]:
-        """Up to ``limit`` committed records from ``position``, and the position after them.
+        """Return up to ``limit`` committed records from ``position``, and the position after them.
 
-        The position moves on to the last stable offset when no further record lies before it.
+        The position advances to the last stable offset when no further record lies before it.
 
         Raises:
-            DataLoss: the position lies below the start or beyond the end.
+            DataLoss: the position is below the start or beyond the end.
         """
         if not self.start <= position <= self.end:
             side = "below the start" if position < self.start else "beyond the end"
@@ -145,15 +148,15 @@ class PartitionLog:
         return records, max(position, stable)
 
     def records(self) -> list[Record]:
-        """All committed records below the last stable offset."""
+        """Return all committed records below the last stable offset."""
         return self.read(self.start, self.end + 1)[0]
 
     def offset_at(self, timestamp: int) -> int:
-        """The first offset that is as young as ``timestamp``, or the end."""
+        """Return the offset of the first entry at or after ``timestamp``, or the end."""
         return next((entry.offset for entry in self._entries if entry.timestamp >= timestamp), self.end)
 
     def delete_before(self, offset: int) -> None:
-        """Move the start of the log up."""
+        """Advance the log start offset."""
         self.start = max(self.start, offset)
         self._entries = list(self._from(self.start))
 
@@ -161,7 +164,7 @@ class PartitionLog:
         """Clean the log below ``up_to`` as Kafka's log cleaner may; see `MemoryCluster.compact`."""
         if not self._entries:
             return
-        # What no transaction has decided is not looked at, nor what lies in the active segment.
+        # Skip undecided transactions and the active segment.
         active = max(self._entries[-1].offset, self.closed)
         limit = min(self.stable, self.end if up_to is None else up_to)
         newest: dict[bytes | None, int] = {}
@@ -177,14 +180,14 @@ class PartitionLog:
             if not entry.committed or newest[record.key] != entry.offset:
                 removable = True
             else:
-                # A tombstone may go once nothing older is left that it has to hide.
+                # A tombstone may be removed once nothing older is left for it to hide.
                 removable = drop_tombstones and record.value is None and record.key not in kept_older
             if removable and entry.offset < active and choose(record):
                 gone.add(entry.offset)
             elif entry.committed:
                 kept_older.add(record.key)
         kept = [entry for entry in self._entries if entry.offset not in gone]
-        if drop_tombstones:  # markers age like tombstones, and go when their transaction has no record left
+        if drop_tombstones:  # markers age like tombstones and are removed when their transaction has no record left
             used = {id(entry.span) for entry in kept if entry.record is not None}
             kept = [e for e in kept if e.record is not None or id(e.span) in used or not e.offset < min(limit, active)]
         self._entries = kept

@@ -1,4 +1,4 @@
-"""Readers of the in-memory cluster."""
+"""Readers on the in-memory cluster."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["MemoryReader"]
 
 
 class MemoryReader:
-    """`LogReader` on the in-memory cluster: committed records only, and positions as the Kafka client reports them.
+    """`LogReader` on the in-memory cluster.
 
-    A partition's position is reported when it moved, and once more after an assignment even if it stands at the end
-    already, as the client's end-of-partition event does.
+    It returns committed records only, and reports positions as the Kafka client does: when a position moves, and once
+    more after an assignment even if it is already at the end, like the client's end-of-partition event.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class MemoryReader:
         self._positions = dict(positions)
         self._headers = headers
         self._reported: dict[int, int] = {}
-        self._outage = 0  # the last outage that the caller was told of
+        self._outage = 0  # the last outage that was reported to the caller
         self._closed = False
 
     def poll(self, timeout: float) -> Fetch:
@@ -46,7 +46,7 @@ class MemoryReader:
                 self._reported.pop(partition, None)
 
     def unassign(self, partitions: Iterable[int]) -> None:
-        """Read these partitions no longer."""
+        """Stop reading these partitions."""
         for partition in partitions:
             self._positions.pop(partition, None)
             self._reported.pop(partition, None)
@@ -58,10 +58,11 @@ class MemoryReader:
             self._state.changed.notify_all()
 
     def try_poll(self, deadline: float) -> Fetch | None:
-        """Look once, holding the lock: what is there, nothing at the deadline, or None when it is time to look again.
+        """Poll once, holding the lock; return None if the caller should try again.
 
-        An outage is told at once, and then only at the end of each poll: a caller that goes on polling waits for the
-        connection and does not spin.
+        Return a fetch that moved a position, or an empty one at the deadline. An outage is reported at once, and after
+        that only at the end of each poll, so that a caller that keeps polling waits for the connection instead of
+        spinning.
         """
         cluster = self._state
         if self._closed:

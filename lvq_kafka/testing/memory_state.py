@@ -1,4 +1,4 @@
-"""The state that the parts of the in-memory cluster share: topics, groups, the lock, the clock and planned failures."""
+"""Shared state of the in-memory cluster: topics, groups, lock, clock and planned failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DEFAULTS: Mapping[str, str] = {
     "segment.ms": "604800000",
     "unclean.leader.election.enable": "false",
 }
-"""Topic settings and their values on a broker that is not configured otherwise."""
+"""Topic settings and their values on a broker with default configuration."""
 
 OPERATIONS = frozenset(
     """
@@ -52,14 +52,14 @@ OPERATIONS = frozenset(
     append begin_transaction send_offsets commit_transaction abort_transaction poll
     """.split()  # noqa: SIM905 -- a list of forty lines reads worse
 )
-"""The calls that `MemoryCluster.fail_next` can make fail, by their names in `lvq_kafka.cluster`."""
+"""Calls that `MemoryCluster.fail_next` can fail, by their names in `lvq_kafka.cluster`."""
 
 ANSWERED = frozenset({"append", "commit", "commit_transaction"})
 """The calls whose answers `MemoryCluster.lose_answers` can lose."""
 
 
 class ClusterState:
-    """What a broker would hold. Everything in it is guarded by ``changed``, and every change notifies it."""
+    """The state that a broker would hold. Guarded by ``changed``, which every change notifies."""
 
     def __init__(self, clock: Callable[[], float], brokers: int, fetch_limit: int, metadata_limit: int) -> None:
         self.changed = threading.Condition()
@@ -78,11 +78,14 @@ class ClusterState:
         self._last_producer = 0
 
     def now(self) -> int:
-        """The time for a timestamp, in ms."""
+        """Return the time for a timestamp, in ms."""
         return int(self._clock() * 1000)
 
     def wait(self, deadline: float) -> bool:
-        """Wait for a change, holding the lock; False when the deadline (monotonic) has passed."""
+        """Wait for a change, holding the lock.
+
+        Return False once the deadline (monotonic) has passed.
+        """
         remaining = deadline - time.monotonic()
         if remaining > 0:
             self.changed.wait(min(remaining, threading.TIMEOUT_MAX))
@@ -94,29 +97,29 @@ class ClusterState:
         self._failures.setdefault(operation, deque()).extend([error] * times)
 
     def lose_answers(self, operation: str, times: int) -> None:
-        """Let the next calls of an operation do what they are to do, and not say so."""
+        """Let the next calls of an operation take effect, but lose the answer."""
         _check_operation(operation, ANSWERED)
         self._lost_answers[operation] += times
 
     def answers(self, operation: str) -> bool:
-        """Whether the one who has made a call that was carried out learns of it."""
+        """Return whether the caller of a completed operation gets an answer."""
         if not self._lost_answers[operation]:
             return True
         self._lost_answers[operation] -= 1
         return False
 
     def enter(self, operation: str) -> None:
-        """Raise what is planned for this call, or that there is no connection."""
+        """Raise the error planned for this call, or `BrokerUnavailable` during an outage."""
         if planned := self._failures.get(operation):
             raise planned.popleft()
         if not self.connected:
             raise unavailable()
 
     def topic(self, name: str) -> Topic:
-        """The topic of that name.
+        """Return the topic of that name.
 
         Raises:
-            TopicNotFound: there is none.
+            TopicNotFound: there is no such topic.
         """
         try:
             return self.topics[name]
@@ -128,10 +131,10 @@ class ClusterState:
             ) from None
 
     def partition(self, topic: str, partition: int) -> PartitionLog:
-        """One partition of a topic.
+        """Return one partition of a topic.
 
         Raises:
-            TopicNotFound: there is no such topic, or it has no such partition.
+            TopicNotFound: the topic or the partition does not exist.
         """
         partitions = self.topic(topic).partitions
         if not 0 <= partition < len(partitions):
@@ -151,11 +154,11 @@ class ClusterState:
         timestamp: int | None = None,
         producer: int | None = None,
     ) -> Position:
-        """Store one record as a broker does: in the partition given, or in the key's home.
+        """Store one record as a broker does: in the given partition or the key's home.
 
         Raises:
-            DeliveryFailed: the topic does not exist or does not take the record.
-            MessageTooLarge: the topic does not take so much.
+            DeliveryFailed: the topic does not exist or does not accept the record.
+            MessageTooLarge: the record is larger than the topic allows.
         """
         try:
             found = self.topic(topic)
@@ -178,11 +181,14 @@ class ClusterState:
         return Position(topic, partition, offset)
 
     def group(self, name: str) -> Group:
-        """The group of that name, made if there is none."""
+        """Return the group of that name, created if there is none."""
         return self.groups.setdefault(name, Group(name, self.now, self.metadata_limit))
 
     def new_producer(self, transactional_id: str | None) -> int:
-        """A number for a new producer, which ends what its predecessor of the same transactional id left open."""
+        """Return the number of a new producer.
+
+        It aborts the transaction that its predecessor with the same transactional id left open.
+        """
         self._last_producer += 1
         if transactional_id is not None:
             predecessor = self.producers.get(transactional_id)
@@ -202,17 +208,17 @@ class ClusterState:
         self.changed.notify_all()
 
     def setting(self, topic: Topic, name: str) -> str:
-        """A topic's setting, its own or the default."""
+        """Return a topic's setting: its own or the default."""
         return topic.config.get(name, DEFAULTS[name])
 
     @staticmethod
     def new_topic_id() -> str:
-        """An id as Kafka writes them: 22 characters of URL-safe base64."""
+        """Return an id in Kafka's format: 22 characters of URL-safe base64."""
         return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
 def no_answer(operation: str) -> BrokerUnavailable:
-    """The error of a call whose answer was lost."""
+    """Return the error of a call whose answer was lost."""
     return BrokerUnavailable(
         f"No broker has answered in time: {operation}.", code="_TIMED_OUT", retriable=True, hint="It may have happened."
     )
@@ -228,7 +234,7 @@ def _check_operation(operation: str, operations: Collection[str]) -> None:
 
 
 def unavailable() -> BrokerUnavailable:
-    """The error of every call while the log is disconnected."""
+    """Return the error of every call while the cluster is disconnected."""
     return BrokerUnavailable(
         "No broker answers: the in-memory cluster is disconnected.",
         code="_TRANSPORT",
@@ -238,10 +244,10 @@ def unavailable() -> BrokerUnavailable:
 
 
 def refused(key: bytes | None, code: str, message: str, hint: str = "") -> DeliveryFailed:
-    """The error of a record that was not stored."""
+    """Return the error of a record that was not stored."""
     return DeliveryFailed(message.rstrip(), key=key, code=code, hint=hint)
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """The bytes of a record, without what the protocol adds."""
+    """Return the size of a record in bytes, without protocol overhead."""
     return len(key or b"") + len(value or b"") + sum(len(name) + len(text or b"") for name, text in headers)

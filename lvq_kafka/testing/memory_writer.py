@@ -1,4 +1,4 @@
-"""Writers of the in-memory cluster."""
+"""Writers on the in-memory cluster."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from lvq_kafka.testing.memory_state import ClusterState, no_answer, record_size,
 __all__ = ["MemoryWriter"]
 
 CLIENT_LIMIT = 1_048_588
-"""The size in bytes that writers on Kafka accept by default (``message.max.bytes``)."""
+"""The maximum message size of Kafka writers by default, in bytes (``message.max.bytes``)."""
 
 BUFFER_LIMIT = 100_000
-"""The number of undecided messages that the Kafka client holds by default (``queue.buffering.max.messages``)."""
+"""The number of undecided messages that the Kafka client buffers by default.
+
+That is its ``queue.buffering.max.messages``.
+"""
 
 
-_TIMEOUT = 60.0  # seconds in which what is open still has to end, before the next transaction
+_TIMEOUT = 60.0  # seconds for an unfinished transaction to end before the next one begins
 _DELIVERIES = (DeliveryFailed, DeliveryUnknown)
 
 
@@ -37,7 +40,7 @@ class _MemoryReceipt(AwaitableReceipt):
 
     def __init__(self) -> None:
         self.future: Future[Position] = Future()
-        self.asked = False  # whether somebody learns of a failure from here; see LogWriter.pop_failures
+        self.asked = False  # whether the caller learns of a failure from this receipt; see LogWriter.pop_failures
 
     def result(self, timeout: float | None = None) -> Position:
         failure = self.exception(timeout)
@@ -74,8 +77,8 @@ class _Append:
 class MemoryWriter:
     """`LogWriter` on the in-memory cluster.
 
-    An append is decided before the call returns. During an outage it is buffered, as the Kafka client does, and
-    decided in order at `MemoryCluster.reconnect`.
+    An append is decided before the call returns. During an outage it is buffered, as in the Kafka client, and decided
+    in order at `MemoryCluster.reconnect`.
     """
 
     def __init__(self, cluster: ClusterState, transactional_id: str | None, max_block: float | None) -> None:
@@ -83,9 +86,9 @@ class MemoryWriter:
         self._max_block = max_block
         self._transactional_id = transactional_id
         self._in_transaction = False
-        self._ending: TransactionState | None = None  # how one shall end whose end was not answered
+        self._ending: TransactionState | None = None  # the end of a transaction whose answer was lost
         self._failure: TransportError | None = (
-            None  # of an append in the open transaction, which can only be aborted then
+            None  # of an append in the open transaction, which can then only be aborted
         )
         self._closed = False
         self._waiting: list[_Append] = []
@@ -121,7 +124,7 @@ class MemoryWriter:
                 return append.receipt
             outcome = self._decide(append)
         if isinstance(outcome, TransportError) and not isinstance(outcome, _DELIVERIES):
-            raise outcome  # a receipt tells of deliveries only
+            raise outcome  # a receipt reports deliveries only
         _resolve(append.receipt, outcome)  # outside the lock: callbacks may call anything
         return append.receipt
 
@@ -184,7 +187,7 @@ class MemoryWriter:
         self._end_transaction("abort_transaction", TransactionState.ABORTED)
 
     def close(self, timeout: float | None = None) -> int:
-        """See `LogWriter.close`. An open transaction is aborted, unless there is no connection."""
+        """See `LogWriter.close`. Abort an open transaction, unless there is no connection."""
         undecided = self.flush(timeout)
         with self._state.changed:
             if not self._closed:
@@ -222,7 +225,10 @@ class MemoryWriter:
                 raise no_answer(operation)
 
     def _send_waiting(self) -> Callable[[], None]:
-        """Store what an outage held up, holding the lock; the callable that is returned tells the receipts."""
+        """Store what an outage held up, holding the lock.
+
+        Return the callable that resolves the receipts.
+        """
         decided = [(append.receipt, self._decide(append)) for append in self._waiting]
         self._waiting.clear()
 
@@ -248,7 +254,10 @@ class MemoryWriter:
             return error
 
     def _unanswered(self, append: _Append) -> TransportError:
-        """The error of an append that no answer came for. One of a transaction is not seen without a commit."""
+        """Return the error of an append without an answer.
+
+        An append in a transaction counts as failed: nobody sees it without a commit.
+        """
         key = quoted(key_text(append.key))
         if self._in_transaction:
             return refused(append.key, "_TIMED_OUT", f"No answer came for the message for key {key}.")

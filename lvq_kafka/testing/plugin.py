@@ -1,10 +1,12 @@
-"""Pytest fixtures for code that uses last value queues. Active wherever the package is installed.
+"""Pytest fixtures for code that uses last value queues.
+
+The plugin is active wherever the package is installed.
 
 ``memory_cluster``
     A fresh `MemoryCluster`: fast, and enough for most tests.
 ``lvq_broker``
-    A real broker for the session, see `lvq_kafka.testing.brokers.provide_broker`. It never skips: where none can be
-    provided the test fails and says why. ``LVQ_TEST_BROKER=embedded`` or ``docker`` forces one.
+    A real broker for the session, see `lvq_kafka.testing.brokers.provide_broker`. It never skips: if none can be
+    provided, the test fails with the reason. ``LVQ_TEST_BROKER=embedded`` or ``docker`` forces one.
 ``lvq_cluster``
     A `KafkaCluster` on that broker.
 ``lvq_topic``
@@ -33,7 +35,7 @@ __all__ = ["lvq_broker", "lvq_cluster", "lvq_topic", "memory_cluster"]
 
 @pytest.fixture
 def memory_cluster() -> MemoryCluster:
-    """An in-memory cluster, empty."""
+    """An empty in-memory cluster."""
     from lvq_kafka.testing import MemoryCluster
 
     return MemoryCluster()
@@ -41,7 +43,7 @@ def memory_cluster() -> MemoryCluster:
 
 @pytest.fixture(scope="session")
 def lvq_broker() -> Iterator[ProvidedBroker]:
-    """A real broker: ``lvq_broker.bootstrap_servers``, ``lvq_broker.kind``. Shared; leave it running."""
+    """A real broker (``bootstrap_servers``, ``kind``). Shared; leave it running."""
     from lvq_kafka.testing.brokers import provide_broker
 
     with provide_broker() as broker:
@@ -60,11 +62,11 @@ def lvq_cluster(lvq_broker: ProvidedBroker) -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def lvq_topic(request: pytest.FixtureRequest, lvq_cluster: KafkaCluster) -> Iterator[str]:
-    """A topic name that nobody else uses; if the test creates the topic, it is deleted afterwards."""
+    """A fresh topic name. If the test creates the topic, it is deleted afterwards."""
     from lvq_kafka.errors import TopicNotFound
 
     test = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-")[:60]
     topic = f"{test}-{uuid.uuid4().hex[:8]}"
     yield topic
     with suppress(TopicNotFound):
-        lvq_cluster.delete_topic(topic, timeout=60)  # of no interest to the test: even a busy broker gets there in time
+        lvq_cluster.delete_topic(topic, timeout=60)  # irrelevant to the test: even a busy broker gets there in time

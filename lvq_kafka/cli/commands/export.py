@@ -1,15 +1,15 @@
-"""A snapshot of a queue, to keep or to carry elsewhere.
+"""Export of a queue's snapshot, to keep or to load elsewhere.
 
-An export is JSON lines in UTF-8. The first line tells what it is::
+An export is JSON lines in UTF-8. The first line describes it::
 
     {"lvq_export": 1, "queue": "prices", "topic": "prices", "topic_id": "N1JBasJFSeGqrj2PxtgWpg",
      "key_header": "ticker", "offsets": {"0": 42}, "format": "bytes", "values": 5}
 
-``lvq_export`` is the version of this format. ``offsets`` is the cut through the log, the next offset of each
-partition: every record below it has been folded in, and none at or above it; a view's snapshot and Spark's hold the
-same rows at the same cut (G8). ``topic_id`` tells that topic from another one of the same name. ``key_header`` is null
-when the record key itself is the key. ``format`` is how values are written, and ``values`` how many lines follow: one
-for each key, in queue order, as `lvq_kafka.cli.json_lines` documents them.
+``lvq_export`` is the version of this format. ``offsets`` is the cut through the log, the next offset of each partition:
+every record below it is included, and none at or above it. A view's snapshot and Spark's hold the same rows at the same
+cut (G8). ``topic_id`` distinguishes the topic from another one of the same name. ``key_header`` is null if the record
+key itself is the key. ``format`` is the format of the values, and ``values`` the number of lines that follow: one for
+each key, in queue order, as documented in `lvq_kafka.cli.json_lines`.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ __all__ = ["export"]
 def export(invocation: Invocation, choice: QueueChoice, *, file: str, form: Format, timeout: float) -> None:
     """Write a snapshot of all current values.
 
-    It is one cut through the log.
+    It is one consistent cut through the log.
 
     \b
-    The first line says what it is:
+    The first line describes it:
       {"lvq_export": 1, "queue": …, "topic": …, "topic_id": …, "key_header": …,
        "offsets": {"0": 42}, "format": "bytes", "values": 5}
-    Every record below the offsets is in it, none above. Then one line for each key,
-    as browse writes it, in queue order. Without FILE, or with -, it goes to stdout;
-    a FILE is there when it is complete. put --from-jsonl reads it back.
+    Every record below the offsets is included, none above. Then one line follows
+    for each key, as browse writes it, in queue order. Without FILE, or with -, the
+    export goes to stdout; a FILE appears once it is complete. put --from-jsonl
+    reads it back.
     """
     queue = invocation.open(choice, form)
     with invocation.view(queue, timeout) as view:
@@ -87,7 +88,7 @@ def _export_header(name: str, key_header: str | None, snapshot: Snapshot[Any], f
 
 @contextmanager
 def _opened(file: str, invocation: Invocation) -> Iterator[Callable[[bytes], object]]:
-    """Where an export goes. A regular file gets its name when all is in it."""
+    """Open the target of an export. A regular file gets its name once it is complete."""
     path = Path(file)
     if file == "-":
         yield invocation.out.raw
@@ -102,7 +103,7 @@ def _opened(file: str, invocation: Invocation) -> Iterator[Callable[[bytes], obj
             partial.replace(path)
         except OSError as error:
             if error.filename == str(partial):
-                error.filename = file  # the one that the user knows
+                error.filename = file  # the name that the user knows
             raise
         finally:
             with suppress(OSError):

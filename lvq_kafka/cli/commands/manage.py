@@ -1,4 +1,4 @@
-"""Changing what a queue has consumed: purge, expire, reset, move, reclaim."""
+"""Commands that change what a queue has consumed: purge, expire, reset, move, reclaim."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _reading = timeout_option(60.0, "How long reading the queue may take.")
 @yes_option
 @_reading
 def purge(invocation: Invocation, queue: str, *, keys: tuple[str, ...], yes: bool, timeout: float) -> None:
-    """Count what is in a queue as consumed.
+    """Mark the messages in a queue as consumed.
 
-    The topic stays as it is. No consumer may be at work.
+    The topic is not changed. No consumer may be running.
     """
     opened = invocation.open(QueueChoice(queue))
     if keys:
@@ -53,9 +53,9 @@ def purge(invocation: Invocation, queue: str, *, keys: tuple[str, ...], yes: boo
 @yes_option
 @_reading
 def expire(invocation: Invocation, queue: str, *, older_than: float, yes: bool, timeout: float) -> None:
-    """Count as consumed what has been in a queue for long.
+    """Mark old messages as consumed.
 
-    The topic stays as it is. No consumer may be at work.
+    The topic is not changed. No consumer may be running.
     """
     opened = invocation.open(QueueChoice(queue))
     confirm(_sure(f"what is older than {older_than:,g} s", queue), yes=yes, if_not="Nothing was expired.")
@@ -83,10 +83,10 @@ def expire(invocation: Invocation, queue: str, *, older_than: float, yes: bool, 
 )
 @yes_option
 def reset(invocation: Invocation, queue: str, *, to: Point | None, offsets: dict[int, int], yes: bool) -> None:
-    """Let a queue go on at another point.
+    """Move a queue's position.
 
-    What lies from there on, and is still in the log, is in the queue; nothing else is. A time is in seconds since the
-    epoch, or like 2026-08-01T12:30. No consumer may be at work.
+    The queue then holds the messages from there on that are still in the log, and nothing else. A time is in seconds
+    since the epoch, or like 2026-08-01T12:30. No consumer may be running.
     """
     if (to is None) == (not offsets):
         raise click.UsageError("Give --to, or --offset for some partitions.")
@@ -121,9 +121,9 @@ def move(
     yes: bool,
     timeout: float,
 ) -> None:
-    """Move messages from a queue to another one.
+    """Move messages from one queue to another.
 
-    There they are new: each replaces what that queue has for its key. No consumer of QUEUE may be at work.
+    They are new there: each replaces the current value of its key. No consumer of QUEUE may be running.
     """
     opened, target = invocation.open(QueueChoice(queue)), invocation.open(QueueChoice(destination))
     what = f"the messages of {count(len(keys), 'key')}" if keys else "all messages"
@@ -143,10 +143,10 @@ def move(
 @click.argument("queue")
 @yes_option
 def reclaim(invocation: Invocation, queue: str, *, yes: bool) -> None:
-    """Delete from a queue's topic what all queues on it have consumed.
+    """Delete consumed messages from a queue's topic.
 
-    What is gone is gone for all readers of the topic. It takes a topic with the policy compact,delete; consumers may be
-    at work.
+    Deletes what all queues on the topic have consumed. It is then gone for all readers of the topic. The topic needs
+    the policy compact,delete. Consumers may be running.
     """
     opened = invocation.open(QueueChoice(queue))
     outcome = opened.reclaim(dry_run=True)

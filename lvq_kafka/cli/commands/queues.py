@@ -1,4 +1,4 @@
-"""Declaring queues, listing and dropping them."""
+"""Commands that declare, list and drop queues."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ def declare(
     topic_config: list[tuple[str, str]],
     options: list[tuple[str, str]],
 ) -> None:
-    """Create a queue, or see that it is just so.
+    """Create a queue, or check that it matches.
 
-    Nothing that exists is changed silently: a topic that is missing is created with settings that suit a last value
-    queue; one that is there is checked, and what does not suit is told.
+    Nothing that exists is changed silently: a missing topic is created with settings that suit a last value queue; an
+    existing topic is checked, and unsuitable settings are reported.
     """
     given: dict[str, object] = {
         "key-header": key_header,
@@ -121,7 +121,7 @@ def declare(
         name, **fields, start=start, spec=spec, on_mismatch=on_mismatch, cluster=invocation.connect()
     )
     assert queue.declaration is not None
-    # What was found amiss has been told already: the library warns of it.
+    # Findings need no message here: the library has already logged warnings for them.
     for unchecked in queue.declaration.unchecked:
         print_problem(f"not checked: {unchecked}", warning=True)
     if invocation.out.person:
@@ -160,7 +160,7 @@ def _declaration_row(definition: QueueDefinition, declaration: Declaration) -> d
 
 
 def finding_row(finding: Finding) -> dict[str, str]:
-    """A finding for a program."""
+    """Return a finding as a row for programs."""
     return {**asdict(finding), "reason": finding.reason}
 
 
@@ -216,7 +216,7 @@ _GIVES_WAY = ("ORDER", "WITHOUT KEY", "CONSUMED", "TOPIC", "KEY")
 
 
 def _shown(definition: QueueDefinition) -> dict[str, str]:
-    """A queue as a row of the list."""
+    """Return a queue as a row of the list."""
     return {
         "QUEUE": definition.name,
         "KEY": "the record key" if definition.key_header is None else f"header {brief(definition.key_header)}",
@@ -234,8 +234,8 @@ def _shown(definition: QueueDefinition) -> dict[str, str]:
 def drop(invocation: Invocation, name: str, *, with_topic: bool, yes: bool) -> None:
     """Delete a queue.
 
-    That is its definition, and what it knows of consumption. Its topic and the values in it stay, unless --with-topic
-    is given.
+    This deletes its definition and its record of what was consumed. Its topic and the values in it stay, unless
+    --with-topic is given.
     """
     queue = LastValueQueue.open(name, cluster=invocation.connect())
     what = f"and its topic {queue.topic} with everything in it" if with_topic else f"(its topic {queue.topic} stays)"

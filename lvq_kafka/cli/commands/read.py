@@ -1,4 +1,4 @@
-"""Reading without taking: the values of keys, a dump and its updates, a snapshot."""
+"""Non-destructive reading: the values of keys, a dump and its updates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def get(
 ) -> None:
     """Print the current values of keys.
 
-    Ends with 1 when a key has no value. What consumers have consumed is still the current value of its key.
+    Exits with 1 if a key has no value. A consumed value is still the current value of its key.
     """
     out = invocation.out
     queue = invocation.open(choice, form)
@@ -81,7 +81,7 @@ def _raw(entry: Entry[Any]) -> bytes:
 
 
 def _alone(value: Any) -> Any:
-    """A value that stands by itself, over as many lines as it has."""
+    """Return a value for display on its own, over as many lines as it has."""
     if isinstance(value, bytes):
         try:
             value = value.decode("utf-8")
@@ -144,11 +144,11 @@ def browse(
     form: Format,
     timeout: float,
 ) -> None:
-    """Read a queue and take nothing.
+    """Read a queue without consuming.
 
-    Gives the values of now, and with --follow the updates. Each key comes once, with its newest value, in queue order.
-    The line with the event "end-of-dump" says that the values of now are complete, and up to which offsets. A key whose
-    value is gone comes with the event "deleted" or "consumed"; or "left", if it has another that --header rules out.
+    Prints the current values and, with --follow, updates. Each key appears once, with its newest value, in queue order.
+    The line with the event "end-of-dump" says that the current values are complete, and up to which offsets. If a key's
+    value is removed, its event is "deleted" or "consumed"; or "left", if it has a new value that --header excludes.
     """
     if updates_only and replay:
         raise click.UsageError("--updates-only leaves out the values that --replay is about.")
@@ -169,7 +169,7 @@ def browse(
 
 
 def write_events(out: Output, browser: Browser[Any], form: Format, key_header: str | None, *, following: bool) -> int:
-    """Write all that a browser gives; the number of values that could not be read."""
+    """Write all events of a browser; return the number of values that could not be decoded."""
     table = out.table(key_header=key_header) if out.person else None
 
     def show() -> None:

@@ -1,4 +1,4 @@
-"""Showing what is wrong with a queue's commits, and mending it."""
+"""Diagnosis and repair of a queue's commits."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = ["damage_row", "repair"]
 @click.option("--start", callback=point, metavar="WHERE", help="Where to begin if it is lost what was consumed.")
 @click.option("--apply", is_flag=True, help="Do it, and do not only show it.")
 def repair(invocation: Invocation, queue: str, *, start: Point | None, apply: bool) -> None:
-    """Show what is wrong with what a queue has committed, and mend it.
+    """Show what is wrong with a queue's commits, and repair it.
 
-    Where it is lost what was consumed, --start says where to begin: earliest, latest, or a time. A commit of something
-    else is taken by its offset, below which all counts as consumed, unless --start is given. All else is mended so that
-    messages may come again and none is lost. To mend, no consumer may be at work.
+    If the record of what was consumed is lost, --start says where to begin: earliest, latest, or a time. For a commit
+    by another program, everything below its offset counts as consumed, unless --start is given. All other repairs may
+    redeliver messages but lose none. No consumer may be running during a repair.
 
-    Ends with 4 while something is wrong.
+    Exits with 4 while something is wrong.
     """
     opened = invocation.open(QueueChoice(queue))
     outcome = opened.repair(start, dry_run=not apply)
@@ -57,7 +57,7 @@ def repair(invocation: Invocation, queue: str, *, start: Point | None, apply: bo
 
 
 def damage_row(damage: Damage) -> dict[str, Any]:
-    """A damage for a program."""
+    """Return a damage as a row for programs."""
     return {
         "kind": damage.kind,
         "partitions": list(damage.partitions),

@@ -1,4 +1,4 @@
-"""How a queue is: its definition, its topic, what it holds, and what its consumers have done."""
+"""The state of a queue: definition, topic, contents and consumption."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ __all__ = ["stats"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """A partition: where its log begins and ends, and what the queue has in it."""
+    """One partition: the bounds of its log and the queue's messages in it."""
 
     partition: int
     start: int
     end: int
     stable: int
     consumed: int | None
-    """Below this offset all is done; None for a queue that is not consumed, or where that is not known."""
+    """The offset below which all is done; None if the queue is not consumed, or it is unknown."""
     values: int
     waiting: int | None
     """Messages that no consumer is done with."""
     attempted: int | None
-    """How many of them may have been handed out before: they are in work, or came back."""
+    """The number of these that may have been handed out before: in flight, or returned."""
     oldest: float | None
-    """When the oldest of them arrived."""
+    """The time at which the oldest of them arrived."""
     lag: int | None
     """Offsets between ``consumed`` and ``end``."""
 
 
 @dataclass(slots=True)
 class QueueReport:
-    """All that can be said of a queue."""
+    """Everything known about a queue."""
 
     topic: TopicDescription
     state: str = ""
@@ -66,7 +66,7 @@ class QueueReport:
     unkeyed: int = 0
     blocked: list[Shortfall] = field(default_factory=list)
     stats: QueueStats | None = None
-    """Of a queue that is consumed; None where something is wrong with what is committed."""
+    """None for a queue that is not consumed, and if its commits are damaged."""
     damage: tuple[Damage, ...] = ()
     findings: list[Finding] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
@@ -77,10 +77,10 @@ class QueueReport:
 @queue_argument
 @timeout_option(60.0, "How long reading what the queue holds may take.")
 def stats(invocation: Invocation, choice: QueueChoice, *, timeout: float) -> None:
-    """Show what a queue holds and whether all is well.
+    """Show what a queue holds and whether it is healthy.
 
-    That is its definition, its values and what waits to be consumed, by partition, and whether its topic and what is
-    committed for it are as they have to be. Ends with 4 when something breaks what a queue promises.
+    This covers its definition, its values and what is left to consume, by partition, and a check of its topic and its
+    commits. Exits with 4 if something breaks the queue's guarantees.
     """
     queue = invocation.open(choice)
     group = None if choice.bare or queue.definition.non_destructive else queue.definition.group
@@ -119,7 +119,7 @@ def _examine(queue: LastValueQueue[Any], group: str | None, timeout: float) -> Q
 
 
 def _count(queue: LastValueQueue[Any], found: QueueReport, timeout: float) -> None:
-    """Read the queue and see what it holds, consumed or not."""
+    """Read the queue and count its values, consumed or not."""
     cluster, topic = queue.cluster, queue.topic
     values = dict.fromkeys(range(found.topic.partitions), 0)
     view = queue.view().start()
@@ -227,7 +227,7 @@ def _picture(
 
 
 def _waiting(stats: QueueStats) -> str:
-    """What there is to say of consumption."""
+    """Describe the state of consumption."""
     from lvq_kafka.cli.table import clock
 
     if stats.members is None:
@@ -244,7 +244,7 @@ def _waiting(stats: QueueStats) -> str:
 
 
 def _tally(stats: QueueStats) -> str:
-    """What became of the values behind those that are all done."""
+    """Describe what became of the values past the offset below which all is done."""
     tally = stats.tally
     told = [("replaced", tally.replaced), ("deleted", tally.deleted), ("consumed", tally.consumed)]
     became = [f"{number:,} {'was' if number == 1 else 'were'} {what}" for what, number in told if number]
@@ -285,7 +285,7 @@ _LAG = "LAG counts offsets from CONSUMED to END, replaced values among them; TO 
 
 
 def _partitions(partitions: list[PartitionReport], width: int, *, consumable: bool) -> tuple[RenderableType, list[str]]:
-    """The partitions as a table, and which columns had no room in it."""
+    """Return the partitions as a table, and the columns that did not fit."""
     from rich.console import Group
     from rich.text import Text
 
@@ -298,7 +298,7 @@ def _partitions(partitions: list[PartitionReport], width: int, *, consumable: bo
 
 
 def _cells(one: PartitionReport, *, consumable: bool) -> dict[str, str]:
-    """A partition as a row."""
+    """Return a partition as a row."""
     cells = {
         "PARTITION": f"{one.partition}",
         "START": f"{one.start:,}",

@@ -32,14 +32,14 @@ def watch(
 ) -> None:
     """Watch current values change.
 
-    Goes on until Ctrl-C. On a terminal it is a board, where changes flash; JSON objects (--format json) get a column
+    Runs until Ctrl-C. On a terminal it shows a board, where changes flash; JSON objects (--format json) get a column
     for each field. A terminal that can only write line by line (TERM=dumb) gets rows, as from browse --follow. Piped,
-    it gives the values of now, end-of-dump, and every change. What consumers have consumed is still shown.
+    it writes the current values, end-of-dump, and every change. Consumed values are still shown.
     """
     out = invocation.out
     queue = invocation.open(choice, form)
     with invocation.browser(queue, keys=keys or None, hide_consumed=False, catch_up_timeout=timeout) as browser:
-        if out.person and out.console.is_dumb_terminal:  # which cannot write over what it shows
+        if out.person and out.console.is_dumb_terminal:  # it cannot redraw
             write_events(out, browser, form, queue.key_header, following=True)
             return
         if out.person:

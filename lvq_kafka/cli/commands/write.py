@@ -1,4 +1,4 @@
-"""Sending messages, putting values and deleting keys."""
+"""Commands that send messages, put values and delete keys."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def send(
 ) -> None:
     """Send messages with headers.
 
-    The queue's key header among them says which value a message replaces. VALUE is the value, or - for all of stdin.
-    Where each message lies is reported when all replicas have it.
+    The queue's key header determines which value a message replaces. VALUE is the value, or - for all of stdin. The
+    position of each message is reported once all replicas have it.
     """
     _either(value is not None, source)
     if source is None:
@@ -110,7 +110,7 @@ def put(
 ) -> None:
     """Set the values of keys.
 
-    The key header is added by itself. VALUE is the value, or - for all of stdin.
+    The key header is added automatically. VALUE is the value, or - for all of stdin.
     """
     _either(key is not None, source)
     common: list[tuple[str, bytes | None]] = [(name, encode_key(text)) for name, text in headers]
