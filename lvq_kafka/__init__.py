@@ -1,7 +1,7 @@
 """Last value queues on Apache Kafka.
 
-A queue on a log-compacted topic that keeps the newest message for each value of a message header. Declare one with
-`LastValueQueue.declare`, then produce, browse, view and consume.
+A last value queue keeps the newest message for each value of a message header, on a log-compacted topic. Declare one
+with `LastValueQueue.declare`, then produce, browse, view and consume.
 
 Everything that its methods take or return can be imported from here; errors are in `lvq_kafka.errors`.
 """
@@ -87,10 +87,10 @@ __all__ = [
     "serializers",
 ]
 
-if not TYPE_CHECKING:  # a checker would take every name for one of ours
+if not TYPE_CHECKING:  # otherwise a type checker would accept any attribute name
 
     def __getattr__(name: str) -> object:
-        """Import the client when its configuration is named: whoever works on a cluster in memory does without it."""
+        """Import the Kafka client only for its configuration: in-memory clusters do without it."""
         if name != "ClientConfig":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from lvq_kafka.kafka import ClientConfig

@@ -1,4 +1,4 @@
-"""``python -m lvq_kafka`` is ``lvq``."""
+"""Makes ``python -m lvq_kafka`` the same as ``lvq``."""
 
 from lvq_kafka.cli import main
 

@@ -1,4 +1,4 @@
-"""asyncio: blocking calls in threads of their own, and an event loop that has its turn while there is much to give."""
+"""asyncio helpers: blocking calls in their own threads, and fair shares of the event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHARE = 0.001  # seconds
 
 
 class Share:
-    """The time for which a stream may keep its event loop while all it gives is at hand.
+    """The time that a stream may keep its event loop while events are ready.
 
     ::
 
@@ -32,14 +32,17 @@ class Share:
         self._until = 0.0
 
     def spent(self) -> bool:
-        """Whether it is used up. It begins with the first call, and with the first one after it was renewed."""
+        """Return whether the share is used up.
+
+        It starts with the first call, and again with the first call after a renewal.
+        """
         now = time.monotonic()
         if not self._until:
             self._until = now + _SHARE
         return now > self._until
 
     async def renew(self) -> None:
-        """Let other tasks have their turn first."""
+        """Let other tasks run first."""
         self._until = 0.0
         await asyncio.sleep(0)
 
@@ -47,13 +50,14 @@ class Share:
 async def in_thread(
     call: Callable[[], T], *, abort: Callable[[], object] | None = None, undo: Callable[[T], object] | None = None
 ) -> T:
-    """Run a blocking call in a daemon thread of its own, not in the loop's executor, which a few such calls would fill.
+    """Run a blocking call in its own daemon thread.
 
-    A task that is cancelled meanwhile goes on at once, and the call by itself.
+    The loop's executor is not used, since a few such calls would fill it. If the task is cancelled, it continues at
+    once, and the call runs on by itself.
 
     Args:
-        abort: called when the task is cancelled before the call is over; it may not block.
-        undo: called with what the call has returned, in a thread as well, when that reaches nobody any more.
+        abort: called if the task is cancelled before the call is over; must not block.
+        undo: called with the call's result, also in a thread, if no one will receive that result.
     """
     running = _Call(call, undo)
     Thread(target=copy_context().run, args=(running.run,), name="lvq-async", daemon=True).start()
@@ -66,12 +70,12 @@ async def in_thread(
 
 
 def in_background(call: Callable[[], object]) -> None:
-    """Run a blocking call in a daemon thread, for which nobody waits."""
+    """Run a blocking call in a daemon thread that no one waits for."""
     Thread(target=call, name="lvq-async", daemon=True).start()
 
 
 class _Call(Generic[T]):
-    """A blocking call, between the thread that makes it and the task that awaits it."""
+    """A blocking call, shared by the thread that makes it and the task that awaits it."""
 
     def __init__(self, call: Callable[[], T], undo: Callable[[T], object] | None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -84,17 +88,17 @@ class _Call(Generic[T]):
         self._result: list[T] = []
 
     def run(self) -> None:
-        """In the thread."""
+        """Make the call. Runs in the thread."""
         failure: BaseException | None = None
         try:
             self._result.append(self._call())
-        except BaseException as error:  # noqa: BLE001  # whoever awaits it gets it
+        except BaseException as error:  # noqa: BLE001  # raised in the awaiting task
             failure = error
         with self._lock:
             self._done = True
             abandoned = self._abandoned
         if not abandoned:
-            with suppress(RuntimeError):  # the loop is closed already: nobody waits any more
+            with suppress(RuntimeError):  # the loop is already closed: no one is waiting
                 self._loop.call_soon_threadsafe(self._resolve, failure)
                 return
         self._undo_result()
@@ -108,14 +112,14 @@ class _Call(Generic[T]):
             self.future.set_exception(failure)
 
     def abandon(self) -> bool:
-        """Nobody awaits it any more; whether it is not over yet."""
+        """Note that no one awaits the call now. Return whether it is still running."""
         with self._lock:
             self._abandoned = True
             done = self._done
         if done:
             in_background(self._undo_result)
         if self.future.done() and not self.future.cancelled():
-            self.future.exception()  # or the loop would say that nobody has asked for it
+            self.future.exception()  # or asyncio would log it as never retrieved
         return not done
 
     def _undo_result(self) -> None:

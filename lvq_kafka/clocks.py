@@ -1,4 +1,4 @@
-"""The clock by which absences, leases and locks are judged."""
+"""The clock for absences, leases and locks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["uptime"]
 
 
 def _choose() -> Callable[[], float]:
-    if hasattr(time, "CLOCK_BOOTTIME"):  # Linux leaves sleep out of its monotonic clock, FreeBSD too
+    if hasattr(time, "CLOCK_BOOTTIME"):  # the monotonic clocks of Linux and FreeBSD exclude sleep
         return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-    if sys.platform == "darwin":  # Python's monotonic clock stands still in sleep there, and the system's does not
+    if sys.platform == "darwin":  # Python's monotonic clock stops during sleep there; the system's does not
         return partial(time.clock_gettime, time.CLOCK_MONOTONIC)
-    return time.monotonic  # counts sleep on Windows; elsewhere a suspended machine does not know how long it was away
+    return time.monotonic  # includes sleep on Windows; elsewhere, sleep cannot be measured
 
 
 uptime: Callable[[], float] = _choose()
-"""Seconds, never set back; also those in which this machine sleeps, where the system has such a clock."""
+"""Seconds, never set back. Includes time asleep if the system has such a clock."""

@@ -1,10 +1,10 @@
-"""What the library asks of a cluster: the ports that the Kafka client and the in-memory cluster both implement.
+"""The ports to a cluster, implemented by the Kafka client and by the in-memory cluster.
 
-Drivers (producer, view, browser, consumer) know these protocols and nothing of a client. The adapters are
+Drivers (producer, view, browser, consumer) know these protocols and nothing about a client. The adapters are
 `lvq_kafka.kafka.KafkaCluster` and `lvq_kafka.testing.MemoryCluster`; one contract suite runs on both.
 
-Every call that talks to a cluster may raise `TransportError` and its kinds (`BrokerUnavailable`,
-`AuthenticationFailed`, `Unauthorized`); the docstrings name what comes on top. Timeouts are seconds.
+Every call that talks to a cluster may raise `TransportError` and its subclasses (`BrokerUnavailable`,
+`AuthenticationFailed`, `Unauthorized`); the docstrings list only additional errors. Timeouts are in seconds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as the cluster describes it. ``id`` changes when a topic of the same name is created again."""
+    """A topic as the cluster describes it. ``id`` changes when the topic is recreated."""
 
     name: str
     id: str
@@ -42,7 +42,7 @@ class TopicDescription:
 
 
 class LogEnd(NamedTuple):
-    """How far a partition's log reached, and in which epoch of its leader; -1 where that is not known."""
+    """The end of a partition's log and its leader epoch; -1 if unknown."""
 
     offset: int
     leader_epoch: int
@@ -52,8 +52,8 @@ class LogEnd(NamedTuple):
 class Commit:
     """A group's committed offset in one partition, with its metadata text.
 
-    ``leader_epoch`` is the last in which anything of what the group has read there was written; -1 where it is not
-    known. See `Cluster.overwritten`. Two commits that say the same are equal without it: not every broker keeps it.
+    ``leader_epoch`` is the last epoch of the records that the group has read there; -1 if unknown. See
+    `Cluster.overwritten`. Comparisons ignore it, since not every broker stores it.
     """
 
     offset: int
@@ -62,38 +62,45 @@ class Commit:
 
 
 class Receipt(Protocol):
-    """The outcome of one append, as a future: it resolves to the record's position when all replicas have it (G14).
+    """The outcome of one append, as a future.
 
-    ``await receipt`` is the position, too, or raises what `result` does.
+    It resolves to the record's position once all replicas have the record (G14). ``await receipt`` returns the
+    position, too, or raises what `result` raises.
     """
 
     def result(self, timeout: float | None = None) -> Position:
         """Wait for the position.
 
         Raises:
-            DeliveryFailed: the message was not stored (`MessageTooLarge`: the topic refused its size).
-            DeliveryUnknown: it may have been stored, and nothing more will be known of it.
+            DeliveryFailed: the message was not stored (`MessageTooLarge`: the topic rejected its size).
+            DeliveryUnknown: the message may have been stored, and this will never be known.
             OutcomeUnknown: it was not decided in time.
         """
 
     def __await__(self) -> Generator[Any, None, Position]: ...
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Wait, and return the error that `result` would raise for a message that has failed, or None.
+        """Wait; return the error that `result` would raise for a failed message, or None.
 
         Raises:
             OutcomeUnknown: it was not decided in time.
         """
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the outcome is known."""
 
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
-        """Call back when the outcome is known, at once if it is. Runs on the thread that learns it: be short."""
+        """Call back when the outcome is known, or at once if it already is.
+
+        The callback runs on the thread that learns the outcome, so keep it short.
+        """
 
 
 class LogWriter(Protocol):
-    """Appends to topics: idempotent, acknowledged by all in-sync replicas, murmur2-partitioned. Thread-safe."""
+    """Appends to topics. Thread-safe.
+
+    Appends are idempotent, acknowledged by all in-sync replicas, and partitioned by murmur2.
+    """
 
     def append(
         self,
@@ -105,35 +112,39 @@ class LogWriter(Protocol):
         """Hand over one record; blocks while the local buffer is full.
 
         Raises:
-            MessageTooLarge: the client refuses the size.
-            TransportError: there was no room in time (code ``_QUEUE_FULL``), or a newer writer with this
-                transactional id has fenced this one off (``_FENCED``).
-            StateError: with a transactional id, when no transaction is open.
-            Closed: after `close`.
+            MessageTooLarge: the client rejects the size.
+            TransportError: there was no room in time (code ``_QUEUE_FULL``), or a newer writer with this transactional
+                id has fenced this one off (``_FENCED``).
+            StateError: there is a transactional id, and no transaction is open.
+            Closed: the writer is closed.
         """
 
     def flush(self, timeout: float | None = None) -> int:
-        """Wait until every append is decided; return how many are not yet."""
+        """Wait until every append is decided; return how many still are not."""
 
     def pop_failures(self) -> list[TransportError]:
-        """The errors of failed appends that nobody has asked a receipt for (`result`, `exception`); each once."""
+        """Return the errors of failed appends that no one has seen, each once.
+
+        An error is seen when its receipt is asked for it (`result`, `exception`).
+        """
 
     def begin_transaction(self, timeout: float | None = None) -> None:
-        """Open a transaction. Appends until its end belong to it.
+        """Open a transaction. Appends belong to it until it ends.
 
-        Where the end of the one before was not answered, that is decided first.
+        If the end of the previous transaction was not answered, its outcome is resolved first.
 
         Raises:
-            TransportError: it could not be decided in time (retriable), or a newer writer with this transactional id
-                has fenced this one off (code ``_FENCED``).
-            StateError: one is open already.
+            TransportError: the outcome could not be resolved in time (retriable), or a newer writer with this
+                transactional id has fenced this one off (code ``_FENCED``).
+            StateError: a transaction is already open.
         """
 
     def send_offsets(self, member: GroupMember, offsets: Mapping[int, Commit], timeout: float | None = None) -> None:
         """Make a group's commit part of the open transaction.
 
         Raises:
-            TransportError: refused, or not answered in time; then the transaction can only be aborted, if even that.
+            TransportError: the commit was refused, or not answered in time; the transaction can then only be aborted,
+                if at all.
         """
 
     def commit_transaction(self, timeout: float | None = None) -> None:
@@ -143,78 +154,86 @@ class LogWriter(Protocol):
         """Drop the transaction's records."""
 
     def close(self, timeout: float | None = None) -> int:
-        """Flush and close; return how many appends were not decided. Their receipts fail."""
+        """Flush and close; return how many appends are undecided. Their receipts fail."""
 
 
 class LogReader(Protocol):
-    """Reads partitions of one topic without a group. For one thread."""
+    """Reads partitions of one topic without a group. For use by one thread."""
 
     def poll(self, timeout: float) -> Fetch:
-        """Wait up to ``timeout`` for anything new and return all that is at hand, possibly nothing.
+        """Wait up to ``timeout`` for new records and return all that are ready, possibly none.
 
-        Positions move past markers, aborted records and holes too, and are reported at the end of a partition at the
-        latest. Only committed records come, up to the last stable offset.
+        Positions also advance past markers, aborted records and gaps; they are reported at the end of a partition at
+        the latest. Returns only committed records, up to the last stable offset.
 
         Raises:
-            TopicNotFound: the topic is gone.
-            DataLoss: a position is below the start or beyond the end of the log.
-            TransportError: ``retriable`` when the reader goes on by itself as soon as the cluster is back.
+            TopicNotFound: the topic no longer exists.
+            DataLoss: a position is below the log start offset or beyond the end of the log.
+            TransportError: ``retriable`` if the reader continues by itself once the cluster is back.
         """
 
     def assign(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions too, each from its offset; a partition that is already read starts anew there."""
+        """Also read these partitions, each from its offset.
+
+        A partition that is already being read restarts there.
+        """
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 Answered = Callable[[Mapping[int, "TransportError | None"]], None]
-"""Takes the outcome of a commit by partition: None where it is stored, else why nothing is known of it."""
+"""Receives a commit's outcome by partition: None if stored, else why that is unknown."""
 
 
 class GroupListener(Protocol):
-    """Learns of partitions that come and go. Called inside `GroupMember.poll` and `close`, on the polling thread."""
+    """Handles assigned, revoked and lost partitions.
+
+    Called inside `GroupMember.poll` and `close`, on the polling thread.
+    """
 
     def assigned(self, partitions: Sequence[int], commits: Mapping[int, Commit]) -> Mapping[int, int]:
-        """New partitions with the group's commits (missing: none). Returns where to start reading each.
+        """Handle new partitions and their commits; return where to start reading each partition.
 
-        What it raises comes out of the poll. The next poll asks again: until then nothing of these is read.
+        Partitions without a commit are missing from ``commits``. Errors propagate out of the poll. The next poll calls
+        this again; until then, nothing is read from these partitions.
         """
 
     def revoked(self, partitions: Sequence[int]) -> None:
-        """These are about to go: the last moment to commit for them."""
+        """Handle partitions about to be revoked: the last chance to commit for them."""
 
     def lost(self, partitions: Sequence[int]) -> None:
-        """These are gone already: nothing can be committed for them."""
+        """Handle partitions that are already lost: nothing can be committed for them."""
 
 
 class GroupMember(Protocol):
-    """A member of a consumer group on one topic. For one thread."""
+    """A member of a consumer group on one topic. For use by one thread."""
 
     @property
     def losses(self) -> int:
-        """Connections that were lost in use. A commit on its way then was sent again, and may arrive once more, late.
+        """The number of connections lost while in use.
 
-        A loss is counted before an answer comes to what was sent again because of it.
+        A commit in flight at that moment is sent again, so it may arrive a second time, late. A loss is counted before
+        any answer to a request that was resent because of it.
         """
 
     def poll(self, timeout: float) -> Fetch:
-        """As `LogReader.poll`, for the partitions this member is assigned; also drives the membership."""
+        """Like `LogReader.poll`, for the assigned partitions; also drives the membership."""
 
     def commit(self, commits: Mapping[int, Commit]) -> None:
-        """Commit synchronously for partitions that are assigned now.
+        """Commit synchronously for currently assigned partitions.
 
         Raises:
-            TransportError: nothing is known about what was stored; commit a fresh state after the next poll.
+            TransportError: it is unknown what was stored; commit the current state after the next poll.
         """
 
     def commit_async(self, commits: Mapping[int, Commit], answered: Answered) -> None:
-        """Commit for partitions that are assigned now, and be told of the outcome by a later `poll`.
+        """Commit for currently assigned partitions; a later `poll` reports the outcome.
 
-        It may never be told: a member that loses its coordinator can lose the answer, too.
+        The outcome may never be reported: a member that loses its coordinator can lose the answer, too.
 
         Raises:
-            TransportError: as `commit`.
+            TransportError: as for `commit`.
         """
 
     def close(self) -> None:
@@ -223,21 +242,21 @@ class GroupMember(Protocol):
 
 @runtime_checkable
 class Cluster(Protocol):
-    """A cluster: its topics, offsets and groups, and the readers and writers on it. Thread-safe."""
+    """A cluster: its topics, offsets and groups, with their readers and writers. Thread-safe."""
 
     def describe_topic(self, topic: str, *, timeout: float = 10.0) -> TopicDescription:
         """Describe a topic.
 
         Raises:
-            TopicNotFound: it does not exist or may not be seen.
+            TopicNotFound: it does not exist, or this user may not see it.
         """
 
     def topic_config(self, topic: str, *, timeout: float = 10.0) -> dict[str, str]:
-        """The topic's settings, defaults included.
+        """Return the topic's settings, including defaults.
 
         Raises:
             TopicNotFound: it does not exist.
-            Unauthorized: this user may not read settings.
+            Unauthorized: this user may not read its settings.
         """
 
     def create_topic(
@@ -249,7 +268,10 @@ class Cluster(Protocol):
         config: Mapping[str, str],
         timeout: float = 10.0,
     ) -> bool:
-        """Create a topic; False when it exists already. ``replication_factor`` None takes the cluster's default."""
+        """Create a topic; return False if it already exists.
+
+        With ``replication_factor`` None, the cluster's default applies.
+        """
 
     def check_may_create(
         self,
@@ -260,18 +282,20 @@ class Cluster(Protocol):
         config: Mapping[str, str],
         timeout: float = 10.0,
     ) -> None:
-        """Raise what `create_topic` would raise, and create nothing."""
+        """Raise what `create_topic` would raise, without creating anything."""
 
     def check_may(self, operation: Operation, topic: str, *, timeout: float = 10.0) -> None:
-        """See whether this user is allowed an operation on a topic, as far as the cluster tells; nothing is done.
+        """Check whether this user may perform an operation on a topic, without performing it.
+
+        The check goes as far as the cluster reveals.
 
         Raises:
             Unauthorized: the user may not.
-            TopicNotFound: it does not exist.
+            TopicNotFound: the topic does not exist.
         """
 
     def check_may_commit(self, group: str, topic: str, *, timeout: float = 10.0) -> None:
-        """See whether this user may commit for a group what was read of a topic; nothing is committed.
+        """Check whether this user may commit for a group on a topic, without committing.
 
         Neither has to exist.
 
@@ -280,7 +304,7 @@ class Cluster(Protocol):
         """
 
     def alter_topic_config(self, topic: str, config: Mapping[str, str], *, timeout: float = 10.0) -> None:
-        """Set these settings and leave the others alone."""
+        """Change these settings and leave the others alone."""
 
     def add_partitions(self, topic: str, total: int, *, timeout: float = 10.0) -> None:
         """Raise the partition count."""
@@ -293,86 +317,92 @@ class Cluster(Protocol):
         """
 
     def broker_count(self, *, timeout: float = 10.0) -> int:
-        """How many brokers live now.
+        """Return the number of live brokers.
 
         Raises:
-            BrokerUnavailable: none, as far as the one knows that answers.
+            BrokerUnavailable: the broker that answers knows of none.
         """
 
     def commit_text_limit(self, *, timeout: float = 10.0) -> int:
-        """How many characters a commit's metadata text may have, as a broker is configured.
+        """Return the maximum length of a commit's metadata text, as configured on a broker.
 
         Raises:
-            Unauthorized: this user may not read the settings of brokers.
+            Unauthorized: this user may not read broker settings.
         """
 
     def start_offsets(self, topic: str, *, timeout: float = 10.0) -> dict[int, int]:
-        """The first offset of each partition's log.
+        """Return the log start offset of each partition.
 
         Raises:
-            TopicNotFound: it does not exist.
+            TopicNotFound: the topic does not exist.
         """
 
     def end_offsets(
         self, topic: str, *, stable: bool = False, partitions: int | None = None, timeout: float = 10.0
     ) -> dict[int, int]:
-        """The true end of each partition's log; with ``stable`` its last stable offset (open transactions end it).
+        """Return the true end of each partition's log, or its last stable offset.
 
-        Who knows how many ``partitions`` there are saves a question by saying so. Added ones are then left out, and
-        ones that do not exist, too.
+        ``stable`` selects the last stable offset, which open transactions hold back.
 
-        Goes over a connection of its own, so that it never queues behind a fetch that waits for data.
+        Pass ``partitions``, the partition count, if you know it: that saves a request. Partitions added since are then
+        left out, and so are ones that do not exist.
+
+        Uses its own connection, so it never queues behind a fetch that waits for data.
 
         Raises:
-            TopicNotFound: it does not exist.
+            TopicNotFound: the topic does not exist.
         """
 
     def stable_ends(self, topic: str, *, partitions: int | None = None, timeout: float = 10.0) -> dict[int, LogEnd]:
-        """The last stable offset of each partition and the epoch of its leader, in one answer; for `check_uncut`.
+        """Return each partition's last stable offset and leader epoch, for `check_uncut`.
 
-        ``partitions`` is as for `end_offsets`.
+        Both come from the same response. ``partitions`` is as for `end_offsets`.
 
         Raises:
-            TopicNotFound: it does not exist.
+            TopicNotFound: the topic does not exist.
         """
 
     def check_uncut(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> None:
-        """See that no log was cut below where it ended, even where it has grown beyond that since.
+        """Check that no log was truncated below its end, even if it has grown beyond that since.
 
-        Offsets alone do not tell: a leader that was elected although it lacked records, or whose disk has lost some,
-        writes others under the same offsets. But it does so in another epoch, and remembers where each one ended.
+        Offsets alone do not show this: a leader that was elected without some of the records, or whose disk has lost
+        some, writes other records at the same offsets. But it does so in another leader epoch, and remembers where each
+        epoch ended.
 
         Raises:
-            DataLoss: a log was cut, or begins behind such an end.
-            TopicNotFound: it does not exist.
+            DataLoss: a log was truncated, or starts after its end in ``ends``.
+            TopicNotFound: the topic does not exist.
         """
 
     def overwritten(self, topic: str, ends: Mapping[int, LogEnd], *, timeout: float = 10.0) -> dict[int, int]:
-        """Where records lie, below what was read of a log, that were not there then: it was cut, and has grown again.
+        """Find records that overwrote ones already read: a log was truncated and grew again.
 
-        Every record has the epoch of the leader that wrote it, and epochs ascend in a log. So one below ``ends`` whose
-        epoch is later than all that was read is another than the one that was read at its offset.
+        Every record carries the epoch of the leader that wrote it, and epochs ascend within a log. So if a record below
+        ``ends`` has a later epoch than everything that was read, it is not the record that was read at its offset.
 
         Returns, by partition, the first such offset; partitions without one are missing. Only committed records count:
-        what a transaction leaves beside them, in whatever epoch, nobody has read.
+        whatever else a transaction leaves in the log, in any epoch, was never read.
 
         Args:
-            ends: how far each log was read, and the last epoch of what was read there.
+            ends: how far each log was read, and the last epoch of the records read there.
 
         Raises:
-            TopicNotFound: it does not exist.
+            TopicNotFound: the topic does not exist.
         """
 
     def offsets_at(self, topic: str, timestamp: int, *, timeout: float = 10.0) -> dict[int, int]:
-        """For each partition the first offset whose timestamp (ms) is at or after ``timestamp``, or the log end."""
+        """Return each partition's first offset with a timestamp (ms) at or after ``timestamp``.
+
+        That is the log end if there is no such record.
+        """
 
     def delete_before(self, topic: str, offsets: Mapping[int, int], *, timeout: float = 10.0) -> dict[int, int]:
-        """Delete all records below these offsets, for good; returns where the logs of these partitions begin now.
+        """Permanently delete all records below these offsets; return the new log start offsets.
 
-        A partition that begins beyond its offset already is left alone.
+        A partition that already starts beyond its offset is left alone.
 
         Raises:
-            TopicNotFound: it does not exist.
+            TopicNotFound: the topic does not exist.
             ConfigError: the topic's ``cleanup.policy`` does not include ``delete``.
             DataLoss: an offset is beyond the end of the log.
         """
@@ -386,62 +416,66 @@ class Cluster(Protocol):
         partitions: int | None = None,
         timeout: float = 10.0,
     ) -> dict[int, Commit]:
-        """What a group has committed in a topic; partitions without a commit are missing.
+        """Return a group's commits in a topic; partitions without a commit are missing.
 
         ``partitions`` is as for `end_offsets`.
 
         Args:
-            decided: wait while an open transaction holds offsets of the group. Without it what was committed before is
-                returned, which that transaction may change.
+            decided: wait while an open transaction holds offsets of the group. Otherwise return the previous commits,
+                which that transaction may change.
 
         Raises:
-            OffsetsPending: an open transaction still holds some when the time is up, or replicas of it lag.
+            OffsetsPending: time is up, and an open transaction still holds some offsets, or its replicas lag.
         """
 
     def commit(self, group: str, topic: str, commits: Mapping[int, Commit], *, timeout: float = 10.0) -> None:
-        """Commit for a group that has no members now.
+        """Commit for a group that currently has no members.
 
         Raises:
-            TransportError: for any partition that was refused; a group with members refuses all.
+            TransportError: a partition was refused; a group with members refuses all of them.
         """
 
     def committed_at(self, group: str, *, timeout: float = 10.0) -> float:
-        """When the group's coordinator last stored a commit, by its own clock, in seconds since the epoch.
+        """Return when the group's coordinator last stored a commit, in seconds since the epoch.
 
-        Of this group, or of another one that it keeps in the same place: after a commit that is the cluster's time of
-        then, or later.
+        The time is by the coordinator's clock. The commit may be of this group, or of another that is kept in the same
+        place. So after a commit, this is the cluster's time of that commit, or later.
 
         Raises:
-            Unauthorized, TopicNotFound: this user may not see where commits lie.
+            Unauthorized, TopicNotFound: this user may not see where commits are stored.
         """
 
     def delete_group(self, group: str, *, timeout: float = 10.0) -> bool:
-        """Delete a group without members; False when there is none."""
+        """Delete a group without members; return False if there is no such group."""
 
     def member_count(self, group: str, *, timeout: float = 10.0) -> int:
-        """How many members a group has now; 0 where there is no such group. One that died counts for its session."""
+        """Return the group's current number of members; 0 if there is no such group.
+
+        A dead member counts until its session times out.
+        """
 
     def reader(
         self, topic: str, positions: Mapping[int, int], *, headers: bool = True, late: bool = False
     ) -> LogReader:
-        """A reader that starts at these positions, one for each partition to read.
+        """Return a reader that starts at these positions, one for each partition to read.
 
-        Without ``headers`` every record comes as if it had none; where they have, that halves the work. With ``late``
-        a batch may make its columns, and read headers, when they are first asked for: it pays where few records of many
-        are kept, by their `RecordBatch.entries`.
+        Without ``headers``, records arrive as if they had no headers; if they do have some, that halves the work. With
+        ``late``, a batch may build its columns and read headers on first access: that pays off if only a few of many
+        records are kept, through `RecordBatch.entries`.
         """
 
     def member(self, group: str, topic: str, listener: GroupListener) -> GroupMember:
-        """A new member of a group, subscribed to the topic."""
+        """Return a new member of a group, subscribed to the topic."""
 
     def writer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> LogWriter:
-        """A writer. With a transactional id it writes in transactions only, and fences off its predecessor.
+        """Return a writer.
 
-        ``max_block`` is how many seconds an append may wait for room in the local buffer; None for as long as it takes.
+        With a transactional id, it writes only in transactions, and fences off its predecessor. ``max_block`` is how
+        many seconds an append may wait for room in the local buffer; None for no limit.
         """
 
     def close(self) -> None:
-        """Close what the log itself holds open, and not its readers, members and writers.
+        """Close what the cluster itself holds open, but not its readers, members and writers.
 
         From then on it opens and answers nothing: every other call raises `Closed`. A second `close` does nothing.
         """

@@ -1,7 +1,7 @@
-"""Codecs: between the values a program works with and the bytes in the log.
+"""Codecs: conversion between a program's values and the bytes in the log.
 
-Built in are `BYTES`, `TEXT` and `JSON`. A codec of one's own is two functions: ``Codec(packb, unpackb, name="pack")``.
-`serializers` makes one of confluent-kafka's serializer objects, Schema Registry's included.
+`BYTES`, `TEXT` and `JSON` are built in. A custom codec is two functions: ``Codec(packb, unpackb, name="pack")``.
+`serializers` wraps confluent-kafka's serializer objects, including Schema Registry's.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ __all__ = ["BYTES", "JSON", "TEXT", "Codec", "Undecodable", "V", "check_undecoda
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    V = TypeVar("V", default=bytes)  # a queue that names no codec is one of bytes
+    V = TypeVar("V", default=bytes)  # a queue without a codec holds bytes
 else:
     from typing import TypeVar
 
     V = TypeVar("V")
 
 Undecodable = Literal["raise", "skip", "raw"]
-"""What to do with a value that its codec cannot read.
+"""The policy for values that their codec cannot decode.
 
-- ``raise``: reading that key raises `DecodeError`; the others are not affected.
-- ``skip``: the key counts as having no value, until its next good one; a consumer rejects the message. ``skipped`` of
-  view, browser and consumer counts them.
-- ``raw``: its bytes are given as they are.
+- ``raise``: reading that key raises `DecodeError`; other keys are not affected.
+- ``skip``: the key counts as having no value until its next good one; a consumer rejects the message. ``skipped`` of
+  the view, browser or consumer counts them.
+- ``raw``: the bytes are returned as they are.
 """
 
 HeaderPairs = Sequence[tuple[str, bytes | None]]
 
 
 class Codec(Generic[V]):
-    """How values are written to bytes and read from them. Used by several threads at once.
+    """Encodes values to bytes and decodes them. Used by several threads at once.
 
     Args:
-        encode: from a value to bytes. None, and whatever else it cannot write, must make it raise; a delete is not a
-            value but `Producer.delete`.
-        decode: from bytes to a value; raises what it likes when it cannot read them.
-        name: what errors call it.
+        encode: converts a value to bytes. It must raise for None and for anything else that it cannot encode; deletes
+            are not values, see `Producer.delete`.
+        decode: converts bytes to a value; may raise any exception if it cannot.
+        name: the codec's name in errors.
     """
 
     __slots__ = ("_decode", "_encode", "name")
@@ -57,16 +57,16 @@ class Codec(Generic[V]):
         self.name = name
 
     def encode(self, value: V, topic: str, headers: list[tuple[str, bytes | None]]) -> bytes:
-        """Write a value that goes to ``topic``. A codec may add to ``headers``, as Schema Registry's can do.
+        """Encode a value for ``topic``. A codec may add to ``headers``, as Schema Registry's can.
 
         Raises:
-            EncodeError: the value cannot be written.
+            EncodeError: the value cannot be encoded.
         """
         try:
-            data: object = self._write(value, topic, headers)  # a foreign codec may return anything, too
+            data: object = self._write(value, topic, headers)  # a custom codec may return anything
         except EncodeError:
             raise
-        except Exception as error:  # a foreign codec may raise anything
+        except Exception as error:  # a custom codec may raise anything
             raise EncodeError(f"The codec {self.name!r} cannot write {_kind(value)}: {error}") from error
         if not isinstance(data, bytes):
             hint = "Use delete() to remove a key." if value is None else ""
@@ -76,14 +76,14 @@ class Codec(Generic[V]):
     def decode_at(
         self, data: bytes, at: tuple[str, int, int], *, headers: HeaderPairs = (), raw_on_error: bool = False
     ) -> V:
-        """Read the value that lies at a position; with ``raw_on_error`` return the bytes where that fails.
+        """Decode the value at a position; on failure ``raw_on_error`` returns the bytes instead.
 
         Raises:
-            DecodeError: the bytes cannot be read.
+            DecodeError: the bytes cannot be decoded.
         """
         try:
             return self._read(data, at[0], headers)
-        except Exception as error:  # a foreign codec may raise anything
+        except Exception as error:  # a custom codec may raise anything
             if raw_on_error:
                 return cast(V, data)
             position = Position(*at)
@@ -107,11 +107,11 @@ class Codec(Generic[V]):
 def serializers(
     serializer: Callable[..., Any] | None = None, deserializer: Callable[..., Any] | None = None
 ) -> Codec[Any]:
-    """A codec of confluent-kafka's serializer and deserializer objects, Schema Registry's included.
+    """Return a codec for confluent-kafka's serializers, including Schema Registry's.
 
     They are called as confluent-kafka calls them, ``serializer(value, SerializationContext(topic, VALUE, headers))``.
-    What a deserializer takes is its own matter: that of Avro (confluent-kafka 2.16) ignores bytes behind a value.
-    One of the two may be missing in a program that only reads or only writes.
+    What a deserializer accepts is up to that deserializer: Avro's (confluent-kafka 2.16) ignores bytes after a value.
+    A program that only reads or only writes may omit the other one.
 
     Raises:
         ConfigError: both are missing.
@@ -122,7 +122,7 @@ def serializers(
 
 
 def check_undecodable(policy: object) -> None:
-    """Raise ConfigError unless it is an `Undecodable`."""
+    """Raise ConfigError unless the policy is an `Undecodable`."""
     if policy not in get_args(Undecodable):
         raise ConfigError(
             f"undecodable={policy!r} is no policy.",
@@ -169,11 +169,13 @@ def _read_json(data: bytes) -> Any:
 
 
 BYTES: Codec[bytes] = Codec(_bytes, bytes, name="bytes")
-"""Values are bytes, taken and given as they are."""
+"""Values are bytes, passed through unchanged."""
 
 TEXT: Codec[str] = Codec(_text, _read_text, name="text")
-"""Values are text, written as UTF-8."""
+"""Values are text, encoded as UTF-8."""
 
 JSON: Codec[Any] = Codec(_json, _read_json, name="json")
-"""Values are what JSON can hold, written compactly as UTF-8. NaN and infinities are refused, and so is what is nested
-more than 500 deep; None is JSON's null."""
+"""Values are anything that JSON can hold, encoded compactly as UTF-8.
+
+NaN, infinities and nesting deeper than 500 are refused; None is JSON's null.
+"""

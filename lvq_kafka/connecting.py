@@ -1,4 +1,4 @@
-"""From what a caller names to the log it means."""
+"""Resolves a caller's connection arguments to a cluster."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def connect(
     config: ClientConfig | Mapping[str, Any] | None = None,
     cluster: Cluster | None = None,
 ) -> Cluster:
-    """The log to work on: the one given, or the cluster that servers and configuration name.
+    """Return the cluster passed in, or connect to the one that the arguments name.
 
     Args:
         bootstrap_servers: ``host:port``, several separated by commas.
-        config: librdkafka properties, or a `ClientConfig`. With neither servers nor configuration the environment
+        config: librdkafka properties, or a `ClientConfig`. With neither servers nor configuration, the environment
             decides (`ClientConfig.from_env`).
-        log: any implementation of `lvq_kafka.cluster.Cluster`; excludes the others.
+        cluster: any implementation of `lvq_kafka.cluster.Cluster`; excludes the other arguments.
 
     Raises:
         ConfigError: options contradict each other, or nothing names a cluster.
@@ -40,7 +40,7 @@ def connect(
             )
         instance("cluster", cluster, Cluster, "Pass what `connect` returns, or leave it out.")
         return cluster
-    # Only here does the library reach for the client, so that everything else runs on any log.
+    # The only import of the client, so that everything else runs on any cluster.
     from lvq_kafka.kafka import ClientConfig, KafkaCluster
 
     if isinstance(config, ClientConfig):
@@ -65,7 +65,10 @@ def connect_within(
     config: ClientConfig | Mapping[str, Any] | None = None,
     cluster: Cluster | None = None,
 ) -> Cluster:
-    """As `connect`; a log that is opened here is closed with ``opened``. One that was given stays its giver's."""
+    """Like `connect`; a cluster that is opened here is closed with ``opened``.
+
+    A cluster that was passed in stays its owner's to close.
+    """
     chosen = connect(bootstrap_servers, config=config, cluster=cluster)
     if cluster is None:
         opened.callback(chosen.close)

@@ -1,4 +1,4 @@
-"""What a reader gets: entries, and the events of a stream of them."""
+"""The entries that readers return, and the events of their streams."""
 
 from __future__ import annotations
 
@@ -21,16 +21,22 @@ class Entry(Generic[V]):
     """The current value of a key."""
 
     key: str
-    """The key as text. Bytes that are not UTF-8 are kept (surrogateescape): the text is good for any look-up."""
+    """The key as text, usable for any lookup: non-UTF-8 bytes are kept (surrogateescape)."""
     value: V
     position: Position
     timestamp: float
-    """Seconds since the epoch: when the broker appended it, or the producer's time where the topic is set so."""
+    """Seconds since the epoch.
+
+    The broker's append time, or the producer's time if the topic is configured so.
+    """
     headers: Headers = ()
-    """All headers in their order, names may repeat. Only ``lvq-unreadable`` where they cannot be read (R16)."""
+    """All headers in order; names may repeat.
+
+    If they cannot be read, only ``lvq-unreadable`` (R16).
+    """
 
     def header(self, name: str) -> str | None:
-        """The text of the last header of that name, or None."""
+        """Return the text of the last header with that name, or None."""
         value = header_value(self.headers, name)
         return None if value is None else value.decode("utf-8", "replace")
 
@@ -39,43 +45,46 @@ class Entry(Generic[V]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Deleted:
-    """A key that had a value and has none now, as far as the reader that gives this can see.
+    """A key that had a value and, as far as its reader can see, has none now.
 
     It was deleted, unless ``consumed`` or ``left`` is set.
     """
 
     key: str
     consumed: bool = False
-    """A consumer of the queue has taken its value."""
+    """True if a consumer of the queue has consumed its value."""
     left: bool = False
-    """It has a value that does not match the headers that the browser selects by. Only what was given can leave."""
+    """True if its value no longer matches the browser's headers.
+
+    Only keys that were given can leave.
+    """
 
     __repr__ = abridged
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfDump:
-    """The current values have all been given; updates follow.
+    """The current values have all been returned; updates follow.
 
-    The dump is complete up to ``offsets``, the next offset of each partition. ``blocked`` names partitions where an
-    open transaction hides what was written after it; empty means that nothing acknowledged before the open is missing.
+    The dump is complete up to ``offsets``, the next offset of each partition. ``blocked`` names the partitions where an
+    open transaction hides later records; if it is empty, nothing acknowledged before the open is missing.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
     blocked: tuple[Shortfall, ...] = ()
 
 
-_new_position = partial(tuple.__new__, Position)  # in half the time that its constructor takes
+_new_position = partial(tuple.__new__, Position)  # twice as fast as the constructor
 
 Event = Entry[V] | Deleted | EndOfDump
-"""What a browser or a watch yields."""
+"""An event from a browser or a watch."""
 
 
 def to_entry(record: Record, topic: str, codec: Codec[V], *, raw_on_error: bool = False) -> Entry[V]:
     """Decode a record that holds a value.
 
     Raises:
-        DecodeError: the codec cannot read the value, and ``raw_on_error`` is not set.
+        DecodeError: the codec cannot decode the value, and ``raw_on_error`` is not set.
     """
     partition, offset, timestamp, key, data, headers = record
     assert key is not None

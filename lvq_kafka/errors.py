@@ -4,52 +4,52 @@
 
     LVQError
     ├─ ConfigError(ValueError)             an option is unknown, missing, malformed or clashes with another
-    ├─ UnencodableKey(TypeError)           a key of a type that has no wire form (R2)
-    ├─ MissingKey(ValueError)              no key header on a message, and the queue refuses such messages (R1)
+    ├─ UnencodableKey(TypeError)           a key of a type with no wire form (R2)
+    ├─ MissingKey(ValueError)              a message has no key header, and the queue refuses such messages (R1)
     ├─ KeyMismatch(ValueError)             key header and record key disagree, and the policy is "fail" (R16)
     ├─ CodecError(ValueError)
-    │  ├─ EncodeError                      a value that its codec cannot write
-    │  └─ DecodeError                      a value that its codec cannot read; carries the position
+    │  ├─ EncodeError                      a codec cannot encode a value
+    │  └─ DecodeError                      a codec cannot decode a value; carries the position
     ├─ StateError(RuntimeError)
     │  ├─ BoundToProcess(TypeError)        pickled, copied, or used in a child after a fork
     │  ├─ Closed                           used after close()
-    │  ├─ AlreadySettled                   a delivery was acked, released or rejected before
+    │  ├─ AlreadySettled                   the delivery was already acked, released or rejected
     │  └─ LockLost                         the delivery's partition is no longer held by this consumer
     ├─ TopicError
     │  ├─ TopicNotFound(LookupError)
     │  ├─ TopicMismatch                    a topic's settings do not fit a last value queue
-    │  └─ TopicRecreated                   the topic was deleted, or deleted and created again, under a reader
+    │  └─ TopicRecreated                   the topic was deleted, or deleted and recreated, under a reader
     ├─ QueueError
-    │  ├─ QueueNotDeclared(LookupError)    no such queue, or it is not known what was consumed (R17)
-    │  │  ├─ GroupNotFound                 its consumer group has expired, was deleted, or never was
-    │  │  ├─ OffsetsExpired                its group holds no offsets for some partitions any more
-    │  │  └─ PartitionsAdded               its topic was given partitions after it was declared
+    │  ├─ QueueNotDeclared(LookupError)    no such queue, or it is unknown what was consumed (R17)
+    │  │  ├─ GroupNotFound                 its consumer group has expired, was deleted, or never existed
+    │  │  ├─ OffsetsExpired                its group no longer holds offsets for some partitions
+    │  │  └─ PartitionsAdded               partitions were added to its topic after it was declared
     │  ├─ QueueMismatch                    a second declare differs from the first
-    │  └─ CommitMapRefused                 an offset commit's text is not the queue's, newer, or damaged
+    │  └─ CommitMapRefused                 an offset commit's text is foreign, newer or corrupt
     ├─ TransportError(ConnectionError)     carries the client's error code and whether a retry makes sense
     │  ├─ BrokerUnavailable
     │  ├─ OffsetsPending                   an open transaction holds a group's offsets
     │  ├─ AuthenticationFailed(PermissionError)
-    │  ├─ Unauthorized(PermissionError)    carries the right that is missing
+    │  ├─ Unauthorized(PermissionError)    carries the missing right
     │  ├─ DeliveryFailed                   a message was not stored; carries the key
     │  │  └─ MessageTooLarge(ValueError)
     │  └─ DeliveryUnknown                  a message may have been stored; carries the key; also an OutcomeUnknown
-    ├─ DataLoss                            offsets a reader needs, or deletes it has not read, are gone from the log
+    ├─ DataLoss                            offsets, or tombstones, that a reader needs are no longer in the log
     ├─ OutcomeUnknown(TimeoutError)        not decided in time; it may still happen
-    ├─ CatchUpTimeout(TimeoutError)        carries what each partition still lacks
+    ├─ CatchUpTimeout(TimeoutError)        carries what each partition lacks
     ├─ ReaderFailed(RuntimeError)          a background reader died; carries its cause
-    ├─ SpillFailed(OSError)                a task has no room on disk for what it has none for in memory (Spark)
-    ├─ MissingExtra(ImportError)           a package that an extra of this library brings is not installed
+    ├─ SpillFailed(OSError)                a Spark task could not spill to disk
+    ├─ MissingExtra(ImportError)           a package from one of this library's extras is not installed
     └─ EmbeddedBrokerError(RuntimeError)
        ├─ JavaNotFound
        ├─ CorruptDownload
        ├─ DiskFull(OSError)
        └─ BrokerStartFailed                carries the end of the broker's log
 
-A leaf also inherits the builtin a caller would expect, so ``except TimeoutError`` and ``except LookupError`` work.
-Attributes carry the facts; the message says what happened and what to do about it. No message holds a secret, steers a
-terminal, or is longer than a screen: keys and names in it are shown by their beginnings.
-All of them survive `pickle` and `copy`, attributes and causes of this tree included, so that they can be carried
+Leaf classes also inherit the builtin that a caller would expect, so ``except TimeoutError`` and ``except LookupError``
+work. Attributes carry the facts; the message says what happened and what to do about it. No message contains a secret,
+sends control sequences to a terminal, or is longer than a screen: long keys and names are abbreviated.
+All errors survive `pickle` and `copy`, including their attributes and any causes from this tree, so they can be passed
 between processes.
 """
 
@@ -114,25 +114,25 @@ __all__ = [
 
 
 class LVQError(Exception):
-    """Base of every error of this library.
+    """Base class of every error in this library.
 
-    ``hint`` is the part of the message that says what to do next; it is empty when there is nothing useful to say.
+    ``hint`` is the part of the message that says what to do next; it is empty if there is no useful advice.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        # Not one of these texts is known to be short, or harmless on a terminal: others' words are in most of them.
+        # Most of these texts quote others, so none can be assumed short, or harmless on a terminal.
         self.hint = bounded(hint)
         super().__init__(f"{bounded(message)} {self.hint}".rstrip())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What exceptions do by default is to call the class with `args`, and ours want keywords.
+        # By default, exceptions are rebuilt by calling the class with `args`, but these need keywords.
         cause = {"__cause__": self.__cause__} if isinstance(self.__cause__, LVQError) else {}
         return _rebuilt, (type(self), self.args), {**self.__dict__, **cause}
 
 
 def _rebuilt(kind: type[LVQError], args: tuple[object, ...]) -> LVQError:
     shape: Any = kind
-    while shape.__module__ != "builtins":  # only the builtin that it is laid out as can make one without __init__
+    while shape.__module__ != "builtins":  # only the builtin base with its layout can create one without __init__
         shape = shape.__base__
     error: LVQError = shape.__new__(kind)
     error.args = args
@@ -140,7 +140,10 @@ def _rebuilt(kind: type[LVQError], args: tuple[object, ...]) -> LVQError:
 
 
 class ConfigError(LVQError, ValueError):
-    """An option is unknown, missing, malformed, or clashes with another. ``options`` names the culprits."""
+    """An option is unknown, missing or malformed, or clashes with another.
+
+    ``options`` names the culprits.
+    """
 
     def __init__(self, message: str, *, options: Sequence[str] = (), hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -148,15 +151,18 @@ class ConfigError(LVQError, ValueError):
 
 
 class UnencodableKey(LVQError, TypeError):
-    """A key of a type that has no wire form. Keys are text, bytes, integers or booleans (R2)."""
+    """A key has a type with no wire form. Keys are text, bytes, integers or booleans (R2)."""
 
 
 class MissingKey(LVQError, ValueError):
-    """A message carries no key header and the queue's policy is ``keyless="refuse"`` (R1)."""
+    """A message has no key header, and the queue's policy is ``keyless="refuse"`` (R1)."""
 
 
 class KeyMismatch(LVQError, ValueError):
-    """A record's key header disagrees with its record key, or cannot be read, and the policy is ``"fail"`` (R16)."""
+    """A record's key header disagrees with its record key, or cannot be read (R16).
+
+    Raised if the policy is ``"fail"``.
+    """
 
     def __init__(self, message: str, *, position: Position, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -164,17 +170,17 @@ class KeyMismatch(LVQError, ValueError):
 
 
 class CodecError(LVQError, ValueError):
-    """A value could not be written or read by its codec."""
+    """A codec could not encode or decode a value."""
 
 
 class EncodeError(CodecError):
-    """A value that its codec cannot write."""
+    """A codec cannot encode a value."""
 
 
 class DecodeError(CodecError):
-    """A stored value that its codec cannot read. The next good write of the key cures it.
+    """A codec cannot decode a stored value. The next good write of the key fixes it.
 
-    ``position`` is where the value lies; ``raw`` its bytes.
+    ``position`` is the value's position; ``raw`` is its bytes.
     """
 
     def __init__(self, message: str, *, position: Position | None, raw: bytes, hint: str = "") -> None:
@@ -188,9 +194,9 @@ class StateError(LVQError, RuntimeError):
 
 
 class BoundToProcess(StateError, TypeError):
-    """The object has connections and threads of its own, and cannot leave the process that opened it.
+    """The object cannot leave the process that opened it.
 
-    It was pickled or copied, or is used in a child process after a fork.
+    It has its own connections and threads, and was pickled or copied, or used in a child process after a fork.
     """
 
 
@@ -199,14 +205,14 @@ class Closed(StateError):
 
 
 class AlreadySettled(StateError):
-    """A delivery was already acked, released or rejected."""
+    """The delivery was already acked, released or rejected."""
 
 
 class LockLost(StateError):
-    """The message is not this holder's any more, and comes again, here or there, unless a newer value has come.
+    """The message is no longer this holder's.
 
-    Its partition is no longer assigned to this consumer, the time to settle it was over, or the transaction that it was
-    settled in was aborted.
+    It is delivered again, to this consumer or another, unless a newer value has replaced it. Its partition is no longer
+    assigned to this consumer, the time to settle it ran out, or the transaction that it was settled in was aborted.
     """
 
 
@@ -225,7 +231,7 @@ class TopicNotFound(TopicError, LookupError):
 class TopicMismatch(TopicError):
     """A topic's settings do not fit a last value queue.
 
-    ``settings`` maps the setting's name to ``(expected, actual)``.
+    ``settings`` maps each setting's name to ``(expected, actual)``.
     """
 
     def __init__(self, message: str, *, topic: str, settings: Mapping[str, tuple[str, str]], hint: str = "") -> None:
@@ -234,7 +240,7 @@ class TopicMismatch(TopicError):
 
 
 class TopicRecreated(TopicError):
-    """The topic was deleted, or deleted and created again, while a reader was using it."""
+    """The topic was deleted, or deleted and recreated, while a reader was using it."""
 
 
 class QueueError(LVQError):
@@ -246,16 +252,18 @@ class QueueError(LVQError):
 
 
 class QueueNotDeclared(QueueError, LookupError):
-    """No such queue; or, in its subclasses, it is declared and its group does not say what was consumed (R17).
+    """There is no such queue.
 
-    For those there is ``lvq repair``, and `LastValueQueue.repair`. Nothing is replayed or skipped before.
+    Or, in the subclasses, the queue is declared, but its group does not say what was consumed (R17). For these, there
+    is ``lvq repair``, and `LastValueQueue.repair`. Until then, nothing is replayed or skipped.
     """
 
 
 class GroupNotFound(QueueNotDeclared):
-    """The queue's consumer group holds no offsets: it has expired or was deleted, or the queue was never declared.
+    """The queue's consumer group holds no offsets.
 
-    What was consumed is not known any more, so a repair has to be told where to start. ``group`` is its name.
+    It has expired or was deleted, or the queue was never declared. It is no longer known what was consumed, so a repair
+    needs a starting point. ``group`` is the group's name.
     """
 
     def __init__(self, message: str, *, queue: str, group: str, hint: str = "") -> None:
@@ -264,9 +272,10 @@ class GroupNotFound(QueueNotDeclared):
 
 
 class OffsetsExpired(QueueNotDeclared):
-    """The queue's group holds offsets for other partitions, and for ``partitions`` none any more: they expire singly.
+    """The queue's group no longer holds offsets for ``partitions``, only for others.
 
-    What was consumed there is not known any more, so a repair has to be told where to start in them.
+    Offsets expire individually. It is no longer known what was consumed there, so a repair needs a starting point for
+    these partitions.
     """
 
     def __init__(self, message: str, *, queue: str, partitions: Sequence[int], hint: str = "") -> None:
@@ -275,7 +284,10 @@ class OffsetsExpired(QueueNotDeclared):
 
 
 class PartitionsAdded(QueueNotDeclared):
-    """The queue's topic was given ``partitions`` after it was declared. A repair takes them in from their beginning."""
+    """The partitions in ``partitions`` were added to the queue's topic after it was declared.
+
+    A repair includes them from their beginning.
+    """
 
     def __init__(self, message: str, *, queue: str, partitions: Sequence[int], hint: str = "") -> None:
         super().__init__(message, queue=queue, hint=hint)
@@ -283,7 +295,10 @@ class PartitionsAdded(QueueNotDeclared):
 
 
 class QueueMismatch(QueueError):
-    """A queue is declared again with other properties. ``differences`` maps the name to ``(declared, asked)``."""
+    """A queue is declared again with other properties.
+
+    ``differences`` maps each property's name to ``(declared, asked)``.
+    """
 
     def __init__(
         self, message: str, *, queue: str, differences: Mapping[str, tuple[object, object]], hint: str = ""
@@ -293,11 +308,11 @@ class QueueMismatch(QueueError):
 
 
 class CommitMapRefused(QueueError):
-    """The text of an offset commit cannot be taken for what the queue has done (R17).
+    """An offset commit's text cannot be trusted to say what the queue has consumed (R17).
 
-    ``reason`` is ``"foreign"`` (something else commits with this group, such as a plain client or a tool, which give no
-    text), ``"newer"`` (a later version of this library
-    wrote it) or ``"corrupt"``; ``partition`` is where it was, None when that is not known. ``queue`` may be empty too.
+    ``reason`` is ``"foreign"`` (something else commits with this group, such as a plain client or a tool, which set no
+    text), ``"newer"`` (written by a later version of this library) or ``"corrupt"``. ``partition`` is the commit's
+    partition, or None if unknown. ``queue`` may be empty, too.
     """
 
     def __init__(
@@ -317,8 +332,8 @@ class CommitMapRefused(QueueError):
 class TransportError(LVQError, ConnectionError):
     """The Kafka client reported an error.
 
-    ``code`` is the client's symbolic name (``"_TRANSPORT"``, ``"TOPIC_AUTHORIZATION_FAILED"``), ``retriable`` whether
-    the same call can succeed later without anything being changed.
+    ``code`` is the client's symbolic name (``"_TRANSPORT"``, ``"TOPIC_AUTHORIZATION_FAILED"``). ``retriable`` is True
+    if the same call can succeed later with nothing changed.
     """
 
     def __init__(self, message: str, *, code: str, retriable: bool = False, hint: str = "") -> None:
@@ -332,24 +347,25 @@ class BrokerUnavailable(TransportError):
 
 
 class OffsetsPending(TransportError):
-    """An open transaction holds a group's offsets: what is consumed is known when it ends.
+    """An open transaction holds a group's offsets: consumption is unknown until it ends.
 
-    Or what was committed is not yet on all the replicas that are in sync (code ``NOT_ENOUGH_REPLICAS``).
+    Or what was committed is not yet on all in-sync replicas (code ``NOT_ENOUGH_REPLICAS``).
     """
 
 
 class AuthenticationFailed(TransportError, PermissionError):
-    """The broker refused the TLS handshake or the SASL credentials, or no token came to log in with.
+    """Authentication between client and broker failed.
 
-    Or its own certificate was refused, here. The hint names the setting; ACCESS.md has them all.
+    The broker refused the TLS handshake or the SASL credentials, no token arrived to log in with, or the client
+    rejected the broker's certificate. The hint names the setting; ACCESS.md lists them all.
     """
 
 
 class Unauthorized(TransportError, PermissionError):
     """The broker knows the user and does not allow the operation.
 
-    ``missing`` is the right that this user lacks (its text: ``Read on Topic prices``); None where that is not known.
-    ACCESS.md has the rights that each role needs.
+    ``missing`` is the right that this user lacks (as text: ``Read on Topic prices``), or None if unknown. ACCESS.md
+    lists the rights that each role needs.
     """
 
     def __init__(self, message: str, *, code: str, missing: Right | None = None, hint: str = "") -> None:
@@ -358,7 +374,10 @@ class Unauthorized(TransportError, PermissionError):
 
 
 class DeliveryFailed(TransportError):
-    """A message was not stored. ``key`` is the record key it would have had; None where that is not known."""
+    """A message was not stored.
+
+    ``key`` is the record key it would have had, or None if unknown.
+    """
 
     def __init__(
         self, message: str, *, key: bytes | None = None, code: str, retriable: bool = False, hint: str = ""
@@ -372,19 +391,22 @@ class MessageTooLarge(DeliveryFailed, ValueError):
 
 
 class DataLoss(LVQError):
-    """What a reader still needed is gone from the log: retention, DeleteRecords or the cleaning of deletes."""
+    """Data that a reader still needed is no longer in the log.
+
+    It was removed by retention, by DeleteRecords or by the cleaning of tombstones.
+    """
 
 
 class OutcomeUnknown(LVQError, TimeoutError):
-    """What was asked for is not decided yet, and time is up. It may still happen: ask again, or wait for longer."""
+    """The operation was not decided in time. It may still happen: ask again, or wait longer."""
 
 
 class DeliveryUnknown(TransportError, OutcomeUnknown):
-    """A message may have been stored: the producer has given up on it, and does not know what became of it.
+    """A message may have been stored: the producer gave up on it with its fate unknown.
 
-    It was handed to a broker, or may have been, and no answer came within ``delivery.timeout.ms`` or before the
-    producer was closed. It lies before everything that this producer sends later, or nowhere (G14). To send it once
-    more is safe, unless somebody else has written the key since. ``key`` is its record key; None where not known.
+    It was, or may have been, handed to a broker, and no answer arrived within ``delivery.timeout.ms`` or before the
+    producer was closed. If stored, it precedes everything that this producer sends later (G14). Sending it again is
+    safe, unless someone else has written the key since. ``key`` is its record key, or None if unknown.
     """
 
     def __init__(
@@ -395,7 +417,10 @@ class DeliveryUnknown(TransportError, OutcomeUnknown):
 
 
 class CatchUpTimeout(LVQError, TimeoutError):
-    """A reader did not reach its target in time. ``shortfalls`` says what each lagging partition misses, and why."""
+    """A reader did not reach its target in time.
+
+    ``shortfalls`` says what each lagging partition lacks, and why.
+    """
 
     def __init__(self, message: str, *, shortfalls: Sequence[Shortfall] = (), hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -403,19 +428,19 @@ class CatchUpTimeout(LVQError, TimeoutError):
 
 
 class ReaderFailed(LVQError, RuntimeError):
-    """A background reader has stopped because of an error; what it holds no longer follows the topic.
+    """A background reader has stopped because of an error, and no longer follows the topic.
 
     The error is the ``__cause__``.
     """
 
     @property
     def reason(self) -> BaseException:
-        """What it has failed of."""
+        """The error that stopped the reader."""
         return self.__cause__ or self
 
 
 class SpillFailed(LVQError, OSError):
-    """What a Spark task has no memory for could not be written to a temporary file, or read back: mostly a full disk.
+    """A Spark task could not spill to a temporary file, or read it back; often a full disk.
 
     ``path`` is the file's directory. The operating system's own error is the ``__cause__``.
     """
@@ -426,7 +451,10 @@ class SpillFailed(LVQError, OSError):
 
 
 class MissingExtra(LVQError, ImportError):
-    """A package that one of this library's extras brings is not installed. ``extra`` is the extra's name."""
+    """A package from one of this library's extras is not installed.
+
+    ``extra`` is the extra's name.
+    """
 
     def __init__(self, message: str, *, extra: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -438,11 +466,11 @@ class EmbeddedBrokerError(LVQError, RuntimeError):
 
 
 class JavaNotFound(EmbeddedBrokerError):
-    """No Java of the needed version was found."""
+    """No Java of the required version was found."""
 
 
 class CorruptDownload(EmbeddedBrokerError):
-    """A downloaded file is not the one the lock names. ``path`` is the file."""
+    """A downloaded file does not match the lock. ``path`` is the file."""
 
     def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -450,7 +478,7 @@ class CorruptDownload(EmbeddedBrokerError):
 
 
 class DiskFull(EmbeddedBrokerError, OSError):
-    """There is no room left in the embedded broker's directory. ``path`` is the directory."""
+    """The embedded broker's directory has no space left. ``path`` is the directory."""
 
     def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
         EmbeddedBrokerError.__init__(self, message, hint=hint)
@@ -458,7 +486,10 @@ class DiskFull(EmbeddedBrokerError, OSError):
 
 
 class BrokerStartFailed(EmbeddedBrokerError):
-    """The broker process ended, or did not become ready in time. ``log`` is the end of what it wrote."""
+    """The broker process ended, or did not become ready in time.
+
+    ``log`` is the end of its output.
+    """
 
     def __init__(self, message: str, *, log: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)

@@ -1,4 +1,4 @@
-"""The extras of this library, and what to say where what they bring is missing."""
+"""The extras of this library, and the error for a missing one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["needing"]
 
 @contextmanager
 def needing(extra: str, what: str) -> Iterator[None]:
-    """Import what takes the packages of an extra.
+    """Guard an import that needs an extra's packages.
 
     Raises:
-        MissingExtra: one of them is not installed; names it, and the extra.
+        MissingExtra: one of the packages is not installed; names the package and the extra.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""What is bound to its process: it cannot be pickled or copied, and is of no use in a forked child.
+"""Objects bound to their process: not picklable, not copyable, and unusable after a fork.
 
-Threads and connections stay with the parent. So what was open tells the child that it is of no use there: without that
-a view would serve what it held at the fork for ever, and call itself caught up.
+Threads and connections stay with the parent. In the child, open objects are therefore marked as unusable. Otherwise a
+view would serve its contents from the moment of the fork forever, and call itself caught up.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["Bound", "LeftBehind", "left_behind", "notify_of_forks"]
 
 
 class Bound:
-    """Something that is neither pickled nor copied."""
+    """Base of objects that can be neither pickled nor copied."""
 
     __slots__ = ()
 
     elsewhere: ClassVar[str] = "Send what it takes to open the queue, such as its name, and open another one there."
-    """What to do instead."""
+    """The hint that says what to do instead."""
 
     def __reduce__(self) -> NoReturn:
         raise BoundToProcess(
@@ -31,31 +31,34 @@ class Bound:
 
 
 class LeftBehind(Protocol):
-    """Something open, with threads of its own."""
+    """An open object with its own threads."""
 
     def left_behind(self) -> None:
-        """This is a forked child. Whatever lock there is may be held for ever, so replace it; be of no use, loudly."""
+        """Replace all locks, and fail loudly from now on: this is a forked child.
+
+        Any lock may be held forever.
+        """
 
 
 _open: WeakSet[LeftBehind] = WeakSet()
-_kept: list[LeftBehind] = []  # in a child
+_kept: list[LeftBehind] = []  # in a child process
 
 
 def notify_of_forks(thing: LeftBehind) -> None:
-    """Call ``left_behind`` in every child process that is forked from now on, for as long as the thing lives."""
+    """Call ``left_behind`` in every child forked from now on, while the object lives."""
     _open.add(thing)
 
 
 def left_behind(what: str) -> BoundToProcess:
-    """The error of all that is asked of it there."""
+    """Return the error for any use of the object in the child."""
     return BoundToProcess(f"{what} belongs to the process that opened it.", hint="Open another one after the fork.")
 
 
 def _in_child() -> None:
     _kept.extend(_open)
     for thing in _kept:
-        # To free a client whose threads are not there ends the process, or stands still. And Python frees whatever it
-        # can when it ends, so there is one reference more than it knows of.
+        # Freeing a client whose threads do not exist crashes or hangs the process. Python frees what it can at exit, so
+        # add a reference that it does not know about.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
         thing.left_behind()
 

@@ -1,4 +1,4 @@
-"""Where in a user's program something was opened."""
+"""Finds the place in a user's program where something was opened."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sys
 
 __all__ = ["opened_at"]
 
-_OURS = frozenset({"lvq_kafka", "lvq_spark", "threading", "contextlib"})  # whose calls are not a user's
+_OURS = frozenset({"lvq_kafka", "lvq_spark", "threading", "contextlib"})  # their frames are not the user's
 
 
 def opened_at() -> str:
-    """The place outside of this library that this was called from, in words: file and line, where they are known."""
+    """Describe the nearest caller outside this library: file and line, if known."""
     frame = sys._getframe(1)
     while frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
         if frame.f_back is None:

@@ -1,4 +1,4 @@
-"""The producer: messages with a key header become records with a key (R1 to R3, G14)."""
+"""The producer: turns messages with a key header into keyed records (R1 to R3, G14)."""
 
 from __future__ import annotations
 
@@ -34,25 +34,27 @@ from lvq_kafka.forking import Bound
 __all__ = ["Keyless", "Message", "MessageHeaders", "Producer"]
 
 Keyless = Literal["pass", "refuse"]
-"""What becomes of a message without a key (R1)."""
+"""The policy for messages without a key (R1)."""
 
 MessageHeaders = Mapping[str, HeaderValue | None] | Sequence[tuple[str, HeaderValue | None]]
-"""Headers as a caller gives them. In pairs a name may repeat; the last one counts."""
+"""Headers as a caller passes them. Pairs may repeat a name; the last one counts."""
 
 _Pairs = list[tuple[str, bytes | None]]
 
-_EXIT_FLUSH = 5.0  # seconds that leaving `with` on an exception waits for what was sent; the exception is the news
+_EXIT_FLUSH = 5.0  # seconds to flush when `with` exits on an exception; the exception matters more
 
 
-@dataclass(slots=True, repr=False)  # not frozen: that would double the time it takes to make one
+@dataclass(slots=True, repr=False)  # not frozen: that would double construction time
 class Message(Generic[V]):
-    """What is sent: a value and headers, one of which, the queue's key header, says which value it replaces.
+    """A message to send: a value and headers.
 
-    Header values are text, bytes, integers, booleans or None, and floats in those that are not the key; some names are
-    reserved (R22). Without any, ``headers`` is a dict of its own to fill in. ``key`` is for queues without a key
-    header, where the record key itself is the key; elsewhere it may be left out, and must agree with the key header
-    when both are there.
-    The time of a message is the broker's, when it appends it.
+    One of the headers, the queue's key header, names the value that this message replaces.
+
+    Header values are text, bytes, integers, booleans or None; floats are allowed in headers other than the key header.
+    Some names are reserved (R22). If you pass no headers, ``headers`` is a fresh dict to fill in. ``key`` is for queues
+    without a key header, where the record key itself is the key; on other queues it is optional and must match the key
+    header if both are present.
+    The broker sets the message's timestamp when it appends the message.
     """
 
     value: V
@@ -71,20 +73,20 @@ class Message(Generic[V]):
 class Producer(Bound, Generic[V]):
     """Sends messages to one last value queue.
 
-    Every send returns at once with a `Receipt`, a future of the position. It resolves by itself, with the position
-    when all in-sync replicas have the record, else with an error; nobody has to poll or flush. While the local buffer
-    is full, a send waits.
+    Every send returns immediately with a `Receipt`, a future of the position. The receipt resolves by itself: with the
+    position once all in-sync replicas have the record, otherwise with an error. There is no need to poll or flush. A
+    send blocks while the local buffer is full.
 
-    The order of sends holds per key, through retries and time-outs (G14). A message that is undecided for longer than
-    the property ``delivery.timeout.ms`` (120 s) is given up, with all that was sent behind it, to any partition;
-    sends that come meanwhile wait for a moment. `DeliveryFailed` says that a message was not stored, `DeliveryUnknown`
-    that it may have been: then it lies before all that this producer sends later. That does not hold between two
-    producers. Where one was closed, or its process died, with messages undecided, these may yet come to lie behind
-    what the next one sends, for as long as the network or a stopped broker can keep them; fenced off are only those of
-    a ``transactional_id``.
+    Sends are ordered per key, through retries and timeouts (G14). If a message stays undecided for longer than the
+    property ``delivery.timeout.ms`` (120 s), the producer gives up on it and on everything sent after it, to any
+    partition; sends made meanwhile wait briefly. `DeliveryFailed` means that a message was not stored.
+    `DeliveryUnknown` means that it may have been; if so, it precedes everything that this producer sends later. No such
+    order holds between two producers. If a producer is closed, or its process dies, with messages undecided, these may
+    still land after messages from the next producer, for as long as the network or a stopped broker can hold them. Only
+    a ``transactional_id`` fences them off.
 
-    A failure is never silent: one that was not seen through ``receipt.result()`` or ``receipt.exception()`` is raised
-    by the next `flush`, by `close`, or at the end of ``with``. One that was seen is not raised again.
+    Failures are never silent: one that was not seen through ``receipt.result()`` or ``receipt.exception()`` is raised
+    by the next `flush`, by `close`, or at the end of ``with``. A failure that was seen is not raised again.
 
     ::
 
@@ -93,26 +95,27 @@ class Producer(Bound, Generic[V]):
             producer.put("IBM", b"119.00")
             producer.delete("IBM")
 
-    In asyncio code ``await producer.send(...)`` is the position, and leaving ``async with queue.producer()`` flushes
-    without holding up the event loop, as `flush_async` does. A send waits for room in the local buffer only, which
+    In asyncio code, ``await producer.send(...)`` returns the position. Leaving ``async with queue.producer()`` flushes
+    without blocking the event loop, as `flush_async` does. A send only ever waits for room in the local buffer, which
     ``max_block`` limits.
 
-    Thread-safe, except for transactions, which are one thread's business. Does not survive a fork: open it in the
+    Thread-safe, except for transactions, which belong to a single thread. Does not survive a fork: open it in the
     process that uses it.
 
     Args:
         cluster: the cluster.
         topic: the queue's topic.
-        key_header: the header that is the key; None where the record key itself is it.
-        keyless: what becomes of a message without a key: ``"pass"`` sends it as an ordinary message that nothing
+        key_header: the header that holds the key; None when the record key itself is the key.
+        keyless: the policy for messages without a key: ``"pass"`` sends them as ordinary messages that nothing
             replaces, ``"refuse"`` raises.
-        value: the codec of values.
-        transactional_id: makes it a transactional producer, see `transaction`; fences off an earlier one of this id.
-        max_block: seconds that a send may wait for room in the local buffer; None for as long as it takes.
+        value: the codec for values.
+        transactional_id: makes the producer transactional, see `transaction`; fences off an earlier producer with this
+            id.
+        max_block: seconds that a send may wait for room in the local buffer; None for no limit.
 
     Raises:
         ConfigError: the key header's name is empty or reserved, or an option has an unknown value.
-        TransportError: with a transactional id, when the cluster does not let us open it.
+        TransportError: there is a transactional id, and the cluster refuses to open it.
     """
 
     def __init__(
@@ -136,7 +139,7 @@ class Producer(Bound, Generic[V]):
             text("transactional_id", transactional_id)
         self.topic = topic
         self._key_header = key_header
-        self._sole_header: Any = object() if key_header is None else key_header  # without one, no header's name
+        self._sole_header: Any = object() if key_header is None else key_header  # without one, matches no header
         self._keyless = keyless
         self._codec = value
         self._as_is = value is BYTES
@@ -148,24 +151,24 @@ class Producer(Bound, Generic[V]):
     # ------------------------------------------------------------ sending
 
     def send(self, message: Message[V]) -> Receipt:
-        """Send a message; its key header, or its ``key``, says which value it replaces.
+        """Send a message; its key header, or its ``key``, names the value to replace.
 
         Raises:
-            MissingKey: it has no key, and ``keyless`` is ``"refuse"``.
+            MissingKey: the message has no key, and ``keyless`` is ``"refuse"``.
             UnencodableKey: its key, or another header, is of a type that has no wire form.
             ConfigError: ``key`` and key header disagree, or a header is reserved (R22).
-            EncodeError: the codec cannot write its value.
-            MessageTooLarge: the client refuses its size.
-            TopicNotFound, Unauthorized: the cluster has refused an earlier message for that reason.
+            EncodeError: the codec cannot encode the value.
+            MessageTooLarge: the client rejects its size.
+            TopicNotFound, Unauthorized: the cluster rejected an earlier message for that reason.
             TransportError: the local buffer stayed full for ``max_block`` seconds, or this producer is fenced off.
-            StateError: a transactional producer has no transaction open.
+            StateError: the producer is transactional, and no transaction is open.
             Closed: the producer is closed.
-            TypeError: it is no `Message`.
+            TypeError: the argument is not a `Message`.
         """
         try:
             headers, value = message.headers, message.value
             said = headers.get(self._sole_header) if type(headers) is dict and len(headers) == 1 else None
-            if type(said) is str and said.isascii() and message.key is None:  # as most are: no calls, which cost most
+            if type(said) is str and said.isascii() and message.key is None:  # common case, no calls
                 key = said.encode()
                 pairs: _Pairs = [(self._sole_header, key)]
             else:
@@ -180,10 +183,10 @@ class Producer(Bound, Generic[V]):
         return self._append(self.topic, key, data, pairs)
 
     def put(self, key: Key, value: V, headers: MessageHeaders | None = None) -> Receipt:
-        """Set the value of a key; the key header is added. Raises what `send` raises.
+        """Set the value of a key, adding the key header. Raises what `send` raises.
 
-        Not to the copy of a message without a key, which its headers tell (R1): that stays one, and `MissingKey` is
-        raised where ``keyless`` is ``"refuse"``.
+        The key header is not added to a copy of a keyless message, which its headers identify (R1). Such a copy stays
+        keyless, and raises `MissingKey` if ``keyless`` is ``"refuse"``.
         """
         name = encode_key(key)
         sole = None if headers else self._key_header
@@ -192,7 +195,7 @@ class Producer(Bound, Generic[V]):
         return self._append(self.topic, name, data, pairs)
 
     def delete(self, key: Key, headers: MessageHeaders | None = None) -> Receipt:
-        """Remove a key: a record without a value. Raises what `send` raises."""
+        """Delete a key by sending a tombstone. Raises what `send` raises."""
         name = encode_key(key)
         return self._append(self.topic, name, None, self._headers_for(name, headers))
 
@@ -200,23 +203,26 @@ class Producer(Bound, Generic[V]):
         """Wait until every message is decided.
 
         Raises:
-            DeliveryFailed, DeliveryUnknown: the first failure that nobody has seen; all of these count as seen now.
-            OutcomeUnknown: some are still undecided after ``timeout`` seconds. They may yet be stored.
+            DeliveryFailed, DeliveryUnknown: the first failure that was not seen yet; all of them count as seen from now
+                on.
+            OutcomeUnknown: some messages are still undecided after ``timeout`` seconds. They may still be stored.
         """
         timeout = waiting(timeout)
         self._report(self.writer.flush(timeout), timeout)
 
     async def flush_async(self, timeout: float | None = None) -> None:
-        """As `flush`, in asyncio. When it is cancelled, failures stay unseen."""
+        """Like `flush`, for asyncio. If it is cancelled, failures stay unseen."""
         timeout = waiting(timeout)
         self._report(await in_thread(partial(self.writer.flush, timeout)), timeout)
 
     def flush_transaction(self, timeout: float | None = None) -> None:
-        """As `flush`, at the end of a transaction that is aborted when it fails: then no outcome is unknown.
+        """Like `flush`, at the end of a transaction.
+
+        If it fails, the transaction is aborted, so no outcome is left unknown.
 
         Raises:
             DeliveryFailed: a message was not stored.
-            BrokerUnavailable: some are still undecided after ``timeout`` seconds.
+            BrokerUnavailable: some messages are still undecided after ``timeout`` seconds.
         """
         try:
             self.flush(timeout)
@@ -225,10 +231,10 @@ class Producer(Bound, Generic[V]):
             raise BrokerUnavailable(message, code="_TIMED_OUT", retriable=True, hint=late.hint) from None
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush and close. What is undecided after ``timeout`` seconds is given up: its receipts fail.
+        """Flush and close. Give up on messages still undecided after ``timeout`` seconds.
 
-        What was sent already may yet be stored, and then lie behind what another producer sends: see `Producer`. Raises
-        what `flush` raises.
+        Their receipts fail, but they may still be stored, and then land after another producer's messages: see
+        `Producer`. Raises what `flush` raises.
         """
         timeout = waiting(timeout)
         undecided = self.writer.close(timeout)
@@ -236,22 +242,24 @@ class Producer(Bound, Generic[V]):
         self._report(undecided, timeout)
 
     async def aclose(self, timeout: float | None = None) -> None:
-        """As `close`, in asyncio. When it is cancelled, closing goes on in the background."""
+        """Like `close`, for asyncio. If it is cancelled, closing continues in the background."""
         await in_thread(partial(self.close, timeout))
 
     @contextlib.contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Self]:
-        """A transaction: what is sent inside becomes visible at its end, all or nothing; an exception aborts it.
+        """Run a transaction: its messages become visible at the end, all or none.
+
+        An exception inside the block aborts it.
 
         Args:
             timeout: seconds for the commit.
 
         Raises:
-            StateError: this producer has no transactional id, or a transaction is open already.
+            StateError: this producer has no transactional id, or a transaction is already open.
             DeliveryFailed: a message was not stored; the transaction is aborted.
-            OutcomeUnknown: nobody knows whether it has committed.
-            TransportError: it could not be committed, and is aborted; ``code`` is ``"_FENCED"`` when a newer producer
-                with the same transactional id has taken over.
+            OutcomeUnknown: it is unknown whether the transaction committed.
+            TransportError: the transaction could not be committed, and is aborted; ``code`` is ``"_FENCED"`` when a
+                newer producer with the same transactional id has taken over.
         """
         timeout = waiting(timeout)
         try:
@@ -296,20 +304,20 @@ class Producer(Bound, Generic[V]):
     ) -> None:
         await in_thread(partial(self.__exit__, kind, error, traceback))
 
-    # ------------------------------------------------------------ inside
+    # ------------------------------------------------------------ internals
 
     def _pairs_of(self, message: Message[V]) -> tuple[_Pairs, bytes]:
-        """The headers on the wire and the key of a message."""
+        """Return a message's wire headers and its key."""
         headers, key = self._encode_headers(message.headers)
         if message.key is not None:
             return headers, self._agree(encode_key(message.key), key, headers)
         return headers, self._make_key(headers) if key is None else key
 
     def _encode_headers(self, headers: MessageHeaders) -> tuple[_Pairs, bytes | None]:
-        """The headers on the wire, and the value of the key header among them."""
+        """Return the wire headers, and the value of the key header among them."""
         pairs: _Pairs = []
         key = None
-        if type(headers) is dict or isinstance(headers, Mapping):  # the first spares a dict the slow second
+        if type(headers) is dict or isinstance(headers, Mapping):  # the first test spares a dict the slow second one
             items: Iterable[tuple[Any, Any]] = headers.items()
         else:
             items = _checked_pairs(headers)
@@ -328,7 +336,7 @@ class Producer(Bound, Generic[V]):
         return pairs, key
 
     def _encode_no_key(self, name: object, value: object, error: UnencodableKey) -> bytes:
-        """A header value that cannot be a key, as it may be where that is none of the key header's."""
+        """Encode a header value that cannot be a key; that is fine unless this is the key header."""
         if name != self._key_header and isinstance(value, float):
             return encode_header(value)
         reason, hint = str(error).removesuffix(error.hint).rstrip(), error.hint
@@ -347,7 +355,10 @@ class Producer(Bound, Generic[V]):
         return pairs
 
     def _agree(self, key: bytes, named: bytes | None, headers: _Pairs) -> bytes:
-        """Make key and key header one: add the header where it is missing, and the message is no copy of a keyless."""
+        """Reconcile key and key header.
+
+        Adds the header if it is missing, unless the message is a copy of a keyless one.
+        """
         if named is None:
             if _is_unkeyed(headers):
                 self._check_keyless()
@@ -395,24 +406,24 @@ class Producer(Bound, Generic[V]):
             )
 
     def _abort(self, error: BaseException) -> bool:
-        """Abort the transaction because of this; False where it could not be."""
+        """Abort the transaction because of this error. Return False if that failed."""
         try:
             self.writer.abort_transaction()
         except LVQError as besides:
-            if getattr(besides, "code", "") == "_FENCED":  # whoever fenced us off has aborted it
+            if getattr(besides, "code", "") == "_FENCED":  # the producer that fenced us off has aborted it
                 return True
             error.add_note(f"The transaction could not be aborted either: {besides}")
             return False
         finally:
-            self.writer.pop_failures()  # sends that the abort has withdrawn are no news
+            self.writer.pop_failures()  # sends withdrawn by the abort are expected failures
         return True
 
 
 def _checked_pairs(headers: object) -> Iterable[tuple[Any, Any]]:
-    """Headers that are no mapping.
+    """Return headers that are not a mapping as a list of pairs.
 
     Raises:
-        ConfigError: they are no pairs either.
+        ConfigError: they are not pairs either.
     """
     if isinstance(headers, Iterable) and not isinstance(headers, str | bytes):
         pairs = list(headers)

@@ -1,4 +1,4 @@
-"""A last value queue: declare it, open it, and get its producer, view, browser and consumers."""
+"""Last value queues: declare or open one to get producers, views, browsers and consumers."""
 
 from __future__ import annotations
 
@@ -44,16 +44,19 @@ def queues(
     config: ClientConfig | Mapping[str, Any] | None = None,
     cluster: Cluster | None = None,
 ) -> list[QueueDefinition]:
-    """The definitions of all declared queues, by name. Arguments as for `connect`."""
+    """Return the definitions of all declared queues, by name.
+
+    Takes the arguments of `connect`.
+    """
     with ExitStack() as opened:
         return Registry(connect_within(opened, bootstrap_servers, config=config, cluster=cluster)).all()
 
 
 def _key_header_said(init: Callable[P, None]) -> Callable[P, None]:
-    """Say what to do to who leaves ``key_header`` out, beyond what a type checker or Python's `TypeError` says.
+    """Reject a missing ``key_header`` with a hint more helpful than Python's `TypeError`.
 
-    It has no default because each would be wrong for somebody: with None a message of a queue that has a key header
-    would pass as one without a key, and replace nothing.
+    There is no default because any default would be wrong for someone: with None, a message on a queue that does have a
+    key header would pass as one without a key, and replace nothing.
     """
 
     @wraps(init)
@@ -73,23 +76,23 @@ def _key_header_said(init: Callable[P, None]) -> Callable[P, None]:
 
 
 class LastValueQueue(Managed, Generic[V]):
-    """A named queue on a log-compacted topic, which holds the newest message for each value of its key header.
+    """A named queue on a log-compacted topic that keeps the newest message of each key.
 
-    Get one by `declare` (creates it, or verifies that it is so), by `open` (it must be declared), or by the
-    constructor, which uses an existing compacted topic as it is, with no registry and no consumers:
-    ``LastValueQueue("prices", key_header=None)`` takes the record key itself for the key.
+    Create one with `declare` (which creates the queue or verifies that it matches), with `open` (the queue must be
+    declared already), or with the constructor. The constructor uses an existing compacted topic as it is, without
+    registry or consumers: ``LastValueQueue("prices", key_header=None)`` uses the record key itself as the key.
 
-    In asyncio ``await LastValueQueue.open_async(...)``: what waits for the cluster has a twin whose name ends in
-    ``_async``, and `close` has `aclose`. A task that is cancelled meanwhile goes on at once; what was half open is
-    closed in the background. What only manages a queue has no twin; `asyncio.to_thread` will do.
+    In asyncio, use ``await LastValueQueue.open_async(...)``. Methods that wait for the cluster have a twin whose name
+    ends in ``_async``; for `close` it is `aclose`. A cancelled task continues at once, and anything half open is closed
+    in the background. Methods that only manage a queue have no twin; use `asyncio.to_thread`.
 
     Args:
         topic: the compacted topic.
-        key_header: the message header that names the key; None when the record key itself is the key. It has to be
-            said, since nothing tells it.
-        bootstrap_servers, config, cluster: where the topic lies; see `connect`. A log that is given stays yours to
-            close.
-        value: the codec of values; `BYTES`, `TEXT`, `JSON` or one of your own.
+        key_header: the message header that names the key; None when the record key itself is the key. Required, since
+            it cannot be inferred.
+        bootstrap_servers, config, cluster: where the topic lives; see `connect`. You remain responsible for closing a
+            cluster that you pass in.
+        value: the codec for values: `BYTES`, `TEXT`, `JSON` or your own.
 
     Raises:
         ConfigError: a name, header or option is malformed, or ``key_header`` is missing.
@@ -104,7 +107,7 @@ class LastValueQueue(Managed, Generic[V]):
         keyless: KeylessPolicy = "pass",
         order: Order = "tail",
         key_mismatch: KeyMismatchPolicy = "record",
-        value: Codec[V] = BYTES,  # type: ignore[assignment]  # what V is by default
+        value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
         cluster: Cluster | None = None,
@@ -130,7 +133,7 @@ class LastValueQueue(Managed, Generic[V]):
         self.value_codec = value
         self.declaration: Declaration | None = None
         self._declared = declared
-        self._opened = opened.pop_all()  # and with it the duty to close
+        self._opened = opened.pop_all()  # takes over the duty to close
 
     @classmethod
     def _of(cls, definition: QueueDefinition, value: Codec[V], cluster: Cluster, opened: ExitStack) -> Self:
@@ -143,17 +146,17 @@ class LastValueQueue(Managed, Generic[V]):
         cls,
         name: str,
         *,
-        value: Codec[V] = BYTES,  # type: ignore[assignment]  # what V is by default
+        value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
         cluster: Cluster | None = None,
     ) -> Self:
-        """A queue that is declared already, as it was declared.
+        """Open a queue that is already declared, with its declared definition.
 
         Raises:
             QueueNotDeclared: there is no queue of that name.
-            TransportError: the cluster cannot be reached or refuses.
-            ConfigError: an argument is none.
+            TransportError: the cluster cannot be reached or refuses the request.
+            ConfigError: an argument is invalid.
         """
         check_name("queue", name)
         with ExitStack() as opened:
@@ -174,30 +177,30 @@ class LastValueQueue(Managed, Generic[V]):
         start: Start = "earliest",
         spec: TopicSpec | None = None,
         on_mismatch: OnMismatch = "raise",
-        value: Codec[V] = BYTES,  # type: ignore[assignment]  # what V is by default
+        value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
         cluster: Cluster | None = None,
     ) -> Self:
-        """Create a queue, or verify that the one of that name is just so. Nothing that exists is changed silently.
+        """Create a queue, or verify that it matches. Never silently changes anything that exists.
 
-        Creates the topic where it is missing, with settings that keep a last value queue healthy; checks them where it
-        exists. ``queue.declaration`` tells what was found, done, and could not be checked.
+        Creates the topic if it is missing, with settings that keep a last value queue healthy; checks the settings if
+        it exists. ``queue.declaration`` reports the findings, the changes, and anything that could not be checked.
 
         Args:
             name: the queue's name, and its topic's unless ``topic`` is given. Several queues may share a topic.
             key_header: the message header that names the key; None when the record key itself is the key.
-            start: whether a new queue holds what is in its topic already, or only what comes.
-            spec: how to create the topic, should it be missing, and how one that exists should be.
-            on_mismatch: what to do about an existing topic's settings that break a last value queue.
+            start: whether a new queue includes the existing contents of its topic, or only new messages.
+            spec: how to create the topic if it is missing, and what to expect of an existing one.
+            on_mismatch: what to do if an existing topic's settings break a last value queue.
             keyless, order, key_mismatch, non_destructive: see `QueueDefinition`.
 
         Raises:
             ConfigError: a name, header or option is malformed (R3).
-            QueueMismatch: the queue is declared with other properties, or its topic used with another key header.
+            QueueMismatch: the queue is declared with other properties, or its topic is used with another key header.
             TopicMismatch: the topic exists and is not compacted.
-            QueueNotDeclared: the queue is new, and a group of its name has positions in a part of its topic only.
-            TransportError: the cluster cannot be reached or refuses.
+            QueueNotDeclared: the queue is new, and a group of its name has positions in only some of the partitions.
+            TransportError: the cluster cannot be reached or refuses the request.
         """
         definition = QueueDefinition(
             name=name,
@@ -221,7 +224,7 @@ class LastValueQueue(Managed, Generic[V]):
 
     @classmethod
     async def open_async(cls, name: str, *, value: Codec[V] = BYTES, **options: Any) -> Self:  # type: ignore[assignment]
-        """As `open`, in asyncio."""
+        """Like `open`, for asyncio."""
         return await in_thread(partial(cls.open, name, value=value, **options), undo=cls.close)
 
     @classmethod
@@ -230,10 +233,13 @@ class LastValueQueue(Managed, Generic[V]):
         name: str,
         *,
         key_header: str | None,
-        value: Codec[V] = BYTES,  # type: ignore[assignment]  # what V is by default
+        value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
         **options: Any,
     ) -> Self:
-        """As `declare`, in asyncio, with the same options. One that is cancelled may be carried out all the same."""
+        """Like `declare`, for asyncio, with the same options.
+
+        A cancelled declaration may still be carried out.
+        """
         call = partial(cls.declare, name, key_header=key_header, value=value, **options)
         return await in_thread(call, undo=cls.close)
 
@@ -246,7 +252,7 @@ class LastValueQueue(Managed, Generic[V]):
 
     @property
     def topic(self) -> str:
-        """The topic it lies on."""
+        """The queue's topic."""
         return self.definition.topic
 
     @property
@@ -259,14 +265,15 @@ class LastValueQueue(Managed, Generic[V]):
         return f"<LastValueQueue {self.name} on {self.topic}, key {key}>"
 
     def close(self) -> None:
-        """Close the connection for questions, which others may share, unless its log was given.
+        """Close the connection used for requests, unless the cluster was passed in.
 
-        Its readers and writers are closed on their own, and before: they ask questions over it, too.
+        Others may share that connection. Close the queue's readers and writers first: they are closed separately, and
+        they make requests over it, too.
         """
         self._opened.close()
 
     async def aclose(self) -> None:
-        """As `close`, in asyncio."""
+        """Like `close`, for asyncio."""
         await in_thread(self.close)
 
     def __enter__(self) -> Self:
@@ -285,10 +292,10 @@ class LastValueQueue(Managed, Generic[V]):
     ) -> None:
         await self.aclose()
 
-    # ---------------------------------------------------------------- what it is used through
+    # ---------------------------------------------------------------- producers, readers and consumers
 
     def producer(self, *, transactional_id: str | None = None, max_block: float | None = None) -> Producer[V]:
-        """A producer; see `Producer`."""
+        """Return a producer; see `Producer`."""
         return Producer(
             self.cluster,
             self.topic,
@@ -300,7 +307,7 @@ class LastValueQueue(Managed, Generic[V]):
         )
 
     async def producer_async(self, **options: Any) -> Producer[V]:
-        """As `producer`, in asyncio: one with a transactional id waits for the cluster."""
+        """Like `producer`, for asyncio: with a transactional id, creation waits for the cluster."""
         return await in_thread(partial(self.producer, **options), undo=Producer.close)
 
     def view(
@@ -310,7 +317,7 @@ class LastValueQueue(Managed, Generic[V]):
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
     ) -> View[V]:
-        """A live mapping from key to current value; see `View`."""
+        """Return a live mapping from key to current value; see `View`."""
         return View(
             self.cluster,
             self.definition,
@@ -335,12 +342,13 @@ class LastValueQueue(Managed, Generic[V]):
         catch_up_timeout: float | None = 60.0,
         metadata_interval: float = 5.0,
     ) -> Browser[V]:
-        """A non-destructive reader: dump, end of dump, updates; see `Browser`.
+        """Return a non-destructive reader: dump, end of dump, updates; see `Browser`.
 
         Args:
-            hide_consumed: leave out what this queue's consumers have consumed (G2).
-            on_foreign_commits: what to do where something else has committed with the queue's group, so that it is not
-                known what they are: ``"refuse"`` raises `CommitMapRefused`, ``"ignore"`` goes by the offsets alone.
+            hide_consumed: leave out messages that this queue's consumers have consumed (G2).
+            on_foreign_commits: what to do if something else has committed with the queue's group, so that it is unknown
+                which messages were consumed: ``"refuse"`` raises `CommitMapRefused`, ``"ignore"`` relies on the offsets
+                alone.
         """
         consumable = self._declared and not self.definition.non_destructive
         return Browser(
@@ -374,11 +382,13 @@ class LastValueQueue(Managed, Generic[V]):
         revoke_grace: float = 1.0,
         on_foreign_commits: OnForeignCommits = "refuse",
     ) -> Consumer[V]:
-        """A destructive reader, one of those that share this queue; see `Consumer` also for what it raises.
+        """Return a destructive reader, which shares this queue with the others.
+
+        See `Consumer`, also for the errors it raises.
 
         Raises:
             ConfigError: the queue was declared ``non_destructive`` (R13).
-            QueueNotDeclared: it is a bare topic without a declared queue, so nothing can hold what is consumed.
+            QueueNotDeclared: this is a bare topic without a declared queue, so consumption has nowhere to be recorded.
         """
         return Consumer(
             self.cluster,
@@ -397,7 +407,9 @@ class LastValueQueue(Managed, Generic[V]):
         )
 
     async def consumer_async(self, **options: Any) -> Consumer[V]:
-        """As `consumer`, in asyncio, with the same options: it asks the cluster for what was consumed.
+        """Like `consumer`, for asyncio: creation asks the cluster what was consumed.
+
+        Takes the same options.
 
         ::
 

@@ -1,4 +1,4 @@
-"""What the receipts of all logs have in common: they can be awaited, and say alike that time is up."""
+"""Common parts of all receipts: awaiting them, and the timeout error."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["AwaitableReceipt", "undecided"]
 
 
 class AwaitableReceipt(Bound):
-    """Makes ``await receipt`` the position, or the error that ``result`` would raise.
+    """Makes ``await receipt`` return the position, or raise the error that ``result`` raises.
 
-    Without state of its own, since one receipt is made for each message. A task that is cancelled while it awaits ends
-    its waiting, and not the send.
+    Has no state, since one receipt is created per message. Cancelling a task that awaits it ends the wait, not the
+    send.
     """
 
     __slots__ = ()
@@ -34,7 +34,7 @@ class AwaitableReceipt(Bound):
             decided = asyncio.Event()
 
             def wake(_: Receipt) -> None:
-                with suppress(RuntimeError):  # the loop is closed already: nobody waits any more
+                with suppress(RuntimeError):  # the loop is already closed: no one is waiting
                     loop.call_soon_threadsafe(decided.set)
 
             self.add_done_callback(wake)
@@ -43,7 +43,7 @@ class AwaitableReceipt(Bound):
 
 
 def undecided(timeout: float | None) -> OutcomeUnknown:
-    """The error of who has waited for a receipt for so many seconds, and in vain."""
+    """Return the error for a receipt that was not decided within the timeout."""
     return OutcomeUnknown(
         f"The message was neither stored nor refused within {timeout or 0:g} s.",
         hint="It may yet be stored: ask the receipt again, or give it more time.",

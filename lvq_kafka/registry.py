@@ -1,4 +1,4 @@
-"""The registry: every declared queue's definition, in a compacted topic."""
+"""The registry: the definition of every declared queue, in a compacted topic."""
 
 from __future__ import annotations
 
@@ -31,18 +31,20 @@ __all__ = ["Registry"]
 
 logger = logging.getLogger("lvq_kafka.registry")
 
-_MOST_TOLD = 10  # definitions that cannot be read, one by one
+_MOST_TOLD = 10  # unreadable definitions logged individually
 _SETTINGS = {"cleanup.policy": "compact", "segment.ms": "86400000", "min.cleanable.dirty.ratio": "0.1"}
 
 
 class Registry:
-    """Reads and writes definitions. Every call reads the topic to its end; it is as small as there are queues.
+    """Reads and writes definitions.
 
-    A definition that cannot be read (malformed, or of a newer library) concerns its own queue alone. Where others are
-    asked about it is left out, with a warning in the log.
+    Every call reads the topic to its end; it is only as large as the number of queues.
+
+    An unreadable definition (malformed, or from a newer library) affects only its own queue. Calls about other queues
+    skip it, with a warning in the log.
 
     Args:
-        timeout: seconds that one question to the cluster may take.
+        timeout: seconds for each request to the cluster.
     """
 
     def __init__(self, cluster: Cluster, *, timeout: float = 10.0) -> None:
@@ -51,11 +53,11 @@ class Registry:
         self._left_out: set[bytes] = set()
 
     def get(self, name: str) -> QueueDefinition:
-        """The definition of a queue.
+        """Return the definition of a queue.
 
         Raises:
             QueueNotDeclared: there is no queue of that name.
-            ConfigError: no queue can have that name, or its definition is unreadable or newer than this library.
+            ConfigError: the name is not valid for a queue, or its definition is unreadable or newer than this library.
         """
         check_name("queue", name)
         table = self._read()
@@ -66,36 +68,36 @@ class Registry:
         return QueueDefinition.from_json(record.value, name=name)
 
     def all(self, *, strict: bool = False) -> list[QueueDefinition]:
-        """Every definition that can be read, by name.
+        """Return every readable definition, by name.
 
         Raises:
-            ConfigError: with ``strict``, when there is one that cannot.
+            ConfigError: ``strict`` is set, and a definition is unreadable.
         """
         return self._definitions(self._read(), strict=strict)
 
     def check(self, definition: QueueDefinition) -> bool:
-        """Whether the queue is declared, just like this.
+        """Return whether the queue is declared with exactly this definition.
 
         Raises:
             QueueMismatch: it is declared with other properties, or another queue on its topic has another key header.
-            ConfigError: it is declared, and its definition is unreadable or newer than this library.
+            ConfigError: it is declared, but its definition is unreadable or newer than this library.
         """
         return self._matches(self._read(), definition)
 
     def check_may_declare(self, definition: QueueDefinition) -> None:
-        """See that the definition can be written; create the registry's topic where that is missing.
+        """Check that the definition can be written. Creates the registry's topic if necessary.
 
         Raises:
-            Unauthorized: this user may not.
+            Unauthorized: this user may not write it.
         """
         self._create_topic()
         self.check_may_write(definition.name)
 
     def check_may_write(self, name: str) -> None:
-        """See that the definition of a queue can be changed.
+        """Check that a queue's definition can be changed.
 
         Raises:
-            Unauthorized: this user may not.
+            Unauthorized: this user may not change it.
         """
         try:
             self._cluster.check_may("Write", REGISTRY_TOPIC, timeout=self._timeout)
@@ -103,12 +105,12 @@ class Registry:
             raise _may_not_write(_what(name)) from error
 
     def declare(self, definition: QueueDefinition) -> bool:
-        """Write a definition unless the queue has it already; whether it was written.
+        """Write a definition unless the queue already has it; return whether it was written.
 
-        Of two that are declared at the same moment the first in the log wins, and the other caller is told.
+        If two are declared concurrently, the first in the log wins, and the other caller gets an error.
 
         Raises:
-            QueueMismatch, ConfigError: as `check`.
+            QueueMismatch, ConfigError: as for `check`.
             Unauthorized: this user may not write to the registry's topic.
         """
         table = self._read()
@@ -118,7 +120,7 @@ class Registry:
         name = definition.name.encode()
         mine = self._append(name, definition.to_json())
         for record in self._read_to_end(dict(table.positions) or {0: 0}):
-            # What was written over another definition does not count: its writer is about to find out and restore that.
+            # A write over another definition does not count: its writer is about to notice and restore that definition.
             if record.offset < mine and record.key and (record.value is None or record.key not in table):
                 table.apply(RecordBatch.of([record]))
         try:
@@ -128,7 +130,7 @@ class Registry:
             raise
 
     def remove(self, name: str) -> QueueDefinition:
-        """Take a queue's definition out and return it.
+        """Remove a queue's definition and return it.
 
         Raises:
             QueueNotDeclared: there is no queue of that name.
@@ -199,7 +201,7 @@ class Registry:
                 hint="It may yet be stored. Try again when the cluster is well.",
             ) from error
         finally:
-            writer.close(0)  # it is decided by now, or withdrawn as far as that goes
+            writer.close(0)  # decided by now, or withdrawn as far as possible
 
     def _read(self) -> LatestValues:
         table = LatestValues(topic=REGISTRY_TOPIC)
@@ -231,7 +233,7 @@ class Registry:
                     ) from trouble
                 try:
                     fetch = reader.poll(0.1)
-                except TransportError as error:  # the reader goes on by itself where it is said to pass
+                except TransportError as error:  # if retriable, the reader continues by itself
                     if not error.retriable:
                         raise
                     trouble = error
@@ -256,7 +258,7 @@ def _may_not_write(what: str) -> Unauthorized:
 
 
 def _instead(name: str, names: list[str]) -> str:
-    """What to do about a queue that is not there, where these are."""
+    """Return a hint for a missing queue, given the names that exist."""
     similar = difflib.get_close_matches(name, names, n=1)
     if similar:
         return f"Did you mean {similar[0]}? `lvq queues` lists all that are."

@@ -1,4 +1,4 @@
-"""Trying again what the cluster could not answer just now."""
+"""Retries for transient cluster errors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ logger = logging.getLogger("lvq_kafka.retrying")
 
 
 def patiently(call: Callable[[], T], timeout: float, *, unless: tuple[type[TransportError], ...] = ()) -> T:
-    """Make a call; where it fails in a way that can pass by itself, make it again, for ``timeout`` seconds.
+    """Make a call, and retry it for ``timeout`` seconds while it fails with retriable errors.
 
     Args:
-        unless: errors that somebody else waits out.
+        unless: errors that are waited out elsewhere.
 
     Raises:
-        TransportError: the last one, when it is not retriable or the time is over.
+        TransportError: the last error, if it is not retriable or time is up.
     """
     deadline = time.monotonic() + timeout
     while True:

@@ -1,4 +1,4 @@
-"""A queue's topic: created where it is missing, judged where it exists."""
+"""A queue's topic: created if it is missing, checked if it exists."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lvq_kafka.errors import LVQError, TopicMismatch, TopicNotFound, TransportEr
 __all__ = ["OnMismatch", "ask_delete_retention", "check_may_create", "check_topic", "ensure_topic"]
 
 OnMismatch = Literal["raise", "warn", "reconcile"]
-"""What to do about topic settings that break a last value queue: raise, only warn, or set them right."""
+"""The policy for settings that break a last value queue: raise, only warn, or fix them."""
 
 
 class _Shape(TypedDict):
-    """What a topic is created with."""
+    """The arguments for creating a topic."""
 
     partitions: int
     replication_factor: int | None
@@ -29,20 +29,20 @@ logger = logging.getLogger("lvq_kafka.topics")
 
 
 def ensure_topic(cluster: Cluster, topic: str, spec: TopicSpec) -> bool:
-    """Create the topic if it is missing; whether that was so."""
+    """Create the topic if it is missing; return whether it was created."""
     try:
         cluster.describe_topic(topic)
     except TopicNotFound:
         created = cluster.create_topic(topic, **_shape(spec))
         if created and spec.replication_factor is None and cluster.describe_topic(topic).replication_factor >= 3:
-            with suppress(Unauthorized):  # who may create need not be allowed to alter; `check_topic` warns of it
+            with suppress(Unauthorized):  # creating needs no right to alter; `check_topic` warns then
                 cluster.alter_topic_config(topic, {"min.insync.replicas": "2"})
         return created
     return False
 
 
 def check_may_create(cluster: Cluster, topic: str, spec: TopicSpec) -> None:
-    """Raise what `ensure_topic` would raise, and create nothing."""
+    """Raise what `ensure_topic` would raise, without creating anything."""
     try:
         cluster.describe_topic(topic)
     except TopicNotFound:
@@ -52,7 +52,7 @@ def check_may_create(cluster: Cluster, topic: str, spec: TopicSpec) -> None:
 def check_topic(
     cluster: Cluster, topic: str, spec: TopicSpec, on_mismatch: OnMismatch
 ) -> tuple[list[Finding], list[Finding], list[str]]:
-    """Judge the topic; findings that are left, findings that were mended, and what could not be seen."""
+    """Judge the topic; return open findings, fixed findings, and anything left unchecked."""
     described = cluster.describe_topic(topic)
     replicas = described.replication_factor
     findings, unchecked = judge_size(spec, partitions=described.partitions, replication_factor=replicas), []
@@ -92,12 +92,13 @@ def _shape(spec: TopicSpec) -> _Shape:
 def ask_delete_retention(
     cluster: Cluster, topic: str, known: float, *, timeout: float = 10.0, insist: bool = False
 ) -> float:
-    """Seconds for which the topic keeps deletes; what was ``known`` of that where it cannot be asked just now.
+    """Return the seconds for which the topic keeps deletes, or ``known`` if it cannot say.
 
-    Who may not read the settings goes by Kafka's default, unless they know better: nothing tells them.
+    Callers that may not read the settings go by Kafka's default, unless they know better: nothing else reveals the
+    value.
 
     Raises:
-        TransportError: ``insist`` is set, and the cluster does not answer just now.
+        TransportError: ``insist`` is set, and the cluster is temporarily unavailable.
     """
     try:
         return delete_retention(cluster.topic_config(topic, timeout=timeout))

@@ -1,1 +1,1 @@
-"""Reading without taking: views, browsers, and the follower beneath them."""
+"""Non-destructive reading: views, browsers, and the follower that they are built on."""

@@ -38,18 +38,19 @@ from lvq_kafka.reading.watch import Watch
 
 __all__ = ["Browser"]
 
-_SOME = 4096  # keys that are looked at with the lock held, which takes some 2 ms
+_SOME = 4096  # keys checked per hold of the lock, about 2 ms
 
 
 class Browser(QueueReader[V], Generic[V]):
-    """Reads a queue without taking anything (G6).
+    """Reads a queue without consuming anything (G6).
 
-    Iterating gives the current values, newest per key, in queue order; then `EndOfDump`, once, also for an empty queue;
-    then updates as they come: `Entry` for a value, `Deleted` for a key that has none any more. It is one stream with no
-    gap (G4), conflated where the reader is slow (G3). Any number of browsers read a queue independently.
+    Iteration yields the current values, the newest per key, in queue order; then `EndOfDump`, once, even for an empty
+    queue; then updates as they arrive: `Entry` for a value, `Deleted` for a key that no longer has one. It is one
+    stream without gaps (G4), conflated if the reader is slow (G3). Any number of browsers can read a queue
+    independently.
 
-    The dump ends without waiting for transactions that are still open; `EndOfDump.blocked` names the partitions where
-    one hides what was written after it, and what it hides follows as updates.
+    The dump ends without waiting for open transactions. `EndOfDump.blocked` names the partitions where one hides later
+    records; these follow as updates.
 
     ::
 
@@ -57,24 +58,25 @@ class Browser(QueueReader[V], Generic[V]):
             for event in browser: ...
 
     Args:
-        cluster: where the queue lies.
+        cluster: the cluster that holds the queue.
         definition: the queue.
-        codec: how values are read.
+        codec: decodes the values.
         dump: False for updates only.
-        replay_period: give only values that arrived in the last so many seconds, counted once, when the browser is
-            opened, by the clock of this machine; updates always come (R15).
+        replay_period: limit the dump to values that arrived at most this many seconds before the browser is opened, by
+            this machine's clock. Updates are not limited (R15).
         keys: only these keys.
-        headers: only values whose last header of each of these names has this value; None for any value. A key that was
-            given and gets a value that does not match comes as `Deleted`, with ``left`` set.
+        headers: only values whose last header of each of these names has this value; None for any value. If a key that
+            was already returned gets a value that does not match, it is reported as `Deleted` with ``left`` set.
         group: hide what this consumer group, the queue's, has consumed.
-        on_foreign_commits: what to do where something else has committed with that group: ``"refuse"`` raises, and
-            ``"ignore"`` goes by the offsets alone.
-        refresh: seconds between looks at what the group has consumed; also done when the browser is opened. A value
-            that was given and is consumed later comes as `Deleted`, with ``consumed`` set; what a reset takes back
-            comes again. The browser fails when it is not known any more what was consumed (R17).
+        on_foreign_commits: what to do if something else has committed with that group: ``"refuse"`` raises,
+            ``"ignore"`` relies on the offsets alone.
+        refresh: seconds between looks at what the group has consumed; there is also one when the browser is opened. A
+            value that was returned and is consumed later is reported as `Deleted` with ``consumed`` set. Values that a
+            reset makes pending again are returned again. The browser fails when it is no longer known what was consumed
+            (R17).
         follow: False ends the iteration at the end of the dump.
         undecodable: see `Undecodable`.
-        catch_up_timeout: seconds that opening may take; None for ever.
+        catch_up_timeout: seconds that opening may take; None for no limit.
         metadata_interval: seconds between looks at the topic (new partitions, re-creation, end of the log).
     """
 
@@ -113,24 +115,26 @@ class Browser(QueueReader[V], Generic[V]):
         if group is not None:
             self._consumed = ConsumedFilter(cluster, definition, group, on_foreign_commits, self._follower, self._learn)
         self._follow = follow
-        self._first: Mapping[int, int] = {}  # before which nothing is selected
-        self._since: Mapping[int, int] = {}  # where reading begins
-        self._given: dict[bytes, Record] = {}  # what was given and was not consumed as far as is known
-        self._news_reported = 0  # of this many pieces of news of what was consumed
+        self._first: Mapping[int, int] = {}  # offsets below which nothing is selected
+        self._since: Mapping[int, int] = {}  # offsets where reading starts
+        self._given: dict[bytes, Record] = {}  # returned, and not known to be consumed
+        self._news_reported = 0  # the `ConsumedFilter.news` reported so far
         self._reporting = Lock()
         self._over = False
         self._stop = Flag()
         self._watch: Watch[V] | None = None
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifecycle
 
     def start(self) -> Self:
-        """Begin to read, without waiting. See ``state`` and ``progress``; `open`, or the first event, waits.
+        """Start reading, without waiting. See ``state`` and ``progress``.
+
+        `open`, or the first event, waits.
 
         Raises:
             TopicNotFound: there is no such topic.
-            QueueNotDeclared, TopicRecreated, CommitMapRefused: what was consumed is not known any more (R17).
-            TransportError: the cluster cannot be reached or refuses.
+            QueueNotDeclared, TopicRecreated, CommitMapRefused: it is no longer known what was consumed (R17).
+            TransportError: the cluster cannot be reached or refuses the request.
         """
         if self._consumed is not None and self._watch is None:
             try:
@@ -145,7 +149,7 @@ class Browser(QueueReader[V], Generic[V]):
             return
         self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
         if self._consumed is not None:
-            self._consumed.refresh()  # what was consumed, or taken back, while the dump was read
+            self._consumed.refresh()  # consumed, or no longer consumed, since the dump was read
             self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
         with self._follower.locked() as table:
             self._selection.opened(table.positions)
@@ -162,13 +166,13 @@ class Browser(QueueReader[V], Generic[V]):
             Thread(target=_keep_refreshing, args=looking, name=f"lvq-browse-{self._topic}", daemon=True).start()
 
     def close(self) -> None:
-        """Stop reading; an iteration ends."""
+        """Stop reading; ends any iteration."""
         self._stop.set()
         if self._watch is not None:
             self._watch.close()
         super().close()
 
-    # ---------------------------------------------------------------- where it begins, and what it tells
+    # ---------------------------------------------------------------- start positions and events
 
     def _start_positions(self, cluster: Cluster, topic: str) -> Mapping[int, int]:
         self._first = self._selection.first(cluster, topic)
@@ -176,12 +180,15 @@ class Browser(QueueReader[V], Generic[V]):
         return self._since
 
     def _unread(self) -> dict[int, int]:
-        """By partition, before which offset nothing has to be read: it is not selected, or was consumed."""
+        """Return, by partition, the offset below which nothing needs to be read.
+
+        Records below it are not selected, or were consumed.
+        """
         bases = {} if self._consumed is None else self._consumed.bases
         return {p: max(self._first.get(p, 0), bases.get(p, 0)) for p in self._first.keys() | bases.keys()}
 
     def _learn(self, taken_back: bool) -> None:
-        """Something else was consumed than was known. The lock is held."""
+        """Handle a change in what was consumed. The lock is held."""
         if taken_back:
             now = self._unread()
             if any(now.get(partition, 0) < offset for partition, offset in self._since.items()):
@@ -191,13 +198,13 @@ class Browser(QueueReader[V], Generic[V]):
                 self._watch.changed(self._dump_keys(self._follower.table))
 
     def _refresh_consumed(self, consumed: ConsumedFilter) -> None:
-        """Learn what is consumed by now, and tell of what of it was given.
+        """Refresh what was consumed, and report values that were returned and are consumed now.
 
-        That is looked for in all that was given, some at a time, so that nobody waits for the lock for long.
+        Checks all returned values in batches, so that no one waits for the lock for long.
         """
         consumed.refresh()
         watch = self._watch
-        with self._reporting:  # who comes second goes on when all is told
+        with self._reporting:  # a second caller waits until everything is reported
             if watch is None or self._news_reported == consumed.news:
                 return
             self._news_reported, given = consumed.news, iter(list(self._given))
@@ -226,15 +233,16 @@ class Browser(QueueReader[V], Generic[V]):
         self._given[key] = told
         return told
 
-    # ---------------------------------------------------------------- what it gives
+    # ---------------------------------------------------------------- reading
 
     def refresh(self) -> None:
-        """Look at once what the queue's consumers have consumed, rather than at the next interval.
+        """Check now what the queue's consumers have consumed, without waiting for the interval.
 
         Raises:
-            CatchUpTimeout: what was taken back from them is not read again in time; it will be.
-            TopicNotFound, TransportError: the cluster cannot tell for the moment.
-            Closed, ReaderFailed: nothing more will come, perhaps because it is not known any more what was consumed.
+            CatchUpTimeout: records that are no longer consumed, as after a reset, were not reread in time; they will
+                be.
+            TopicNotFound, TransportError: the cluster cannot answer right now.
+            Closed, ReaderFailed: there will be no more events, perhaps because it is no longer known what was consumed.
         """
         if self._consumed is None:
             return
@@ -242,41 +250,41 @@ class Browser(QueueReader[V], Generic[V]):
         try:
             self._refresh_consumed(self._consumed)
             self._follower.wait_caught_up(self._catch_up_timeout, or_blocked=True)
-        except Exception as error:  # without this knowledge it would show what was consumed
+        except Exception as error:  # otherwise consumed values would be shown
             if not (self._stop.is_set() or _passes(error)):
                 self._follower.fail(error)
             self._follower.check()
             raise
 
     async def refresh_async(self) -> None:
-        """As `refresh`, in asyncio."""
+        """Like `refresh`, for asyncio."""
         await in_thread(self.refresh)
 
     @property
     def as_of(self) -> float:
-        """Seconds since the epoch of the last look at what was consumed; 0.0 where that is not hidden."""
+        """Seconds since the epoch of the last refresh; 0.0 if consumed values are not hidden."""
         return 0.0 if self._consumed is None else self._consumed.as_of
 
     def poll(self, timeout: float | None = None) -> Event[V] | None:
-        """The next event, or None when none came within ``timeout`` seconds or the browser is at its end.
+        """Return the next event, or None after ``timeout`` seconds or at the browser's end.
 
         Raises:
-            DecodeError: the value cannot be read; the next call goes on behind it.
-            ReaderFailed: nothing more will come.
+            DecodeError: the value cannot be decoded; the next call continues after it.
+            ReaderFailed: there will be no more events.
         """
         event = None if self._over else self._opened.poll(timeout)
         self._over = self._over or (not self._follow and isinstance(event, EndOfDump))
         return event
 
     def drain(self, timeout: float = 30.0) -> list[Event[V]]:
-        """All that was acknowledged before this call and has not been given yet.
+        """Return everything that was acknowledged before this call and not yet returned.
 
         Raises:
             CatchUpTimeout: the end of the log was not reached in time.
             TransportError: the cluster cannot be asked for the end of the log.
-            DecodeError, ReaderFailed: as `poll`.
+            DecodeError, ReaderFailed: as for `poll`.
         """
-        topic_id = self._cluster.describe_topic(self._topic).id  # one that was created anew is to be read first
+        topic_id = self._cluster.describe_topic(self._topic).id  # a recreated topic must be read first
         targets = self._cluster.end_offsets(self._topic, stable=True)
         self.refresh()
         self._follower.wait_for(targets, timeout, topic_id=topic_id)
@@ -312,7 +320,7 @@ class Browser(QueueReader[V], Generic[V]):
 
 
 def _keep_refreshing(browser: ref[Browser[V]], stop: Flag, interval: float) -> None:
-    """Have it look at what was consumed, again and again, for as long as it is there."""
+    """Refresh the browser periodically until it is closed or collected."""
     while not stop.wait(interval):
         there = browser()
         if there is None:
@@ -322,12 +330,15 @@ def _keep_refreshing(browser: ref[Browser[V]], stop: Flag, interval: float) -> N
         except (Closed, ReaderFailed):
             return
         except LVQError:
-            pass  # for the moment; see `refresh`
+            pass  # transient; see `refresh`
         del there
 
 
 def _passes(error: Exception) -> bool:
-    """Whether to ask again: what is the matter passes, or the follower sees it, too, and will say so."""
+    """Return whether to ask again after this error.
+
+    Either it is transient, or the follower sees it, too, and will report it.
+    """
     if isinstance(error, TransportError):
         return error.retriable
     return isinstance(error, CatchUpTimeout | TopicNotFound)

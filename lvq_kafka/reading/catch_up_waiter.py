@@ -1,4 +1,4 @@
-"""Waiting until a follower is as far as somebody needs it to be."""
+"""Waiting until a follower has read far enough."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lvq_kafka.reading.metadata_thread import MetadataThread
 
 __all__ = ["CatchUpWaiter", "Limit", "Timeout"]
 
-_PATIENCE = 0.5  # seconds after which one who still waits has the topic looked at
-_MARKERS = 0.4  # seconds in which the markers of a transaction that is decided reach all its partitions
-_BRISK = 0.1  # seconds in which nothing that was just written can have been replaced, closed off and compacted away
+_PATIENCE = 0.5  # seconds between metadata refreshes while someone waits
+_MARKERS = 0.4  # seconds for a decided transaction's markers to reach all its partitions
+_BRISK = 0.1  # seconds too short for a new record to be superseded, its segment rolled, and compacted away
 
 
 class CatchUpWaiter:
-    """Waits on a `FollowerState`, for a thread that is none of the follower's.
+    """Waits on a `FollowerState`, in threads other than the follower's own.
 
     See `lvq_kafka.reading.follower.Follower`.
     """
@@ -47,10 +47,13 @@ class CatchUpWaiter:
         self._reach(targets, topic_id, Limit.of(timeout), self._shared.replay.caught_up)
 
     def _reach(self, targets: Mapping[int, int], topic_id: str | None, limit: Limit, following: bool) -> None:
-        """Wait for a cut through a topic (None: whichever is read), and for what has replaced the records below it."""
+        """Wait for a cut through a topic, and for the replacements of records below it.
+
+        With ``topic_id`` None, the topic is the one being read.
+        """
         self._wait_for_cut(targets, topic_id, limit)
         if not following or limit.elapsed > _BRISK:
-            # As when catching up: of what has replaced a record that was compacted away nothing may be read yet.
+            # As when catching up: a record may have been compacted away, and its replacement not be read yet.
             topic_id, second = self._metadata.ends(limit.left, stable=True)
             self._wait_for_cut(second, topic_id, limit)
 
@@ -58,7 +61,7 @@ class CatchUpWaiter:
         shared = self._shared
 
         def reached() -> bool:
-            # A topic that was created anew may be longer, or shorter, than what was read of the one before.
+            # A recreated topic may be longer or shorter than what was read of its predecessor.
             replay = shared.replay
             return topic_id in (None, replay.described.id) and not shared.starting_over and replay.reached(targets)
 
@@ -77,7 +80,7 @@ class CatchUpWaiter:
                     break
                 until_look = next_look - time.monotonic()
                 if until_look <= 0:
-                    self._metadata.refresh_now()  # is it the topic that keeps us waiting?
+                    self._metadata.refresh_now()  # perhaps the topic itself has changed
                     next_look, until_look = time.monotonic() + _PATIENCE, _PATIENCE
                 changed.wait(until_look if left is None else min(left, until_look))
             shortfalls = shared.replay.shortfalls(targets)
@@ -94,10 +97,10 @@ class CatchUpWaiter:
 
 
 class _AsFarAsAllowed:
-    """The goal of one who does not wait for open transactions.
+    """The goal of a wait that stops at open transactions.
 
-    A commit is acknowledged before its markers are in all partitions, so a transaction counts as open only when it
-    still is after a moment. What was committed until then is read, for the reason that `Replay` has two targets.
+    A commit is acknowledged before its markers are in all partitions, so a transaction counts as open only if it still
+    is after a moment. Everything committed until then is read, for the reason that `Replay` has two targets.
     """
 
     def __init__(self, shared: FollowerState) -> None:
@@ -110,7 +113,7 @@ class _AsFarAsAllowed:
         shared, replay = self._shared, self._shared.replay
         if shared.rewinding:
             return False
-        if replay is not self._replay:  # the topic was created anew, or cut short
+        if replay is not self._replay:  # the topic was recreated or truncated
             self._replay, self._blocked_since, self._allowed = replay, None, None
         if replay.complete:
             return True
@@ -124,10 +127,10 @@ class _AsFarAsAllowed:
 
 
 class Limit:
-    """A time limit, from now on, in seconds; None for none. Whoever waits can be told to give up before.
+    """A time limit in seconds, starting now; None for no limit. It can be given up early.
 
     Raises:
-        ConfigError: it is no number.
+        ConfigError: the timeout is not a number.
     """
 
     def __init__(self, timeout: float | None) -> None:
@@ -137,24 +140,27 @@ class Limit:
 
     @classmethod
     def of(cls, timeout: Timeout) -> Limit:
-        """The limit that is meant."""
+        """Return the limit itself, or a new one for a timeout."""
         return timeout if isinstance(timeout, Limit) else cls(timeout)
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the limit was created."""
         return time.monotonic() - self._begun
 
     def left(self) -> float | None:
-        """Seconds until it is over."""
+        """Return the remaining seconds, or None for no limit."""
         if self._given_up:
             return 0.0
         return None if self.timeout is None else max(0.0, self.timeout - self.elapsed)
 
     def give_up(self) -> None:
-        """It is over: nobody needs that any more. From any thread; who waits takes note within `_PATIENCE`."""
+        """End the limit early: the result is no longer needed.
+
+        May be called from any thread; the waiter notices within `_PATIENCE`.
+        """
         self._given_up = True
 
 
 Timeout = float | None | Limit
-"""Seconds that somebody waits, None for as long as it takes, or what can make them give up."""
+"""Seconds to wait, None for no limit, or a `Limit` that can be given up."""

@@ -1,4 +1,4 @@
-"""Who is to be told of what a follower reads: listeners of keys, and threads that wait for something."""
+"""Change notification for a follower: listeners for keys, and waiting threads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = ["ChangeNotifier", "Subscription"]
 
 
 class Subscription:
-    """Keys that changed, conflated, for one listener of a follower, who is told for as long as they keep this.
+    """The changed keys, conflated, for one listener of a follower.
 
-    A listener who was left behind, by ``break`` out of a loop or a request that was cancelled, costs nothing more.
+    The listener is notified as long as it keeps a reference to this object. An abandoned one, after ``break`` out of a
+    loop or a cancelled request, costs nothing more.
     """
 
     __slots__ = ("__weakref__", "_notifier", "pending", "wakers")
@@ -26,42 +27,43 @@ class Subscription:
         self.wakers: list[Callable[[], None]] = []
 
     def close(self) -> None:
-        """Be told nothing more, and wake who waits."""
+        """Stop notifications, and wake the waiters."""
         self._notifier.unsubscribe(self)
         self.pending = ConflatedKeys()
         self.wake()
 
     def wake(self) -> None:
-        """Wake the event loops in which somebody waits for this."""
+        """Wake the event loops that wait for this subscription."""
         for wake in list(self.wakers):
             wake()
 
 
 class ChangeNotifier:
-    """The lock of a follower, and everybody who waits for a change of what it guards.
+    """The lock of a follower, and everything that waits for a change of the state it guards.
 
-    Threads wait for ``changed``, which is the lock; event loops cannot, so a subscription has wakers as well.
+    Threads wait for ``changed``, which uses the lock; event loops cannot, so a subscription has wakers as well.
     """
 
     def __init__(self) -> None:
         self._set_lock()
-        self._subscriptions: dict[int, ref[Subscription]] = {}  # by id, which another one may have after their end
+        self._subscriptions: dict[int, ref[Subscription]] = {}  # by id, which may be reused after the end
         self._goals: list[Callable[[], bool]] = []
 
     def left_behind(self) -> None:
-        """In a forked child: whoever held the lock is not there to release it."""
+        """Replace the lock in a forked child: its holder is not there to release it."""
         self._set_lock()
 
     def _set_lock(self) -> None:
         self.lock = RLock()
-        """The lock by itself: a condition takes it by a function of Python's."""
+        """The bare lock: a `Condition` would acquire it through a Python function."""
         self.changed = Condition(self.lock)
 
     @contextmanager
     def changing(self, *, everybody: bool = False) -> Iterator[None]:
-        """Hold the lock for a change, then wake whom it concerns: who listens, and who has reached a goal.
+        """Hold the lock for a change, then wake listeners and waiters if it concerns them.
 
-        Nobody else, since a wake-up takes the interpreter from the reading thread; unless it is for ``everybody``.
+        It does if there are listeners, or if a goal is reached. Otherwise no one is woken, since a wake-up takes the
+        interpreter from the reading thread; ``everybody`` overrides that.
         """
         with self.changed:
             yield
@@ -73,7 +75,10 @@ class ChangeNotifier:
 
     @contextmanager
     def waiting_for(self, goal: Callable[[], bool]) -> Iterator[Condition]:
-        """Hold the lock, and be woken by a change with which the goal is reached. It is asked under the lock."""
+        """Hold the lock, and get woken by a change that reaches the goal.
+
+        The goal is evaluated under the lock.
+        """
         with self.changed:
             self._goals.append(goal)
             try:
@@ -81,31 +86,34 @@ class ChangeNotifier:
             finally:
                 self._goals.remove(goal)
 
-    # ---------------------------------------------------------------- keys; the lock is held
+    # ---------------------------------------------------------------- keys (call with the lock held)
 
     def __len__(self) -> int:
-        """How many listen to keys."""
+        """Return the number of listeners for keys."""
         return len(self._listening())
 
     def notify(self, keys: Sequence[bytes]) -> None:
-        """These keys have changed."""
+        """Notify the listeners that these keys have changed."""
         for subscription in self._listening():
             subscription.pending.changed(keys)
 
     def subscribe(self, dump: Sequence[bytes]) -> Subscription:
-        """Tell of every key that changes from now on, after these."""
+        """Report these keys, then every key that changes from now on."""
         subscription = Subscription(self, ConflatedKeys(dump))
         self._subscriptions[id(subscription)] = ref(subscription)
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Tell it nothing more. Takes the lock."""
+        """Stop notifying a subscription. Takes the lock."""
         with self.changed:
             self._subscriptions.pop(id(subscription), None)
             self.changed.notify_all()
 
     def _listening(self) -> list[Subscription]:
-        """Those who still listen. Who was left behind is forgotten here, not by a finalizer, which knows no lock."""
+        """Return the live subscriptions, and drop the abandoned ones.
+
+        A finalizer could not drop them, since it must not take the lock.
+        """
         found = [(number, known()) for number, known in list(self._subscriptions.items())]
         for number, subscription in found:
             if subscription is None:

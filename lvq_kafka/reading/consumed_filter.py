@@ -1,4 +1,4 @@
-"""What the consumers of a queue have consumed, as a browser of it knows: by looks at their group's commits."""
+"""The records that a queue's consumers have consumed, according to their group's commits."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ __all__ = ["ConsumedFilter"]
 
 
 class ConsumedFilter:
-    """What a group has done, as of the last look. The lock of the follower guards it.
+    """The records that a group has consumed, as of the last refresh.
+
+    Guarded by the follower's lock.
 
     Args:
-        cluster: where the queue lies.
+        cluster: the cluster that holds the queue.
         definition: the queue.
         group: its consumer group.
-        on_foreign_commits: what to do about a commit that says nothing but its offset.
-        follower: who reads the queue.
-        on_news: called with the lock held when a look has found something else than the one before; with True where
-            something is no longer done that was, as after a reset.
+        on_foreign_commits: what to do about a commit that carries nothing but its offset.
+        follower: the reader of the queue.
+        on_news: called with the lock held when a refresh finds a change; with True if something is no longer done, as
+            after a reset.
     """
 
     def __init__(
@@ -39,9 +41,9 @@ class ConsumedFilter:
         on_news: Callable[[bool], None],
     ) -> None:
         self.as_of = 0.0
-        """Seconds since the epoch of the last look; 0.0 before the first."""
+        """Seconds since the epoch of the last refresh; 0.0 before the first."""
         self.news = 0
-        """How many looks have found something else than the one before."""
+        """The number of refreshes that found a change."""
         self._cluster = cluster
         self._queue = definition.name
         self._topic = definition.topic
@@ -50,18 +52,18 @@ class ConsumedFilter:
         self._follower = follower
         self._on_news = on_news
         self._maps: dict[int, CommitMap] = {}
-        self._refreshes = 0  # that have ended
+        self._refreshes = 0  # completed
         self._known: tuple[object, Mapping[int, int]] = (None, {})
-        self._described: TopicDescription | None = None  # at the last look
+        self._described: TopicDescription | None = None  # at the last refresh
 
     def refresh(self) -> None:
-        """Learn what is done by now.
+        """Find out what has been consumed by now.
 
         Raises:
-            QueueNotDeclared, TopicRecreated, CommitMapRefused: it is not known any more: all of it would come back,
-                or what is new would be hidden (R17).
-            TopicNotFound: there is no such topic now.
-            TransportError: the cluster cannot be reached or refuses.
+            QueueNotDeclared, TopicRecreated, CommitMapRefused: it is no longer known what was consumed. Continuing
+                would show everything again, or hide new values (R17).
+            TopicNotFound: the topic does not exist right now.
+            TransportError: the cluster cannot be reached or refuses the request.
         """
         learned = False
         while not learned:
@@ -71,10 +73,10 @@ class ConsumedFilter:
     def _ask(self) -> dict[int, CommitMap]:
         while True:
             count = self._described.partitions if self._described else None
-            # What an open transaction consumes is not consumed yet.
+            # Messages consumed in an open transaction do not count yet.
             commits = self._cluster.committed(self._group, self._topic, decided=False, partitions=count)
             stable = self._cluster.stable_ends(self._topic, partitions=count)
-            # Afterwards: the commits of a topic go with it.
+            # Describe last: a topic's commits are deleted with it.
             self._described = described = self._cluster.describe_topic(self._topic)
             if count in (None, described.partitions):
                 return self._judge(commits, stable, described)
@@ -87,13 +89,13 @@ class ConsumedFilter:
             self._group, self._topic, partitions, commits, queue=self._queue, described=described, ends=ends
         )
         for damage in found.damages:
-            # Of a log that was cut it is known what lies below: too much is shown, never too little.
+            # For a truncated log, the state below the cut is known: too much is shown, never too little.
             if damage.needs_start or (damage.kind == "commit-refused" and self._on_foreign_commits == "refuse"):
                 raise damage.error
         return dict(found.maps)
 
     def _known_ends(self, commits: Mapping[int, Commit], stable: Mapping[int, LogEnd]) -> Mapping[int, int]:
-        """See `known_ends`, which has to look at records; so it is asked again only when something has changed."""
+        """Return `known_ends`, cached: it reads records, so it is called only after a change."""
         said = {partition: (commit, commit.leader_epoch) for partition, commit in commits.items()}
         asked = (said, {partition: end.leader_epoch for partition, end in stable.items()})
         before, ends = self._known
@@ -103,7 +105,10 @@ class ConsumedFilter:
         return ends
 
     def _learn(self, maps: dict[int, CommitMap], others: int) -> bool:
-        """Take in what a look has found; False where another thread's has ended meanwhile, which may know more."""
+        """Apply the result of a refresh, unless another thread completed one meanwhile.
+
+        Returns False in that case, since the other result may be newer.
+        """
         with self._follower.changed:
             if self._refreshes != others:
                 return False
@@ -116,11 +121,11 @@ class ConsumedFilter:
         return True
 
     def done(self, record: Record) -> bool:
-        """Whether this record was consumed."""
+        """Return whether this record was consumed."""
         known = self._maps.get(record.partition)
         return known is not None and known.done(record.offset)
 
     @property
     def bases(self) -> dict[int, int]:
-        """By partition, the offset below which everything is done."""
+        """The offset below which everything is done, by partition."""
         return {partition: known.base for partition, known in self._maps.items()}

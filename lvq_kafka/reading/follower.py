@@ -1,6 +1,6 @@
-"""A background reader that keeps the latest values of a topic, and says how far it is.
+"""A background reader that keeps the latest values of a topic and reports its progress.
 
-Views and browsers are built on it. It knows records, not decoded values.
+Views and browsers are built on it. It handles records, not decoded values.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from lvq_kafka.reading.reader_thread import ReaderThread, Screen, Since
 
 __all__ = ["Follower", "State", "Subscription"]
 
-_JOIN = 15.0  # seconds; more than either thread takes to notice that it shall stop
+_JOIN = 15.0  # seconds; longer than either thread takes to notice a stop
 
 
 class Follower:
-    """Reads all partitions of a topic into a `Store`, from a thread of its own, until it is closed.
+    """Reads all partitions of a topic into a `ValueStore` in the background, until closed.
 
-    A second thread looks at the topic from outside. Both tell a `FollowerState`, and whoever waits, waits on that.
+    Reading runs in its own thread; a second thread observes the topic from outside. Both update a `FollowerState`, on
+    which waiters wait.
 
-    When it has to start over, since the topic was created anew or cut short, ``table`` stays what it was until what is
-    read meanwhile is complete: nobody is shown a value that is older than one shown before, or a gap (G2).
+    If it has to start over because the topic was recreated or truncated, ``table`` keeps its old contents until the new
+    ones are complete: no one sees a value older than one shown before, or a gap (G2).
 
     Args:
-        cluster: where the topic lies.
+        cluster: the cluster that holds the topic.
         definition: the queue, for its topic and its key header.
-        since: positions to start from, asked once; None for the start of the log. A topic that is created anew is read
+        since: the positions to start from, asked for once; None for the start of the log. A recreated topic is read
             from its start.
-        screen: looks at each batch before it is folded, and may change its values.
+        screen: called with each batch before it is folded, and may change its values.
         metadata_interval: seconds between two looks at the topic.
     """
 
@@ -63,19 +64,19 @@ class Follower:
         self._threads: list[Thread] = []
         self._unclosed: finalize[[str], Follower] | None = None
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifecycle
 
     def start(self) -> None:
-        """Take a look at the topic and begin to read; does nothing when that was done before.
+        """Look at the topic and start reading; does nothing if already started.
 
         Raises:
             TopicNotFound: there is no such topic.
-            TransportError: the cluster cannot be reached or refuses.
+            TransportError: the cluster cannot be reached or refuses the request.
         """
         if self._threads:
             return
         self._reader_thread.open()
-        # The threads know nothing of this: who can use it are its reader, its watches, and nobody else.
+        # The threads hold no reference to this object: only its reader and its watches do.
         self._unclosed = finalize(self, self._shared.abandon, opened_at())
         self._unclosed.atexit = False
         for name, body in (("read", self._reader_thread.run), ("observe", self._metadata.run)):
@@ -86,11 +87,11 @@ class Follower:
                 daemon=True,
             )
             thread.start()
-            self._threads.append(thread)  # whoever closes meanwhile can join none that was not started
+            self._threads.append(thread)  # only now: a concurrent close() cannot join an unstarted thread
         notify_of_forks(self)
 
     def fail(self, error: Exception) -> None:
-        """Stop for good because of an error."""
+        """Stop permanently because of an error."""
         _fail(error, self._shared, self._metadata)
 
     def close(self) -> None:
@@ -107,93 +108,96 @@ class Follower:
         self._shared.left_behind()
 
     def rewind(self, since: Mapping[int, int]) -> None:
-        """Read again from these positions on: more is wanted of the log than was. `wait_caught_up` waits for it."""
+        """Read again from these earlier positions. `wait_caught_up` waits for it."""
         self._shared.rewind(since)
 
-    # ---------------------------------------------------------------- how it is
+    # ---------------------------------------------------------------- status
 
     @property
     def state(self) -> State:
-        """How this reader is."""
+        """The state of this reader."""
         return self._shared.state
 
     @property
     def failure(self) -> Exception | None:
-        """Why it has stopped for good, if it has."""
+        """The error that stopped this reader permanently, or None."""
         return self._shared.failure
 
     def check(self) -> None:
-        """Raise when nothing more will come.
+        """Raise if there is nothing more to come.
 
         Raises:
-            Closed, ReaderFailed: it was closed, or has stopped because of an error.
-            StateError: it was not started.
+            Closed, ReaderFailed: the reader was closed, or an error stopped it.
+            StateError: the reader was not started.
         """
         self._shared.check()
 
     @property
     def caught_up(self) -> bool:
-        """Whether the table holds all that the log held at the start."""
+        """True if the table holds everything that the log held at the start."""
         return self._shared.replay.caught_up
 
     @property
     def complete(self) -> bool:
-        """Whether it is caught up, or as far as open transactions let it be (see `wait_caught_up`)."""
+        """True if caught up, or as far as open transactions allow (see `wait_caught_up`)."""
         return self._shared.replay.complete
 
     @property
     def lag(self) -> dict[int, int]:
-        """Offsets between this reader and the end of the log, by partition, as of the last look at the topic."""
+        """The offsets left to the end of the log, by partition, as of the last look at the topic."""
         return self._shared.replay.lag
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Offsets read and offsets to read in all until caught up."""
+        """Offsets read, and total offsets to read until caught up."""
         return self._shared.replay.progress
 
     @property
     def silence(self) -> float:
-        """Seconds since the ends of all partitions were last known: without lag, how stale this reader may be."""
+        """Seconds since all partitions' ends were last known: without lag, the maximum staleness."""
         return self._shared.silence
 
     def shortfalls(self) -> list[Shortfall]:
-        """What is missing to caught up, and what holds it up."""
+        """Return what is missing until caught up, and what blocks it."""
         return self._shared.replay.shortfalls()
 
     @property
     def blocked(self) -> list[Shortfall]:
-        """The partitions in which an open transaction hides what follows, as of the last look at the topic."""
+        """The partitions where an open transaction hides records, as of the last look."""
         return self._shared.replay.hidden
 
     # ---------------------------------------------------------------- waiting
 
     def wait_caught_up(self, timeout: Timeout = None, *, or_blocked: bool = False) -> None:
-        """Wait until all that the log held at the start has been read; with ``or_blocked`` stop at open transactions.
+        """Wait until everything that the log held at the start has been read.
+
+        With ``or_blocked``, stop at open transactions.
 
         Raises:
-            CatchUpTimeout: names each partition that lacks something, and why.
-            Closed, ReaderFailed: as `check`.
+            CatchUpTimeout: some partitions lack something; it names each of them, and why.
+            Closed, ReaderFailed: as for `check`.
         """
         self._waiter.caught_up(timeout, or_blocked=or_blocked)
 
     def barrier(self, timeout: Timeout = None) -> dict[int, int]:
-        """Wait until everything that was acknowledged before this call has been applied (G7). Returns that cut.
+        """Wait until everything acknowledged before this call is applied (G7). Return that cut.
 
         Raises:
-            CatchUpTimeout: names each partition that lacks something, and why.
-            TopicNotFound: the topic is gone; whether it comes back shows in ``state``.
+            CatchUpTimeout: some partitions lack something; it names each of them, and why.
+            TopicNotFound: the topic does not exist; ``state`` shows whether it comes back.
             TransportError: the cluster cannot be asked for the end of the log.
-            Closed, ReaderFailed: as `check`.
+            Closed, ReaderFailed: as for `check`.
         """
         return self._waiter.barrier(timeout)
 
     def wait_for(self, targets: Mapping[int, int], timeout: Timeout = None, *, topic_id: str | None = None) -> None:
-        """Wait until each partition has been read up to its offset, or what has replaced the records below it.
+        """Wait until each partition is read up to its offset, replacements included.
 
-        ``topic_id`` is that of the topic they lie in; None for whichever is read.
+        A record below an offset may have been compacted away; then its replacement has been read. ``topic_id`` is the
+        id of the topic that the offsets belong to; None for the one being read.
 
         Raises:
-            CatchUpTimeout, TopicNotFound, TransportError, Closed, ReaderFailed: as `barrier`.
+            CatchUpTimeout, TopicNotFound, TransportError, Closed, ReaderFailed: as for `barrier`.
         """
         self._waiter.reached(targets, timeout, topic_id)
 
@@ -201,12 +205,15 @@ class Follower:
 
     @property
     def table(self) -> ValueStore:
-        """What is shown. To look at more than one thing of it, hold the lock."""
+        """The table as shown. Hold the lock for more than one access."""
         return self._shared.table
 
     @property
     def shown(self) -> ValueStore | None:
-        """The table, for listeners, who are told nothing while it is that of before the reading thread started over."""
+        """The table for listeners; None while it predates a restart of the reading thread.
+
+        Listeners are not notified during that time.
+        """
         shared = self._shared
         table = shared.table
         return table if table is shared.replay.table else None
@@ -218,22 +225,25 @@ class Follower:
 
     @property
     def changed(self) -> Condition:
-        """The lock; notified when there is news for listeners."""
+        """The condition on the lock; notified when there is news for listeners."""
         return self._shared.notifier.changed
 
     @property
     def lock(self) -> RLock:
-        """The lock by itself, for those who take it once for every event."""
+        """The bare lock, for code that takes it once per event."""
         return self._shared.notifier.lock
 
     @contextmanager
     def locked(self) -> Iterator[ValueStore]:
-        """The table, which no batch is applied to meanwhile."""
+        """Hold the lock and yield the table, to which no batch is applied meanwhile."""
         with self.changed:
             yield self.table
 
     def subscribe(self, dump: Callable[[ValueStore], Sequence[bytes]] | None = None) -> Subscription:
-        """Be told of every key that changes from now on, after the keys that ``dump`` chooses of the table of now."""
+        """Subscribe to every key that changes from now on.
+
+        The keys that ``dump`` chooses from the current table come first.
+        """
         with self.locked() as table:
             return self._shared.notifier.subscribe(dump(table) if dump is not None else ())
 
@@ -241,7 +251,7 @@ class Follower:
 def _guard(body: Callable[[], None], shared: FollowerState, metadata: MetadataThread) -> None:
     try:
         body()
-    except Exception as error:  # noqa: BLE001  # a dead reader must say so, whatever killed it
+    except Exception as error:  # noqa: BLE001  # a dead reader must say so, whatever the cause
         _fail(error, shared, metadata)
 
 

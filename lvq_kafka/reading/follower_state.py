@@ -1,4 +1,4 @@
-"""What the threads of a follower share: what it shows and what it reads, and what is wrong."""
+"""The state that a follower's threads share: the tables shown and read, and any trouble."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from lvq_kafka.reading.replay import Replay
 __all__ = ["FollowerState", "State"]
 
 State = Literal["catching-up", "caught-up", "blocked", "disconnected", "failed", "closed"]
-"""How a reader is.
+"""The state of a reader.
 
-- ``catching-up``: it has not yet read what the log held when it was opened, or was away for longer than the topic keeps
-  deletes and has not read anything since.
-- ``blocked``: it has read all it may; an open transaction hides the rest of what the log held then.
-- ``caught-up``: it has, and follows.
-- ``disconnected``: it cannot reach the cluster, tries on by itself, and may be stale meanwhile.
-- ``failed``: it has stopped for good; ``failure`` says why.
+- ``catching-up``: it has not yet read everything that the log held when it was opened, or it was away for longer than
+  the topic keeps deletes and has not read anything since.
+- ``blocked``: it has read all it may; an open transaction hides the rest of what the log held at that time.
+- ``caught-up``: it has read everything that the log held at that time, and follows.
+- ``disconnected``: it cannot reach the cluster, keeps retrying by itself, and may be stale meanwhile.
+- ``failed``: it has stopped permanently; ``failure`` says why.
 - ``closed``: it was closed.
 """
 
@@ -42,20 +42,19 @@ logger = logging.getLogger("lvq_kafka.follower")
 
 
 class FollowerState:
-    """The shared state of a follower. Nothing here asks the cluster.
+    """The shared state of a follower. Makes no requests to the cluster.
 
-    Everything that changes does so in the methods below, which take the lock of ``listeners`` and wake whom the change
-    concerns. Others may read the attributes; what has to be of one moment is read under the lock.
+    All changes happen in the methods below, which take the lock of ``notifier`` and wake the listeners and waiters
+    concerned. Attributes may be read freely; hold the lock for a consistent view of several.
 
-    ``replay`` is what is read. ``table`` is what is shown: that of the replay, or when the reading thread has started
-    over, that of the one before, until the new one is complete. So nobody is shown a value that is older than one shown
-    before, or a gap (G2).
+    ``replay`` is the read in progress. ``table`` is the table shown: that of the replay, or, after the reading thread
+    has started over, that of the previous one until the new one is complete. So no one sees a value older than one
+    shown before, or a gap (G2).
 
-    ``since`` is where to begin to read, within what the log holds. Whoever wants more of it than that says so by
-    `rewind`.
+    ``since`` is where to start reading, within the bounds of the log. To read from further back, use `rewind`.
 
     Args:
-        clock: seconds, by which absences are judged.
+        clock: returns seconds, by which absences are judged.
     """
 
     def __init__(self, topic: str, clock: Callable[[], float] = uptime) -> None:
@@ -63,22 +62,22 @@ class FollowerState:
         self.clock = clock
         self.notifier = ChangeNotifier()
         self.stop = Event()
-        self.abandoned = ""  # where it was opened, when nobody can use it any more
+        self.abandoned = ""  # where it was opened, once no one can use it
         self.failure: Exception | None = None
         self.table: ValueStore = LatestValues()
-        self.topic_id = ""  # of the topic that the table was read from
+        self.topic_id = ""  # of the topic behind ``table``
         self.since: Mapping[int, int] = {}
         nothing = TopicDescription(topic, "", 0, 0)
         self.replay = Replay(nothing, self.table, self.since, {}, {}, {}, Absence(DELETE_RETENTION))
-        self.gone: LVQError | None = None  # why the reading thread has to start over
+        self.gone: LVQError | None = None  # the reason for the reading thread to start over
         self.gone_since = 0.0
         self.heard = time.monotonic()
         self._trouble: dict[Doing, LVQError] = {}
 
-    # ---------------------------------------------------------------- the reading thread
+    # ---------------------------------------------------------------- called by the reading thread
 
     def start_reading(self, replay: Replay) -> None:
-        """It reads anew from here on."""
+        """Begin a new read."""
         with self.notifier.changing(everybody=True):
             first = not self.begun
             self.replay = replay
@@ -90,7 +89,10 @@ class FollowerState:
             self._note_progress()
 
     def apply(self, fetch: Fetch) -> Lapse | None:
-        """It has read on. What comes too late, after deletes may have gone (R18), is thrown away, and that returned."""
+        """Apply a fetch, and return None.
+
+        A fetch that comes too late, when deletes may be gone (R18), is discarded, and its `Lapse` returned.
+        """
         with self.notifier.changing():
             lapse = self.replay.absence.read(self.clock(), fetch)
             if lapse is not None:
@@ -105,14 +107,14 @@ class FollowerState:
             return None
 
     def aim(self, then: float, topic_id: str, stable: Mapping[int, int]) -> None:
-        """Having reached its first target, it has asked for the second one."""
+        """Set the second target, which was requested when the first was reached."""
         with self.notifier.changing():
             if topic_id == self.replay.described.id:
                 self.replay.aim(then, stable)
                 self._note_progress()
 
     def grow(self, partitions: int, added: Mapping[int, int]) -> None:
-        """It reads added partitions, too, from these starts."""
+        """Add partitions, to be read from these starts."""
         with self.notifier.changing(everybody=True):
             keys = self.replay.table.grow(partitions)
             self.replay.table.advance(added)
@@ -125,28 +127,28 @@ class FollowerState:
             self._show()
 
     def _show(self) -> None:
-        """Show what was read; after starting over, tell what is another now than before."""
+        """Show what was read; after starting over, notify listeners of the differences."""
         before, after = self.table, self.replay.table
         self.table, self.topic_id = after, self.replay.described.id
         if before is not after and len(self.notifier):
             self.notifier.notify([key for key in before.keys("in-place") if key not in after])
             self.notifier.notify([key for key in after.keys("tail") if after.record(key) != before.record(key)])
 
-    # ---------------------------------------------------------------- news of the topic
+    # ---------------------------------------------------------------- topic metadata
 
     def observed(
         self, then: float, described: TopicDescription, ends: Mapping[int, int], stable: Mapping[int, int]
     ) -> None:
-        """So the topic was then, or later."""
+        """Record an observation of the topic, made at ``then`` or later."""
         with self.notifier.changing(everybody=True):
             if described.id != self.replay.described.id:
-                return  # the reading thread has found a new topic meanwhile, which these are not of
+                return  # stale: the reading thread has since found a new topic
             self.replay.observed(then, described, ends, stable)
             self.heard = time.monotonic()
-            self._trouble.clear()  # nothing comes from a quiet topic that could tell of the reader's recovery
+            self._trouble.clear()  # on a quiet topic, no record would show that the reader recovered
 
     def keeps(self, retention: float) -> None:
-        """The topic keeps deletes for so many seconds."""
+        """Record for how many seconds the topic keeps deletes."""
         with self.notifier.changing():
             self.replay.absence.keeps(retention)
 
@@ -156,14 +158,15 @@ class FollowerState:
         return self.replay.absence.outdated(self.clock())
 
     def asked(self, retention: float) -> None:
-        """Asked after an absence, the topic keeps deletes for so many seconds."""
+        """Record for how many seconds the topic keeps deletes, as asked after an absence."""
         with self.notifier.changing():
             self.replay.absence.asked(self.clock(), retention)
 
     def lose(self, error: LVQError, topic_id: str) -> None:
-        """What is read of the topic with this id is gone: the reading thread is to start over at its next step.
+        """Make the reading thread start over at its next step: what it reads no longer exists.
 
-        Until then this reader may be stale, which it says. Late news of a topic that is read no more change nothing.
+        Until then this reader may be stale, and its state says so. Late news about a topic that is no longer read is
+        ignored.
         """
         with self.notifier.changing(everybody=True):
             if topic_id == self.replay.described.id:
@@ -171,41 +174,44 @@ class FollowerState:
                 self.gone = error
 
     def lost_touch(self, while_: Doing, error: LVQError) -> None:
-        """The cluster does not answer one of the threads, which tries on."""
+        """Record that the cluster does not answer one of the threads, which keeps retrying."""
         if while_ not in self._trouble:
             logger.warning("lost touch with the cluster while reading %s: %s", self.topic, error)
         self._trouble[while_] = error
 
-    # ---------------------------------------------------------------- those who use it
+    # ---------------------------------------------------------------- called by users
 
     def rewind(self, since: Mapping[int, int]) -> None:
-        """The reading thread is to begin again, from here: more is wanted of the log than was read of it."""
+        """Make the reading thread start again from these earlier positions."""
         with self.notifier.changing(everybody=True):
             self.since = since
 
     def accept_incomplete(self) -> None:
-        """Count what was read as complete, though an open transaction hides some. The lock is held."""
+        """Count what was read as complete, although an open transaction hides some records.
+
+        The lock is held.
+        """
         self.replay.accept_incomplete()
         if self.starting_over:
             self._show()
 
     def fail(self, error: Exception) -> None:
-        """Stop for good because of an error."""
+        """Stop permanently because of an error."""
         if not self.closed:
             logger.error("reading %s has failed: %s", self.topic, bounded(str(error)))
         with self.notifier.changing(everybody=True):
             self.failure = self.failure or error
 
     def close(self) -> None:
-        """Stop for good because nobody needs it any more."""
+        """Stop permanently because the reader is no longer needed."""
         self.stop.set()
         with self.notifier.changing(everybody=True):
             pass
 
     def abandon(self, place: str) -> None:
-        """Nobody can use this reader any more, and nobody has closed it: have its threads end.
+        """Make the threads end: no one can still use this reader, and no one closed it.
 
-        Python calls this wherever it collects garbage, on any thread and below any lock. So it takes none.
+        Python calls this during garbage collection, on any thread and under any lock. So it takes no lock.
         """
         if not self.closed and self.failure is None:
             self.abandoned = place
@@ -218,7 +224,7 @@ class FollowerState:
 
     @property
     def state(self) -> State:
-        """How the reader is."""
+        """The state of the reader."""
         if self.closed:
             return "closed"
         if self.failure is not None:
@@ -235,46 +241,49 @@ class FollowerState:
 
     @property
     def begun(self) -> bool:
-        """Whether the reading thread has begun."""
+        """True once the reading thread has begun."""
         return self.replay.described.id != ""
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, or is of no use to anybody."""
+        """True if it was closed, or no one can use it."""
         return self.stop.is_set() or bool(self.abandoned)
 
     @property
     def trouble(self) -> LVQError | None:
-        """Why the reader may be stale."""
+        """The reason why the reader may be stale, or None."""
         return self._trouble.get("reading") or self.gone or self._trouble.get("looking")
 
     @property
     def silence(self) -> float:
-        """Seconds since the ends of all partitions were last known."""
+        """Seconds since all partitions' ends were last known."""
         return time.monotonic() - self.heard
 
     @property
     def starting_over(self) -> bool:
-        """Whether the table is what it was before the reading thread started over."""
+        """True while the table shown is the one from before the reading thread started over."""
         return self.replay.table is not self.table
 
     @property
     def rewinding(self) -> bool:
-        """Whether what is read did not begin where it should, and the reading thread is about to begin again."""
+        """True if reading did not start where it should, and is about to start again."""
         return self.since is not self.replay.since
 
     @property
     def _away(self) -> bool:
-        """Whether this reader was away for so long that it has to start over if anything was written meanwhile."""
+        """True if this reader was away too long to continue if anything was written meanwhile.
+
+        It then has to start over.
+        """
         absence = self.replay.absence
         return absence.away(self.clock()) > max(absence.trusted, PRESENT)
 
     def check(self) -> None:
-        """Raise when nothing more will come.
+        """Raise if there is nothing more to come.
 
         Raises:
-            Closed, ReaderFailed: it was closed, or has stopped because of an error.
-            StateError: it was not started.
+            Closed, ReaderFailed: the reader was closed, or an error stopped it.
+            StateError: the reader was not started.
         """
         if self.closed:
             raise Closed(f"The reader of {self.topic} is closed.")

@@ -1,4 +1,4 @@
-"""The observing thread of a follower: it looks at the topic from outside, over a connection of its own."""
+"""A follower's metadata thread, which observes the topic over its own connection."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["MetadataThread"]
 
 T = TypeVar("T")
 
-_LOOK = 5.0  # seconds that a question may take; a frozen cluster is called lost after it, and close() may wait for it
-_QUESTION = 10.0  # the same for one who waits for the answer
+_LOOK = 5.0  # request timeout in seconds; then a frozen cluster counts as lost. close() may wait for it
+_QUESTION = 10.0  # the same, if a caller waits for the answer
 _SETTINGS = 60.0  # seconds between two looks at the topic's settings
-_LEAST = 0.5  # seconds between two looks at the topic, though it keeps deletes for less than a few times that
-_LOOKS = 4  # in the time for which it keeps deletes
+_LEAST = 0.5  # minimum seconds between two looks at the topic, however briefly it keeps deletes
+_LOOKS = 4  # looks per delete retention time
 
 
 class MetadataThread:
-    """Sees whether the topic is still the same one, whether partitions were added, and where its log ends.
+    """Observes whether the topic is still the same one, its partitions, and its log ends.
 
-    That keeps every look-up off the reading path, and tells a quiet topic from a lost cluster.
+    That keeps metadata requests off the reading path, and distinguishes a quiet topic from a lost cluster.
 
     Args:
-        cluster: where the topic lies.
-        standing: is told.
+        cluster: the cluster that holds the topic.
+        shared: receives the observations.
         interval: seconds between two looks.
     """
 
@@ -45,7 +45,7 @@ class MetadataThread:
         self._settings_at = 0.0
 
     def refresh_now(self) -> None:
-        """Let the thread look at once, or at its end if it was told to stop."""
+        """Make the thread look at once, or end if it was asked to stop."""
         self._due.set()
 
     def run(self) -> None:
@@ -53,7 +53,7 @@ class MetadataThread:
         shared = self._shared
         while True:
             self._due.wait(min(self._interval, max(_LEAST, self._retention / _LOOKS)))
-            self._due.clear()  # before the question whether to stop, or that news could get lost
+            self._due.clear()  # before checking for a stop, or the signal could be lost
             if shared.closed or shared.failure is not None:
                 return
             topic_id = shared.replay.described.id
@@ -67,7 +67,7 @@ class MetadataThread:
                 shared.lost_touch("looking", error)
 
     def retention(self, *, insist: bool = False) -> float:
-        """Seconds for which the topic keeps deletes, as it says when it is asked. See `ask_delete_retention`."""
+        """Ask for how many seconds the topic keeps deletes. See `ask_delete_retention`."""
         self._settings_at = time.monotonic() + _SETTINGS
         self._retention = ask_delete_retention(
             self._cluster, self._topic, self._retention, timeout=_LOOK, insist=insist
@@ -80,7 +80,7 @@ class MetadataThread:
             self._shared.keeps(self.retention())
         described, (ends, stable) = self._of_one_topic(
             lambda partitions: (
-                # In this order: a partition without transactions then never looks blocked.
+                # In this order, a partition without transactions never looks blocked.
                 self._cluster.end_offsets(self._topic, partitions=partitions, timeout=_LOOK),
                 self._cluster.end_offsets(self._topic, stable=True, partitions=partitions, timeout=_LOOK),
             ),
@@ -91,9 +91,10 @@ class MetadataThread:
     def ends(
         self, left: Callable[[], float | None] = lambda: None, *, stable: bool = False
     ) -> tuple[str, dict[int, int]]:
-        """The id of the topic, and the end of each partition's log, for one who waits; ``left`` are their seconds.
+        """Return the topic's id and each partition's end offset, for a waiting caller.
 
-        For any thread. Raises what `Cluster.end_offsets` does.
+        ``left`` returns the caller's remaining seconds. May be called from any thread. Raises what
+        `Cluster.end_offsets` raises.
         """
 
         def timeout() -> float:
@@ -109,10 +110,10 @@ class MetadataThread:
         return described.id, ends
 
     def _of_one_topic(self, question: Callable[[int], T], timeout: Callable[[], float]) -> tuple[TopicDescription, T]:
-        """The answer to a question about so many partitions, and the topic that the answer is of.
+        """Ask a question for a partition count; return the topic that was asked, and the answer.
 
-        The answer of a topic that was the same before and is the same after is of that one. What is known of it from
-        before is enough to ask, so that this costs no question more.
+        If the topic id is the same before and after the request, the answer belongs to that topic. The partition count
+        is already known, so this takes no extra request.
         """
         known = self._shared.replay.described
         while True:

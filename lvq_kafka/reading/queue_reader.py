@@ -1,4 +1,4 @@
-"""What a view and a browser have in common: their life, and what they say of how they are."""
+"""The common base of views and browsers: lifecycle and status."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ __all__ = ["QueueReader"]
 
 
 class QueueReader(Bound, Generic[V]):
-    """Follows a queue in the background, from `open` to `close`: by ``with``, or by ``async with`` in asyncio code.
+    """Follows a queue in the background, from `open` to `close`.
 
-    One that is left behind, with all its watches, is closed when Python collects it, with a `ResourceWarning`.
+    Use it in ``with``, or in ``async with`` in asyncio code. A reader that is abandoned, along with all its watches, is
+    closed when Python collects it, with a `ResourceWarning`.
 
-    In asyncio, what waits for the cluster has a twin whose name ends in ``_async``. It waits in a thread of its own; a
-    task that is cancelled meanwhile goes on at once.
+    In asyncio, methods that wait for the cluster have a twin whose name ends in ``_async``. The twin waits in its own
+    thread; a cancelled task continues at once.
     """
 
     def __init__(
@@ -62,30 +63,32 @@ class QueueReader(Bound, Generic[V]):
             metadata_interval=metadata_interval,
         )
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifecycle
 
     def start(self) -> Self:
-        """Begin to read, without waiting; does nothing when that was done before. See ``state`` and ``progress``.
+        """Start reading, without waiting; does nothing if already started.
+
+        See ``state`` and ``progress``.
 
         Raises:
             TopicNotFound: there is no such topic.
-            TransportError: the cluster cannot be reached or refuses.
+            TransportError: the cluster cannot be reached or refuses the request.
         """
         self._follower.start()
         return self
 
     def open(self) -> Self:
-        """Begin, and wait until all is at hand, as ``with`` does; does nothing when that was done before.
+        """Start reading and wait until ready, as ``with`` does; does nothing if already open.
 
         Raises:
             TopicNotFound: there is no such topic.
             CatchUpTimeout: the end of the log was not reached in time.
-            TransportError: the cluster cannot be reached or refuses.
+            TransportError: the cluster cannot be reached or refuses the request.
         """
         self.start()
         try:
             self._wait_open()
-        except ReaderFailed as failed:  # nobody has read anything yet: the news is why it cannot be opened
+        except ReaderFailed as failed:  # nothing was read yet: report why it cannot be opened
             self.close()
             raise failed.reason from failed.reason.__cause__
         except BaseException:
@@ -97,7 +100,7 @@ class QueueReader(Bound, Generic[V]):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Stop reading. What waits for something here returns; safe to call more than once."""
+        """Stop reading. Calls that wait on this reader return; safe to call more than once."""
         self._follower.close()
 
     def __enter__(self) -> Self:
@@ -109,11 +112,14 @@ class QueueReader(Bound, Generic[V]):
         self.close()
 
     async def open_async(self) -> Self:
-        """As `open`, in asyncio. When it is cancelled, it ends at once; the reader is closed in the background."""
+        """Like `open`, for asyncio.
+
+        If it is cancelled, it returns at once, and the reader is closed in the background.
+        """
         return await in_thread(self.open, abort=lambda: in_background(self.close), undo=lambda _: self.close())
 
     async def aclose(self) -> None:
-        """As `close`, in asyncio. When it is cancelled, closing goes on in the background."""
+        """Like `close`, for asyncio. If it is cancelled, closing continues in the background."""
         await in_thread(self.close)
 
     async def __aenter__(self) -> Self:
@@ -131,62 +137,68 @@ class QueueReader(Bound, Generic[V]):
         self._follower.check()
         return self._follower.locked()
 
-    # ---------------------------------------------------------------- how it is
+    # ---------------------------------------------------------------- status
 
     @property
     def state(self) -> State:
-        """How the reader is; see `lvq_kafka.reading.follower.State`."""
+        """The state of the reader; see `lvq_kafka.reading.follower.State`."""
         return self._follower.state
 
     @property
     def failure(self) -> Exception | None:
-        """Why the reader has failed, if it has."""
+        """The error that made the reader fail, or None."""
         return self._follower.failure
 
     @property
     def skipped(self) -> int:
-        """How many values could not be read and were skipped, under the policy ``"skip"``."""
+        """The number of undecodable values skipped under the policy ``"skip"``."""
         return self._hiding.skipped
 
     @property
     def lag(self) -> int:
-        """Offsets between this reader and the end of the log, as of the last look at the topic."""
+        """The offsets left to the end of the log, as of the last look at the topic."""
         return sum(self._follower.lag.values())
 
     @property
     def lag_by_partition(self) -> dict[int, int]:
-        """`lag` for each partition."""
+        """The `lag` of each partition."""
         return self._follower.lag
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Offsets read and offsets to read in all until caught up."""
+        """Offsets read, and total offsets to read until caught up."""
         return self._follower.progress
 
     @property
     def blocked_by(self) -> list[Shortfall]:
-        """The partitions in which an open transaction hides what follows, as of the last look at the topic."""
+        """The partitions where an open transaction hides records, as of the last look."""
         return self._follower.blocked
 
     @property
     def silence(self) -> float:
-        """Seconds since the ends of all partitions were last known: without lag, how stale this reader may be."""
+        """Seconds since all partitions' ends were last known: without lag, the maximum staleness."""
         return self._follower.silence
 
     @property
     def stats(self) -> ReaderStats:
-        """What the reader has seen so far."""
+        """Statistics on everything that the reader has seen so far."""
         return self._follower.table.stats
 
     @property
     def split_keys(self) -> list[str]:
-        """Keys that lie in several partitions: a writer uses another partitioner, or partitions were added (R14)."""
+        """The keys found in several partitions (R14).
+
+        Either a writer uses another partitioner, or partitions were added.
+        """
         with self._locked() as table:
             return [key_text(key) for key in table.split_keys]
 
 
 class _Hiding:
-    """Hides values that their codec cannot read. The thread that reads holds it, and so no reader."""
+    """Hides values that their codec cannot decode.
+
+    The reading thread refers to this object, and thus not to the reader.
+    """
 
     def __init__(self, topic: str, codec: Codec[Any]) -> None:
         self.skipped = 0

@@ -1,4 +1,4 @@
-"""The reading thread of a follower: it polls and folds, grows with the topic, and starts over when it has to."""
+"""A follower's reading thread: polls and folds, grows with the topic, and starts over."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ from lvq_kafka.reading.replay import Replay
 __all__ = ["ReaderThread", "Screen", "Since"]
 
 Since = Callable[[Cluster, str], Mapping[int, int]]
-"""Asks a log for the positions to start from in a topic."""
+"""Returns the positions to start from in a topic of a cluster."""
 
 Screen = Callable[[RecordBatch], None]
-"""Looks at a batch before it is folded, and may change its values."""
+"""Inspects a batch before it is folded, and may change its values."""
 
 logger = logging.getLogger("lvq_kafka.follower")
 
 _POLL = 0.1  # seconds; bounds how long close() waits for the reader thread
-_ABSENCE = 3.0  # seconds that a topic may be gone: to create it anew somebody has to delete it first
-_ATTEMPTS = 3  # reads one after the other that are too slow for the deletes in them
+_ABSENCE = 3.0  # seconds that a topic may be missing: to recreate it, someone has to delete it first
+_ATTEMPTS = 3  # consecutive reads that are too slow to see every delete
 
 
 class ReaderThread:
-    """Reads all partitions of a topic. Owns the `LogReader`; what it reads goes to the `FollowerState`."""
+    """Reads all partitions of a topic.
+
+    Owns the `LogReader`, and passes records on to the `FollowerState`.
+    """
 
     def __init__(
         self,
@@ -55,17 +58,17 @@ class ReaderThread:
         self._reader: LogReader
 
     def open(self) -> None:
-        """Look at the topic, and get ready to read it.
+        """Look at the topic, and prepare to read it.
 
         Raises:
             TopicNotFound: there is no such topic.
-            TransportError: the cluster cannot be reached or refuses.
+            TransportError: the cluster cannot be reached or refuses the request.
         """
         described = self._cluster.describe_topic(self._topic)
         if self._since is not None:
             self._shared.since = self._since(self._cluster, self._topic)
         self._start_reading(described)
-        self._since = None  # it has been asked, and is its browser's: nothing here shall keep that alive
+        self._since = None  # used up; keeping it would keep its browser alive
 
     def run(self) -> None:
         """Read until the follower is closed or has failed: the body of the thread."""
@@ -106,7 +109,7 @@ class ReaderThread:
             shared.stop.wait(_POLL)
 
     def apply(self, fetch: Fetch) -> None:
-        """Hand on what was read."""
+        """Pass on a fetch."""
         self._ask_after_absence()
         if self._screen is not None:
             self._screen(fetch.batch)
@@ -115,7 +118,10 @@ class ReaderThread:
             self._start_over_after(lapse)
 
     def _ask_after_absence(self) -> None:
-        """Let what was read be judged by the settings of now. It is kept meanwhile: nothing reads it a second time."""
+        """After an absence, ask for the current settings before judging the fetch by them.
+
+        The fetch is kept meanwhile, since nothing reads it a second time.
+        """
         shared = self._shared
         while shared.outdated and not shared.closed:
             try:
@@ -125,7 +131,10 @@ class ReaderThread:
                 shared.stop.wait(_POLL)
 
     def _start_over_after(self, lapse: Lapse) -> None:
-        """Deletes may have been missed (R18): start over, or fail where reading is always too slow to know."""
+        """Start over: deletes may have been missed (R18).
+
+        Fails if every read is too slow to be sure.
+        """
         self._in_vain = self._in_vain + 1 if lapse.in_vain else 0
         if self._in_vain < _ATTEMPTS:
             self._shared.lose(DataLoss(f"Of {self._topic}, {lapse}."), self._shared.replay.described.id)
@@ -138,18 +147,18 @@ class ReaderThread:
                 )
             )
 
-    # ---------------------------------------------------------------- beginning, growing, starting over
+    # ---------------------------------------------------------------- starting, growing, starting over
 
     def _start_reading(self, described: TopicDescription) -> None:
-        """Begin at the beginning: an empty table, a reader on all partitions, the log's end of now as the target."""
+        """Start with an empty table, all partitions, and the current log end as the target."""
         since = self._shared.since
         retention = self._metadata.retention()
         starts = dict(self._cluster.start_offsets(self._topic))
-        # Ends before stable ends: a partition without transactions then never looks blocked.
+        # Ends before stable ends: in this order, a partition without transactions never looks blocked.
         ends = self._cluster.end_offsets(self._topic, partitions=described.partitions)
         stable = self._cluster.end_offsets(self._topic, stable=True, partitions=described.partitions)
         for partition, offset in since.items():
-            # Within the log: it may have been deleted from, or cut off, since that place was asked for.
+            # Stay within the log: records may have been deleted or truncated since that offset was looked up.
             start = starts.get(partition, 0)
             starts[partition] = min(max(offset, start), ends.get(partition, start))
         table = LatestValues(
@@ -173,7 +182,11 @@ class ReaderThread:
         self._shared.grow(now, added)
 
     def _start_over(self) -> None:
-        """Read all anew: what was read or was to come next is gone (R18), or the beginning was too late."""
+        """Read everything again.
+
+        Either records that were read or due next are no longer in the log (R18), or reading started too late in the
+        log.
+        """
         shared = self._shared
         try:
             described = self._cluster.describe_topic(self._topic)

@@ -1,4 +1,4 @@
-"""Which values a browser is about: those of some keys, with some headers, of some time."""
+"""The values that a browser selects: by key, by header and by time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ __all__ = ["Selection"]
 
 
 class Selection:
-    """What of a topic one browser gives, whatever was consumed. For the arguments see `lvq_kafka.Browser`.
+    """Selects the records of a topic that a browser returns, regardless of consumption.
+
+    For the arguments see `lvq_kafka.Browser`.
 
     Raises:
-        ConfigError: an argument is no such thing, or two contradict each other.
+        ConfigError: an argument is invalid, or two contradict each other.
     """
 
     def __init__(
@@ -42,12 +44,12 @@ class Selection:
         wanted = mapping("headers", headers, 'For example headers={"exchange": "NYSE"}; None for any value.')
         self._headers = {name: None if value is None else encode_header(value) for name, value in wanted.items()}
         self._opened_at: Mapping[int, int] = {}
-        self._given: set[bytes] = set()  # keys, where headers select
+        self._given: set[bytes] = set()  # keys; only used if headers select
 
     def first(self, cluster: Cluster, topic: str) -> dict[int, int]:
-        """Before which offset of each partition nothing is selected, as of now: 0 where it is not named.
+        """Return, by partition, the offset below which nothing is currently selected.
 
-        It is never behind what an open transaction hides yet.
+        It is 0 for partitions that are missing, and never beyond records that an open transaction still hides.
         """
         if self._dump and self._horizon is None:
             return {}
@@ -58,15 +60,15 @@ class Selection:
         return {partition: min(offset, visible.get(partition, 0)) for partition, offset in recent.items()}
 
     def opened(self, positions: Mapping[int, int]) -> None:
-        """What lies below these is for the dump; what comes from there on is an update."""
+        """Set the boundary: records below these positions are for the dump, later ones updates."""
         self._opened_at = dict(positions)
 
     def to_event(self, key: bytes, record: Record | None) -> Record | Deleted | None:
-        """What to tell of a key with this record (None: deleted); None for nothing."""
+        """Return the event for a key with this record (None: deleted), or None for no event."""
         if self._keys is not None and key not in self._keys:
             return None
         if record is None:
-            # Who selects by headers is told only of the end of what they were given; a delete carries none.
+            # A delete carries no headers. So if headers select, it is an event only for a key that was returned.
             return Deleted(key_text(key)) if self.forget(key) or not self._headers else None
         if self._horizon is not None and record.timestamp < self._horizon and self._was_there(record):
             return None
@@ -78,7 +80,7 @@ class Selection:
         return Deleted(key_text(key), left=True) if self.forget(key) else None
 
     def forget(self, key: bytes) -> bool:
-        """What was given of a key is over; whether anything was, which is known where headers select."""
+        """Forget that a key was returned; return whether it was. Only tracked if headers select."""
         if key not in self._given:
             return False
         self._given.remove(key)
@@ -96,8 +98,8 @@ class Selection:
 
 
 def _horizon(replay_period: object) -> int | None:
-    """The earliest time, in ms, that a replay period from now on includes; checked as R15 asks."""
+    """Return the earliest time, in ms, within a replay period that ends now (R15)."""
     if replay_period is None:
         return None
     delays(replay_period=replay_period)
-    return max(0, round((time.time() - as_float(replay_period)) * 1000))  # before 0 lies what the protocol reserves
+    return max(0, round((time.time() - as_float(replay_period)) * 1000))  # the protocol reserves negative times

@@ -1,4 +1,4 @@
-"""Decoded reads of the latest values: what a view and a snapshot have in common, and the snapshot."""
+"""Snapshots, and the decoded reads of the latest values that they share with views."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CurrentValues", "Snapshot"]
 
 
 class CurrentValues(Mapping[str, V]):
-    """Decoded reads of a table. Keys may be asked for as text, bytes, int or bool (R2)."""
+    """Decoded reads of a table. Keys may be given as text, bytes, int or bool (R2)."""
 
     _topic: str
     _codec: Codec[V]
@@ -27,16 +27,16 @@ class CurrentValues(Mapping[str, V]):
         raise NotImplementedError
 
     def __getitem__(self, key: Key) -> V:
-        """The current value of a key.
+        """Return the current value of a key.
 
         Raises:
-            KeyError: it has none.
-            DecodeError: its codec cannot read it, and the policy is ``"raise"``.
+            KeyError: the key has no value.
+            DecodeError: the codec cannot decode the value, and the policy is ``"raise"``.
         """
         return self.entry(key).value
 
     def __contains__(self, key: object) -> bool:
-        """Whether a key has a value; what can be no key has none."""
+        """Return whether a key has a value; False for anything that cannot be a key."""
         with self._locked() as table:
             try:
                 return encode_key(key) in table
@@ -48,17 +48,17 @@ class CurrentValues(Mapping[str, V]):
             return len(table)
 
     def __iter__(self) -> Iterator[str]:
-        """The keys of now, in queue order."""
+        """Iterate over the current keys, in queue order."""
         with self._locked() as table:
             keys = table.keys(self._order)
         return map(key_text, keys)
 
-    # Two mappings of a moving thing are the same only if they are one.
+    # Mappings that change over time are equal only if they are identical.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
     def entry(self, key: Key) -> Entry[V]:
-        """The current value of a key with its position, time and headers.
+        """Return the current value of a key with its position, time and headers.
 
         Raises:
             KeyError, DecodeError: as for ``view[key]``.
@@ -70,19 +70,19 @@ class CurrentValues(Mapping[str, V]):
         return to_entry(record, self._topic, self._codec, raw_on_error=self._undecodable == "raw")
 
     def entries(self) -> list[Entry[V]]:
-        """All entries of now, in queue order."""
+        """Return all current entries, in queue order."""
         with self._locked() as table:
             records = list(table.records(self._order))
         raw = self._undecodable == "raw"
         return [to_entry(record, self._topic, self._codec, raw_on_error=raw) for record in records]
 
     def prefix(self, start: Key) -> list[Entry[V]]:
-        """The entries whose key begins with ``start``, in byte order of their keys."""
+        """Return the entries whose key begins with ``start``, in byte order of their keys."""
         low = encode_key(start)
         return self._range(low, _after_prefix(low))
 
     def range(self, start: Key = b"", stop: Key | None = None) -> list[Entry[V]]:
-        """The entries from the key ``start`` up to, but without, ``stop``, in byte order of their keys."""
+        """Return the entries from ``start`` up to, but excluding, ``stop``, in byte order of keys."""
         return self._range(encode_key(start), None if stop is None else encode_key(stop))
 
     def _range(self, start: bytes, stop: bytes | None) -> list[Entry[V]]:
@@ -93,19 +93,19 @@ class CurrentValues(Mapping[str, V]):
 
 
 def _after_prefix(prefix: bytes) -> bytes | None:
-    """The first key behind all that begin with the prefix; None when there is no such bound."""
+    """Return the first key after all keys with the prefix; None if there is no such bound."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
 class Snapshot(CurrentValues[V]):
-    """The current values of one moment, with the cut through the log that they are (G8).
+    """The current values at one moment, with their cut through the log (G8).
 
-    ``offsets`` holds the next offset of each partition: every record below it has been folded in, and none at or
-    above it. ``topic_id`` tells that topic from another one of the same name.
+    ``offsets`` holds the next offset of each partition: every record below it has been applied, and none at or above
+    it. ``topic_id`` distinguishes the topic from another one of the same name.
 
-    Whoever reads the log to these offsets finds the same rows, as long as the log holds them: compaction takes those
-    that were superseded since, retention and DeleteRecords those that lie below the start of the log.
+    Reading the log up to these offsets yields the same rows, as long as the log holds them: compaction removes those
+    superseded since, retention and DeleteRecords remove those below the log start offset.
     """
 
     def __init__(
@@ -124,10 +124,10 @@ class Snapshot(CurrentValues[V]):
         return nullcontext(self._table)
 
     def iter_entries(self) -> Iterator[Entry[V]]:
-        """As `entries`, but each is made when its turn comes: a million of them take no room.
+        """Yield the entries of `entries` one by one: a million of them need no extra memory.
 
         Raises:
-            DecodeError: as `entries`.
+            DecodeError: as for `entries`.
         """
         raw = self._undecodable == "raw"
         for record in self._table.records(self._order):

@@ -31,23 +31,22 @@ logger = logging.getLogger("lvq_kafka.view")
 class View(QueueReader[V], CurrentValues[V], Generic[V]):
     """A live mapping from key to current value, kept up to date by a background reader.
 
-    As a context manager, ``async with`` too, it is caught up when entered: it then holds the newest value of every key
-    that was acknowledged before (G1), and follows. Reads come from memory and never touch the network. A view that
-    cannot follow any more says so: reads raise `ReaderFailed` once it has failed, and ``state`` tells when it is cut
-    off.
+    As a context manager, also with ``async with``, it is caught up when entered: it then holds the newest value of
+    every key acknowledged before (G1), and follows the log from there. Reads come from memory and never touch the
+    network. A view that can no longer follow says so: reads raise `ReaderFailed` once it has failed, and ``state``
+    shows when it is disconnected.
 
-    A view holds what it has read. A value that retention or DeleteRecords removes from the log behind it stays, though
-    a reader that is opened later does not find it any more, and goes when the view has to start over. Topics whose
-    ``cleanup.policy`` is just ``compact`` know neither.
+    A view keeps the values that it has read. If retention or DeleteRecords removes a value from the log after the view
+    has read it, the value stays in the view, although a reader opened later does not find it. It disappears when the
+    view has to start over. Topics whose ``cleanup.policy`` is just ``compact`` have neither.
 
-    Safe for use from many threads. Keys come and go while it is iterated over: iteration is over the keys of the
-    moment it began.
+    Thread-safe. Keys may come and go during iteration: iteration covers the keys of the moment it began.
 
     Args:
-        cluster: where the queue lies.
+        cluster: the cluster that holds the queue.
         definition: the queue.
-        codec: how values are read.
-        catch_up_timeout: seconds that entering ``with`` waits; None for ever.
+        codec: decodes the values.
+        catch_up_timeout: seconds that entering ``with`` waits; None for no limit.
         undecodable: see `Undecodable`.
         metadata_interval: seconds between looks at the topic (new partitions, re-creation, end of the log).
     """
@@ -81,19 +80,19 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             watch.close()
         super().close()
 
-    # ---------------------------------------------------------------- waiting for what is newer
+    # ---------------------------------------------------------------- waiting
 
     def wait_caught_up(self, timeout: float | None = None) -> None:
-        """Wait until the view holds all that the log held when it was started (G1).
+        """Wait until the view holds everything that the log held when it was started (G1).
 
         Raises:
-            CatchUpTimeout: names each partition that lacks something, and what holds it up.
-            ReaderFailed, Closed: nothing more will come.
+            CatchUpTimeout: some partitions lack something; it names each of them, and what blocks it.
+            ReaderFailed, Closed: the view no longer follows the queue.
         """
         self._follower.wait_caught_up(timeout)
 
     async def wait_caught_up_async(self, timeout: float | None = None) -> None:
-        """As `wait_caught_up`, in asyncio."""
+        """Like `wait_caught_up`, for asyncio."""
         await _awaited(self._follower.wait_caught_up, timeout)
 
     def barrier(self, timeout: float | None = 30.0) -> dict[int, int]:
@@ -103,34 +102,34 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
             The cut that was waited for: the end offset of each partition.
 
         Raises:
-            CatchUpTimeout: names each partition that lacks something, and what holds it up.
+            CatchUpTimeout: some partitions lack something; it names each of them, and what blocks it.
             TransportError: the cluster cannot be asked for the end of the log.
-            ReaderFailed, Closed: nothing more will come.
+            ReaderFailed, Closed: the view no longer follows the queue.
         """
         return self._follower.barrier(timeout)
 
     async def barrier_async(self, timeout: float | None = 30.0) -> dict[int, int]:
-        """As `barrier`, in asyncio."""
+        """Like `barrier`, for asyncio."""
         return await _awaited(self._follower.barrier, timeout)
 
     def wait_for(self, position: Position | str, timeout: float | None = 30.0) -> None:
         """Wait until the record at a position, or a newer one of its key, is visible here.
 
-        A position does not say which topic of that name it lies in. After the topic was deleted and created again, wait
-        for no position from before; and until this view has noticed (see ``metadata_interval``), for none at all, but
-        by `barrier`, which looks at the topic first.
+        A position does not identify which topic of that name it belongs to. After the topic was deleted and recreated,
+        do not wait for older positions. Until this view has noticed (see ``metadata_interval``), do not wait for any
+        position; use `barrier`, which looks at the topic first.
 
         Args:
-            position: what a producer's receipt gave, or its text, from this process or another.
+            position: the position from a producer's receipt, or its text, from this process or another.
 
         Raises:
-            ConfigError: it is a position in another topic, or the text is none.
-            CatchUpTimeout, ReaderFailed, Closed: as `barrier`.
+            ConfigError: the position is in another topic, or the text is not a position.
+            CatchUpTimeout, ReaderFailed, Closed: as for `barrier`.
         """
         self._wait_for(position, timeout)
 
     async def wait_for_async(self, position: Position | str, timeout: float | None = 30.0) -> None:
-        """As `wait_for`, in asyncio."""
+        """Like `wait_for`, for asyncio."""
         await _awaited(partial(self._wait_for, position), timeout)
 
     def _wait_for(self, position: Position | str, timeout: Timeout) -> None:
@@ -140,29 +139,32 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         if position.topic != self._topic:
             raise ConfigError(f"{position} does not lie in {self._topic}.", options=["position"])
         if position.offset < 0:
-            self._follower.barrier(timeout)  # it is stored, and nobody knows where: wait for all that is
+            self._follower.barrier(timeout)  # stored at an unknown offset: wait for everything
             return
         self._follower.wait_for({position.partition: position.offset + 1}, timeout)
 
-    # ---------------------------------------------------------------- what it gives
+    # ---------------------------------------------------------------- reading
 
     def snapshot(self) -> Snapshot[V]:
-        """All current values and the cut they are, frozen. Costs a copy of the columns, not of the values."""
+        """Return a frozen copy of all current values, with their cut.
+
+        It costs a copy of the columns, not of the values.
+        """
         with self._locked() as table:
             copy = table.copy()
             topic_id = self._follower.topic_id
         return Snapshot(copy, self._topic, topic_id, self._codec, self._undecodable, self._order)
 
     async def snapshot_async(self) -> Snapshot[V]:
-        """As `snapshot`, in asyncio: of very many keys the copy takes a moment."""
+        """Like `snapshot`, for asyncio: with very many keys the copy takes a moment."""
         return await in_thread(self.snapshot)
 
     def watch(self, *, dump: bool = False) -> Watch[V]:
-        """Changes from now on, as an iterator for ``for`` or ``async for``; see `Watch`.
+        """Return an iterator over changes from now on, for ``for`` or ``async for``; see `Watch`.
 
         Args:
-            dump: give the current values first, those of the moment when the first is asked for, then `EndOfDump`, with
-                no gap before the updates (G4).
+            dump: return the current values first, as of the moment when the first one is requested, then `EndOfDump`,
+                with no gap before the updates (G4).
         """
         follower = self._follower
         follower.check()
@@ -175,9 +177,9 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
         )
 
     def on_change(self, callback: Callable[[Event[V]], object]) -> Callable[[], None]:
-        """Call back with every change, conflated, from a thread of its own; returns what ends that.
+        """Call back with every change, conflated, in a new thread. Return a function that ends it.
 
-        An error that the callback raises is logged, and the next change comes all the same.
+        An error raised by the callback is logged, and does not stop later changes.
         """
         callables(callback=callback)
         watch = self.watch()
@@ -193,7 +195,7 @@ class View(QueueReader[V], CurrentValues[V], Generic[V]):
 
 
 async def _awaited(wait: Callable[[Timeout], T], timeout: float | None) -> T:
-    """Wait in a thread, which gives up when this is cancelled."""
+    """Wait in a thread, which gives up if the task is cancelled."""
     limit = Limit(timeout)
     return await in_thread(partial(wait, limit), abort=limit.give_up)
 

@@ -1,4 +1,4 @@
-"""A stream of changes for one listener: current values, the end of the dump, then updates, conflated."""
+"""A stream of changes for one listener: a dump, its end, then updates, conflated."""
 
 from __future__ import annotations
 
@@ -23,23 +23,25 @@ from lvq_kafka.reading.follower import Follower, Subscription
 __all__ = ["Watch"]
 
 ToEvent = Callable[[bytes, Record | None], Record | Deleted | None]
-"""What a listener is told of a key with this record (None: deleted); None for nothing."""
+"""Returns the event for a key with this record (None: deleted), or None for no event."""
 
 
 class Watch(Bound, Generic[V]):
-    """Events of a queue: `Entry` for a value, `Deleted` for a key that has none any more, `EndOfDump` once.
+    """A stream of a queue's events.
 
-    What it has not yet given is conflated: of a key that changes ten times meanwhile the newest value comes, once, so a
-    slow listener costs memory by the number of keys and never falls behind for good (G3). A key in its dump that
-    changes before its turn is given its newest value at its turn. The dump is of the moment when its first event is
-    asked for.
+    It yields `Entry` for a value, `Deleted` for a key that no longer has one, and `EndOfDump` once.
 
-    An iterator for ``for`` and for ``async for`` alike; `poll` waits with a limit. While events are at hand, ``async
-    for`` lets other tasks have their turn every millisecond. It ends when it, or what it watches, is closed, and raises
-    `ReaderFailed` when that has failed.
+    Pending events are conflated: if a key changes ten times meanwhile, only its newest value is returned, once. So a
+    slow listener needs memory for the number of keys, and never falls behind permanently (G3). If a key in the dump
+    changes before its turn, its newest value is returned at its turn. The dump reflects the moment when its first event
+    is requested.
 
-    One that is left behind, by ``break`` or a task that is cancelled, ends with the last reference to it: nothing is
-    kept for it any more. To end it sooner, use `close`, ``with``, ``async with`` or `contextlib.aclosing`.
+    Iterate with ``for`` or ``async for``; `poll` waits with a limit. While events are ready, ``async for`` lets other
+    tasks run every millisecond. Iteration ends when the watch, or the reader that it watches, is closed, and raises
+    `ReaderFailed` if that reader has failed.
+
+    An abandoned watch, after ``break`` or a cancelled task, ends with the last reference to it: nothing more is kept
+    for it. To end it sooner, use `close`, ``with``, ``async with`` or `contextlib.aclosing`.
     """
 
     def __init__(
@@ -60,29 +62,29 @@ class Watch(Bound, Generic[V]):
         self._dump = dump
         self._in_dump = dump is not None
         self._end_of_dump: EndOfDump | None = None
-        self._given: set[bytes] = set()  # in a dump whose end is not known yet
+        self._given: set[bytes] = set()  # in a dump whose end is still unknown
         self._subscription = None if self._in_dump else follower.subscribe()
         self._share = Share()
 
     def subscribe(self) -> None:
-        """Take the keys of the dump, those of now, if that was not done yet: of very many it takes a moment."""
+        """Take the current keys for the dump, unless already done. Slow for very many keys."""
         self._subscribe()
 
     def _subscribe(self) -> Subscription:
-        with self._follower.changed:  # dump and offsets are of one moment
+        with self._follower.changed:  # dump and offsets reflect the same moment
             if self._subscription is None:
                 self._subscription = self._follower.subscribe(self._dump)
                 self._end_of_dump = self._cut() if self._follower.complete else None
             return self._subscription
 
     def _cut(self) -> EndOfDump:
-        """The end of a dump of now."""
+        """Return the end of a dump of the current table."""
         follower = self._follower
         missing = follower.blocked if follower.caught_up else follower.shortfalls()
         return EndOfDump(dict(sorted(follower.table.positions.items())), tuple(missing))
 
     def changed(self, keys: Sequence[bytes]) -> None:
-        """There is something new to tell of these keys, though the log has not changed. The lock is held."""
+        """Report these keys again, although the log has not changed. The lock is held."""
         subscription = self._subscribe()
         subscription.pending.changed(keys)
         self._follower.changed.notify_all()
@@ -95,7 +97,7 @@ class Watch(Bound, Generic[V]):
             self._subscription.close()
 
     async def aclose(self) -> None:
-        """As `close`, which waits for nothing; this is for `contextlib.aclosing`."""
+        """Like `close`, which does not block; this is for `contextlib.aclosing`."""
         self.close()
 
     def __enter__(self) -> Self:
@@ -115,23 +117,23 @@ class Watch(Bound, Generic[V]):
         self.close()
 
     def poll(self, timeout: float | None = None) -> Event[V] | None:
-        """The next event, or None when none came within ``timeout`` seconds or the stream has ended.
+        """Return the next event, or None after ``timeout`` seconds or if the stream has ended.
 
         Raises:
-            DecodeError: the value cannot be read; the next call goes on behind it.
-            ReaderFailed: nothing more will come.
+            DecodeError: the value cannot be decoded; the next call continues after it.
+            ReaderFailed: there will be no more events.
         """
         found = self._poll(waiting(timeout))
         return None if found is None else self._decode(found)
 
     def _poll(self, timeout: float | None) -> Record | Deleted | EndOfDump | None:
-        """The next undecoded event; None as `poll`."""
+        """Return the next undecoded event, or None as `poll` does."""
         with self._follower.lock:
             found = self._next()
             return self._wait(timeout) if found is None else found
 
     def _wait(self, timeout: float | None) -> Record | Deleted | EndOfDump | None:
-        """The next undecoded event, of which there is none yet. The lock is held."""
+        """Wait for the next undecoded event, since there is none yet. The lock is held."""
         deadline = None if timeout is None else time.monotonic() + timeout
         found = None
         while found is None and not self._ended():
@@ -143,14 +145,14 @@ class Watch(Bound, Generic[V]):
         return found
 
     def drain(self) -> list[Event[V]]:
-        """All that is at hand now."""
+        """Return all events that are ready."""
         events = []
         while (event := self.poll(0.0)) is not None:
             events.append(event)
         return events
 
     def _next(self) -> Record | Deleted | EndOfDump | None:
-        """The next undecoded event. The follower's lock is held."""
+        """Return the next undecoded event, or None. The follower's lock is held."""
         table = self._follower.shown
         if table is None or self._closed:
             return None
@@ -169,14 +171,17 @@ class Watch(Bound, Generic[V]):
             told = to_event(key, table.record(key))
             if told is None:
                 continue
-            if self._end_of_dump is not None:  # what is gone by now is none of the dump
+            if self._end_of_dump is not None:  # keys deleted by now are not part of the dump
                 if not self._in_dump or isinstance(told, Record):
                     return told
             elif not self._in_dump or self._is_for_the_dump(key, told):
                 return told
 
     def _is_for_the_dump(self, key: bytes, told: Record | Deleted) -> bool:
-        """Whether to give this before an end that is not known yet: values; of what was given, that it is gone."""
+        """Return whether an event precedes an end of dump that is still unknown.
+
+        Values do; deletions do only for keys that were returned.
+        """
         if isinstance(told, Record):
             self._given.add(key)
             return True
@@ -220,11 +225,11 @@ class Watch(Bound, Generic[V]):
         return self._decode(await self._wait_async() if found is None else found)
 
     async def _wait_async(self) -> Record | Deleted | EndOfDump:
-        """The next undecoded event, of which there is none yet."""
+        """Wait for the next undecoded event, since there is none yet."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
-            with suppress(RuntimeError):  # the loop is closed already: nobody waits any more
+            with suppress(RuntimeError):  # the loop is already closed: no one is waiting
                 loop.call_soon_threadsafe(changed.set)
 
         wakers = [] if self._subscription is None else self._subscription.wakers
