@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace) -> Mapping[str, object]:
-    """Merge; the result tells up to where the table is."""
+    """Merge; the result says how far the table is."""
     done = merge(spark, queue, options.table, on_stale=options.on_stale, consistency=options.consistency)
     return {"table": options.table, **facts(done)}
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the job's options."""
     options = job_parser(
         f"{__doc__} Where nothing is new it does nothing. Run it again after a failure, and as often as you like. The "
         "session needs the format's package, extension and catalog; readers want the rows whose lvq_role is current.",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace) -> Mapping[str, object]:
-    """Publish the rows; the result has how many of each kind, and the offsets that they reach to."""
+    """Publish the rows; the result has the counts, and the offsets that they reach."""
     if options.table is not None:
         rows = spark.table(options.table)
     else:
@@ -39,7 +39,7 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the job's options."""
     options = job_parser(
         __doc__ or "",
         "publish.py prices -b broker:9092 --input s3a://lake/prices",

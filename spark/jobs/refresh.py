@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace) -> Mapping[str, object]:
-    """Refresh; the result tells of the newest version, be it a new one or the one that was there."""
+    """Refresh; the result describes the newest version, whether it is new or was there before."""
     version = refresh(
         spark,
         queue,
@@ -31,7 +31,7 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the job's options."""
     options = job_parser(
         f"{__doc__} Where nothing is new it does nothing. Run it again after a failure, and as often as you like.",
         "refresh.py prices -b broker:9092 --store s3a://lake/prices",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace) -> Mapping[str, object]:
-    """Write a snapshot; the result has its rows, and the offsets that it was cut at."""
+    """Write a snapshot; the result has the row count, and the offsets of the cut."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
@@ -42,10 +42,12 @@ def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Name
 
 
 def _check_target(spark: SparkSession, options: argparse.Namespace) -> None:
-    """See that there is nothing yet where nothing is to be replaced, before the log is read for it.
+    """Check that the target does not exist yet, unless it may be replaced.
+
+    This comes before the log is read.
 
     Raises:
-        ConfigError: there is.
+        ConfigError: it exists.
     """
     if options.mode != "error":
         return
@@ -62,7 +64,10 @@ def _check_target(spark: SparkSession, options: argparse.Namespace) -> None:
 
 
 def _exists(spark: SparkSession, path: str) -> bool:
-    """Whether there is such a file or folder; False for what is no path to Hadoop, and to its format may be one."""
+    """Return whether there is such a file or folder.
+
+    False if Hadoop does not recognize the path, which the format still may.
+    """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     jvm: Any = spark._jvm
@@ -81,7 +86,7 @@ def _columns(said: str) -> Sequence[str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the job's options."""
     options = job_parser(
         f"{__doc__} For a table that is kept up to date, with its versions, use refresh.py.",
         "snapshot.py prices -b broker:9092 --output s3a://lake/prices",

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 
 def work(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.Namespace) -> Mapping[str, object]:
-    """Stream until it is stopped, or with ``--once`` to the end; the result tells of the newest version."""
+    """Stream until stopped, or with ``--once`` to the end.
+
+    The result describes the newest version.
+    """
     store = {"keep": options.keep, "grace": options.grace, "on_stale": options.on_stale}
     if not versions(spark, options.store):
-        refresh(spark, queue, options.store, **store)  # at once, rather than as the first batch
+        refresh(spark, queue, options.store, **store)  # at once, rather than in the first batch
     newest = versions(spark, options.store)[-1]
     writer = (
         _source(spark, queue, options, _started(queue, newest))
@@ -49,23 +52,23 @@ def _source(spark: SparkSession, queue: LastValueQueue[Any], options: argparse.N
     register(spark)
     assert isinstance(queue.cluster, KafkaCluster)
     reader = spark.readStream.format("lvq").option("subscribe" if options.bare else "queue", queue.name)
-    # Where partitions were added, or others write by a partitioner of their own, a key has several: upsert knows.
+    # A key lies in several partitions if some were added, or if others use another partitioner; upsert handles that.
     reader = reader.option("includeHeaders", "true").option("lvq.strays", "pass")
     for name, value in queue.cluster.config.properties.items():
         reader = reader.option(f"kafka.{name}", str(value))
     if options.max_offsets is not None:
         reader = reader.option("maxOffsetsPerTrigger", options.max_offsets)
-    return reader.option("startingOffsets", started).load()  # which a checkpoint that is there overrules
+    return reader.option("startingOffsets", started).load()  # an existing checkpoint overrides this
 
 
 def _started(queue: LastValueQueue[Any], newest: Version) -> str:
-    """Where a new query starts: at the store's cut, and at the beginning of partitions that it does not have yet."""
+    """Return where a new query starts: the store's cut, or the beginning of new partitions."""
     there = range(queue.cluster.describe_topic(queue.topic).partitions)
     return json.dumps({queue.topic: {str(p): newest.end.get(p, EARLIEST) for p in {*there, *newest.end}}})
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the job's options."""
     options = job_parser(
         f"{__doc__} Each batch costs some Spark jobs, and now and then a copy of the store: let them come every "
         "minute or so, not every second.",

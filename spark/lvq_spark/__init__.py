@@ -1,14 +1,14 @@
 """Last value queues in Spark: the newest message of each key as one row.
 
-- `snapshot` gives the current values of a queue as a DataFrame, cut at the same offsets as a view. `pin` fixes such a
-  cut beforehand, to be used more than once; `choose_engine` says what reads it.
-- `register` makes ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")`` work.
-- `refresh` keeps versions of a snapshot in Parquet up to date from what is new in the log; `upsert` does so from a
-  stream; `versions` and `read_version` read them. `merge`, `merge_each` and `read_merged` are the same for a table of
-  Delta's or Iceberg's.
+- `snapshot` returns the current values of a queue as a DataFrame, cut at the same offsets as a view. `pin` fixes such a
+  cut in advance, for use more than once. `choose_engine` says which engine reads it.
+- `register` enables ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")``.
+- `refresh` keeps versions of a snapshot in Parquet up to date with new records in the log; `upsert` does so from a
+  stream; `versions` and `read_version` read them. `merge`, `merge_each` and `read_merged` do the same for a Delta or
+  Iceberg table.
 - `publish` writes a DataFrame into a queue. `decode` turns values into typed columns.
-- `task_errors` makes of what an action fails with an error of this library's.
-- `local_session` is a Spark session on this machine.
+- `task_errors` turns the failure of an action into an error of this library.
+- `local_session` creates a Spark session on this machine.
 """
 
 from lvq_kafka.extras import needing

@@ -1,8 +1,8 @@
-"""How much Avro takes a value's word for.
+"""Limits on the lengths that Avro believes.
 
-A value says how long each text in it is, and each list. Avro (1.12) makes room for that before it looks whether the
-value goes on so long. Two gigabytes, which six bytes can ask for, end the JVM, and each one that tries the task again.
-Avro has limits that make an error of it, and so a bad row. It reads them once, from properties of the JVM.
+A value states the length of each text and list in it. Avro (1.12) allocates that much before it checks whether the
+value is that long. Six bytes can ask for two gigabytes, which kills the JVM, and then each JVM that retries the task.
+With Avro's limits such a value becomes an error, and so a bad row. Avro reads the limits once, from JVM properties.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AVRO_LIMITS = {
     "org.apache.avro.limits.string.maxLength": 64 << 20,
     "org.apache.avro.limits.collectionItems.maxLength": 10_000_000,
 }
-"""Far above what a message holds, and far below what a JVM does."""
+"""Far above anything a message holds, and far below what a JVM holds."""
 
 _OPTIONS = "spark.executor.extraJavaOptions"
 
@@ -30,7 +30,7 @@ logger = logging.getLogger("lvq_spark")
 
 
 def limit_avro(spark: SparkSession) -> None:
-    """Set the limits in the driver's JVM, where nobody has; say what executors need that are not part of it."""
+    """Set the limits in the driver's JVM unless they are set; log what other JVMs need."""
     if is_connect(spark):
         return
     system = spark._jvm.java.lang.System  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Avro schemas that refer to types of other schemas, made whole."""
+"""Avro schemas with the types of other schemas inlined."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NAMED = ("record", "error", "enum", "fixed")
 
 
 def whole(schema: str, referred: Iterable[str]) -> str:
-    """This schema with the types of others in it, each defined where it is used first.
+    """Inline the types of other schemas, each where it is first used.
 
     Args:
-        schema: its text, as JSON.
-        referred: the texts of those that define these types; the order does not matter.
+        schema: the schema's text, as JSON.
+        referred: the texts of the schemas that define these types, in any order.
 
     Raises:
-        ValueError: a text is no JSON.
+        ValueError: a text is not JSON.
     """
     definitions: dict[str, Any] = {}
     for text in referred:
@@ -33,10 +33,12 @@ def whole(schema: str, referred: Iterable[str]) -> str:
 
 
 def _defined(schema: Any, space: str, definitions: dict[str, Any]) -> Any:
-    """The same with definitions for names, which are taken out, since a schema defines each name once.
+    """Replace names with their definitions.
+
+    Each definition is removed once it is used, since a schema defines each name only once.
 
     Args:
-        space: the namespace that it lies in.
+        space: the enclosing namespace.
     """
     if isinstance(schema, str):
         name = schema if "." in schema or not space else f"{space}.{schema}"
@@ -62,7 +64,7 @@ def _defined(schema: Any, space: str, definitions: dict[str, Any]) -> Any:
 
 
 def _name(schema: Mapping[str, Any], space: str) -> str:
-    """The full name of a named type."""
+    """Return the full name of a named type."""
     name = str(schema["name"])
     if "." in name:
         return name

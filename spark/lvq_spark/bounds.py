@@ -1,4 +1,4 @@
-"""What a topic's log holds now, and whether a cut fits it."""
+"""The current bounds of a topic's log, and checks that a cut fits them."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ from lvq_kafka.errors import CatchUpTimeout, ConfigError, DataLoss, Unauthorized
 __all__ = ["AsOfPolicy", "Bounds", "TopicSettings"]
 
 AsOfPolicy = Literal["fail", "warn"]
-"""What to do about a cut of the past, of which the topic may have compacted records away: refuse it, or warn."""
+"""Policy for a past cut whose records compaction may have removed: refuse it, or warn."""
 
-_PAUSE = 0.02  # seconds until it is asked again whether the log is at rest
+_PAUSE = 0.02  # seconds between checks whether the log is at rest
 _TIMESTAMP_TYPES = {"CreateTime": 0, "LogAppendTime": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """The settings of a topic that a cut depends on. What this user may not see counts as Kafka's default.
+    """The topic settings that a cut depends on.
 
-    One that is not compacted keeps every record for ever: what retention takes of it, it takes from its start.
+    Kafka's defaults stand in for settings that this user may not see. A topic that is not compacted keeps every record
+    forever: retention only removes records at the start of its log.
     """
 
     compaction_lag: float = 0.0
-    """Seconds for which a superseded record is kept, at least."""
+    """Minimum time in seconds that a superseded record is kept."""
     delete_retention: float = 86_400.0
-    """Seconds for which a delete is kept, at least."""
+    """Minimum time in seconds that a delete is kept."""
     timestamp_type: int = -1
-    """0 for the producers' times, 1 for append times, -1 for not known."""
+    """0 for producer timestamps, 1 for append times, -1 if unknown."""
 
     @classmethod
     def ask(cls, cluster: Cluster, topic: str, timeout: float = 10.0) -> TopicSettings:
-        """The settings now."""
+        """Fetch the current settings."""
         try:
             found = cluster.topic_config(topic, timeout=timeout)
         except Unauthorized:
@@ -54,9 +55,10 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A topic, and where its log starts and ends: what is committed (``stable``), and what is in transactions, too.
+    """A topic and the bounds of its log.
 
-    ``epochs`` are of the leaders that said so.
+    ``lowest`` is where each partition starts, ``stable`` where its committed records end, ``highest`` where it ends,
+    open transactions included. ``epochs`` are the epochs of the leaders that reported ``stable``.
     """
 
     described: TopicDescription
@@ -67,7 +69,10 @@ class Bounds:
 
     @classmethod
     def ask(cls, cluster: Cluster, topic: str, timeout: float = 10.0) -> Bounds:
-        """The bounds now, of the partitions that all answers know: some may be added in between."""
+        """Fetch the current bounds.
+
+        Partitions may be added meanwhile; only those that all answers know are included.
+        """
         described = cluster.describe_topic(topic, timeout=timeout)
         lowest = cluster.start_offsets(topic, timeout=timeout)
         ends = cluster.stable_ends(topic, timeout=timeout)
@@ -83,13 +88,14 @@ class Bounds:
 
     @classmethod
     def at_rest(cls, cluster: Cluster, topic: str, within: float, timeout: float = 10.0) -> Bounds:
-        """The bounds at a moment when each transaction was in all partitions or in none, to its end.
+        """Fetch the bounds at a moment when no transaction was under way.
 
-        All there was of the log was committed, and nothing came between the answers: for the first says what is
-        committed in each partition, and the second, asked for after that, where each ends.
+        At that moment each transaction was complete in all partitions, or in none. The whole log was committed and
+        nothing was written between the two requests: the ends of the committed records are requested first and the ends
+        of the log after that, and they agree.
 
         Raises:
-            CatchUpTimeout: there was no such moment in so many seconds.
+            CatchUpTimeout: there was no such moment within ``within`` seconds.
         """
         deadline = time.monotonic() + within
         while (found := cls.ask(cluster, topic, timeout)).stable != found.highest:
@@ -105,7 +111,7 @@ class Bounds:
 
     @property
     def stable_ends(self) -> dict[int, LogEnd]:
-        """What is committed, with the leaders' epochs."""
+        """The end of the committed records in each partition, with the leader's epoch."""
         return {partition: LogEnd(offset, self.epochs[partition]) for partition, offset in self.stable.items()}
 
     @property
@@ -114,18 +120,18 @@ class Bounds:
         return self.described.name
 
     def undecided(self, end: Mapping[int, int]) -> list[Shortfall]:
-        """Where not all before these offsets is committed."""
+        """Return the partitions where not everything before these offsets is committed."""
         stable = self.stable
         return [Shortfall(p, stable[p], end[p], stable[p]) for p in sorted(end) if stable[p] < end[p]]
 
     def committed(
         self, cluster: Cluster, wanted: Mapping[int, int], timeout: float
     ) -> tuple[dict[int, int], tuple[Shortfall, ...]]:
-        """As much of a wanted end as is committed, and where an open transaction holds the rest back."""
+        """Return the committed part of a wanted end, and where an open transaction hides the rest."""
         end = {p: min(offset, self.stable[p]) for p, offset in wanted.items()}
         if end == wanted:
             return end, ()
-        # Perhaps the log only grew between the two questions. By now nothing but an open transaction parts them.
+        # The log may simply have grown between the two requests. Only an open transaction explains a gap that remains.
         now = cluster.end_offsets(self.topic, stable=True, timeout=timeout)
         return end, tuple(Shortfall(p, end[p], wanted[p], now[p]) for p in sorted(end) if now[p] < wanted[p])
 
@@ -137,13 +143,14 @@ class Bounds:
         policy: AsOfPolicy,
         timeout: float,
     ) -> dict[int, int]:
-        """The first offset in each partition that is not older than a moment, or the end of the log.
+        """Return the first offset of each partition that is not older than a moment.
 
-        By producers' clocks a later record may be older still: it is the first one that counts, as for every lookup
-        by time, so that what lies before and behind the cut is decided by offset.
+        If there is none, return the end of the log. With producer timestamps a later record may still be older. As in
+        every lookup by time the first match counts, so an offset separates the records before the cut from those after
+        it.
 
         Raises:
-            ConfigError: the topic may have compacted records of that time away, and that is to fail.
+            ConfigError: compaction may have removed records of that time, and the policy is to fail.
         """
         oldest = min(moments.values())
         if time.time() - oldest > settings.compaction_lag:
@@ -164,7 +171,7 @@ class Bounds:
         return {p: min(found[at][p], self.highest[p]) for p, at in moments.items()}
 
     def check_partitions(self, option: str, offsets: Mapping[int, object]) -> None:
-        """Check that these are the partitions of the topic.
+        """Check that these are exactly the topic's partitions.
 
         Raises:
             ConfigError: they are not.
@@ -182,11 +189,11 @@ class Bounds:
             )
 
     def check_end(self, end: Mapping[int, int]) -> None:
-        """Check that all before these offsets is there to be read.
+        """Check that everything before these offsets can be read.
 
         Raises:
-            DataLoss: the log has never reached as far, or has lost what lies there.
-            ConfigError: an open transaction hides some of it.
+            DataLoss: the log has never reached these offsets, or has lost the records there.
+            ConfigError: an open transaction hides some of the records.
         """
         for partition, offset in sorted(end.items()):
             if not self.lowest[partition] <= offset <= self.highest[partition]:
@@ -203,10 +210,10 @@ class Bounds:
             )
 
     def check_start(self, start: Mapping[int, int], end: Mapping[int, int]) -> None:
-        """Check that all from these offsets on is there to be read.
+        """Check that everything from these offsets on can be read.
 
         Raises:
-            DataLoss: the log does not reach back as far.
+            DataLoss: the log starts later.
             ConfigError: a partition would end before it starts.
         """
         for partition, offset in sorted(start.items()):

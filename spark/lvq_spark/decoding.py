@@ -1,4 +1,4 @@
-"""Typed values: decoding a column of bytes with Spark's own functions, and a policy for what cannot be decoded."""
+"""Typed values: a column of bytes decoded by Spark, and a policy for undecodable values."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["Form", "OnError", "ProtobufMessage", "decode"]
 
 OnError = Literal["fail", "null", "drop", "keep"]
-"""What becomes of a row whose value cannot be decoded.
+"""Policy for a row whose value cannot be decoded.
 
-- ``fail``: the job fails, and names the row.
-- ``null``: its value is null, as that of a delete.
+- ``fail``: the job fails and names the row.
+- ``null``: the value is null, as for a delete.
 - ``drop``: the row is left out.
-- ``keep``: its value is null, and two more columns, ``<column>_error`` and ``<column>_raw``, hold the reason and the
+- ``keep``: the value is null, and two more columns, ``<column>_error`` and ``<column>_raw``, hold the reason and the
   bytes. They are null in good rows.
 """
 
@@ -43,34 +43,36 @@ def decode(
     framed: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Decode a column of bytes. Nothing runs before the frame is used, so streams can be decoded, too.
+    """Decode a column of bytes.
 
-    Nothing is lost silently. Spark's functions make nulls of what they cannot read, and take a value that has a good
-    beginning; here the whole value must be as its schema says, or it is treated as ``on_error`` says. A null value (a
-    delete) stays null::
+    Nothing runs before the frame is used, so streams can be decoded, too.
+
+    No value is lost silently. Spark's functions return null for a value they cannot read, and accept one that only
+    starts well. Here the whole value must match its schema; otherwise ``on_error`` applies. A null value (a delete)
+    stays null::
 
         prices = decode(snapshot(spark, queue), "json", "price double, at timestamp")
         prices = decode(snapshot(spark, queue), "avro", registry.subject("prices-value"), on_error="keep")
         prices = decode(snapshot(spark, queue), "protobuf", ProtobufMessage("prices.Price", descriptors))
 
-    Executors that are JVMs of their own need Avro's limits set, as RUNNING.md says: otherwise a damaged value that
-    claims to hold gigabytes ends them.
+    Executors in separate JVMs need Avro's limits set; see RUNNING.md. Without them a damaged value that claims to hold
+    gigabytes kills the executor.
 
     Args:
-        df: a snapshot, or any frame with a column of bytes. Columns ``topic``, ``partition`` and ``offset`` name a row
-            that cannot be decoded.
-        form: ``"json"`` by `from_json`, ``"avro"`` by ``from_avro`` (which is in the package ``spark-avro``), or
-            ``"protobuf"`` by ``from_protobuf`` (in ``spark-protobuf``).
+        df: a snapshot, or any frame with a column of bytes. The columns ``topic``, ``partition`` and ``offset``
+            identify a row that cannot be decoded.
+        form: ``"json"`` uses `from_json`, ``"avro"`` uses ``from_avro`` (from the package ``spark-avro``), and
+            ``"protobuf"`` uses ``from_protobuf`` (from ``spark-protobuf``).
         schema: for JSON a Spark type (``"price double, at timestamp"``, ``"array<int>"``), or None for ``VARIANT``. A
-            field that is not there is null; what is null although the schema says ``NOT NULL``, however far in, makes
-            the row a bad one. For Avro the schema of the values as text, or, where a registry's serializer wrote them,
-            `SchemaRegistry.subject`. For Protobuf the message.
-        column: the column; it is decoded in its place.
-        on_error: what becomes of rows that cannot be decoded. ``fail`` names one of them; ``keep`` shows all.
+            missing field is null. A null where the schema says ``NOT NULL``, at any depth, makes the row a bad one. For
+            Avro the schema of the values as text, or `SchemaRegistry.subject` if a registry's serializer wrote them.
+            For Protobuf the message.
+        column: the column, which is decoded in place.
+        on_error: the policy for rows that cannot be decoded. ``fail`` names one of them; ``keep`` shows all.
         framed: whether a schema registry's serializer for JSON Schema or Protobuf wrote the values, which then start
-            with the number of their schema. It is not looked up: values are decoded as ``schema`` says. Of Protobuf,
-            messages have to be the first of their file, as most are. For Avro, see ``schema``.
-        options: more of Spark's function, such as ``timestampFormat`` or ``emit.default.values``.
+            with their schema's id. The id is not looked up: values are decoded with ``schema``. A Protobuf message must
+            be the first in its file, as most are. For Avro, see ``schema``.
+        options: further options of Spark's function, such as ``timestampFormat`` or ``emit.default.values``.
 
     Raises:
         ConfigError: the column is missing or not binary, the schema cannot be used, or the session lacks the package.
@@ -125,7 +127,7 @@ def _check(df: DataFrame, form: str, column: str, on_error: str) -> None:
             options=["column"],
             hint="Text: cast it to binary first." if found == "string" else "",
         )
-    ours = {f"{column}_error".lower(), f"{column}_raw".lower()}  # Spark does not tell capitals apart, as a rule
+    ours = {f"{column}_error".lower(), f"{column}_raw".lower()}  # Spark ignores case by default
     clash = [name for name in df.columns if name.lower() in ours]
     if clash and on_error != "fail":
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Columns that read values of each form whole, with Spark's own functions, and say of which rows they cannot."""
+"""Decoding expressions for each form, which report the rows that cannot be read whole."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 __all__ = ["DecodedValue", "Form", "ProtobufMessage", "read_values"]
 
 Form = Literal["json", "avro", "protobuf"]
-"""How values are written."""
+"""The encoding of values."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtobufMessage:
-    """A message of Protobuf's.
+    """A Protobuf message type.
 
     Args:
-        name: with its package, such as ``prices.Price``.
-        descriptors: of its file and of all that this imports, as ``protoc --include_imports --descriptor_set_out``
-            writes them.
+        name: its full name, with the package, such as ``prices.Price``.
+        descriptors: the descriptors of its file and of all its imports, as ``protoc --include_imports
+            --descriptor_set_out`` writes them.
 
     Raises:
-        ConfigError: there are no descriptors, or something else in their place.
+        ConfigError: the descriptors are empty or not bytes.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ProtobufMessage:
 
     def __post_init__(self) -> None:
         given: object = self.descriptors
-        if not (isinstance(given, bytes) and given):  # without, Spark looks for a Java class of that name
+        if not (isinstance(given, bytes) and given):  # without them Spark looks for a Java class of that name
             raise ConfigError(
                 f"The descriptors of {self.name} are no bytes, or none.",
                 options=["descriptors"],
@@ -53,17 +53,22 @@ class ProtobufMessage:
 
 
 _END = secrets.token_hex(16)
-"""Where the reading of a value ends, in a word that no writer can know. One for all: equal frames have equal plans."""
+"""The end marker of a value, which no writer can guess.
+
+It is the same for all frames, so equal frames have equal plans.
+"""
 
 
 _FRAMES: Mapping[Form, int] = {"json": 5, "avro": 5, "protobuf": 6}
-"""Bytes before a value that a registry's serializer wrote: a zero, the schema's id in four, and of Protobuf's another
-zero, for the first message of the schema.
+"""Length of the frame that a registry's serializer writes before a value.
+
+The frame is a zero byte and the schema's id in four bytes. Protobuf has another zero, for the first message of the
+schema.
 """
 
 
 class DecodedValue(NamedTuple):
-    """What decoding a value gives: the value, and why there is none, which is null for a good one."""
+    """A decoded value, and the reason why there is none, which is null for a good value."""
 
     value: Column
     error: Column
@@ -78,7 +83,7 @@ def read_values(
     framed: bool,
     options: Mapping[str, str],
 ) -> DecodedValue:
-    """Values of a column of a frame, as `lvq_spark.decode` has it.
+    """Decode the values of a frame's column, as `lvq_spark.decode` describes.
 
     Raises:
         ConfigError: the schema cannot be used, or the session lacks the package.
@@ -117,10 +122,11 @@ def read_values(
 
 
 def _json(raw: Column, schema: str | DataType | None, options: Mapping[str, str]) -> DecodedValue:
-    """Values between a beginning and an end of our own: Spark's reader stops behind the first good value otherwise.
+    """Decode JSON values wrapped in a prefix and a suffix of our own.
 
-    A value could bring an end of its own, and what follows be the beginning of another. So the end has to come right
-    behind the one value, in the same array or among no other names.
+    Spark's reader would otherwise stop after the first good value. A value could close the wrapper itself and go on
+    with the start of another one. So the end marker must directly follow a single value, in the same array, or with no
+    other names beside it.
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
     from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
@@ -146,7 +152,10 @@ def _json(raw: Column, schema: str | DataType | None, options: Mapping[str, str]
 
 
 def _whole(value: Column, kind: DataType, *, nullable: bool) -> list[Column]:
-    """That nothing is null which its type says is not: from_json does not look at that. Empty where all may be."""
+    """Return conditions that no value is null where its type forbids it.
+
+    `from_json` does not check that. The list is empty if everything may be null.
+    """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
     from pyspark.sql.types import ArrayType, MapType, StructType
 
@@ -183,9 +192,10 @@ def _type(schema: str | DataType) -> DataType:
 
 
 def _avro(raw: Column, writer: str, reader: str, options: Mapping[str, str], df: DataFrame) -> DecodedValue:
-    """A value and, behind it, an end of our own: where that was read as it is, the value is good, be it null.
+    """Decode Avro values, each followed by an end marker.
 
-    Spark's reader stops behind the first good value otherwise. One that is too short takes some of the end for its own.
+    Spark's reader would otherwise stop after the first good value. If the marker is read back intact the value is good,
+    even if it is null. A value that is too short consumes part of the marker.
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
     from pyspark.sql.avro.functions import from_avro
@@ -199,10 +209,10 @@ def _avro(raw: Column, writer: str, reader: str, options: Mapping[str, str], df:
 
 
 def _protobuf(raw: Column, message: ProtobufMessage, options: Mapping[str, str], df: DataFrame) -> DecodedValue:
-    """A message is never null, be it empty: where there is none it could not be read.
+    """Decode Protobuf messages; a null means that the value could not be read.
 
-    What follows a message is a part of it to Protobuf: fields that it does not know, or that replace others. So a value
-    has no end that could be missed.
+    A message is never null, even if it is empty. Protobuf takes trailing bytes for a part of the message: unknown
+    fields, or fields that replace earlier ones. So a value has no end to check.
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
     from pyspark.sql.protobuf.functions import from_protobuf
@@ -215,11 +225,11 @@ def _protobuf(raw: Column, message: ProtobufMessage, options: Mapping[str, str],
 
 
 def _understood(df: DataFrame, make: Callable[[], Column], form: str) -> Column:
-    """A column by a function that is in a package of its own, with a schema that Spark can use."""
+    """Build a column with an optional package's function, and check that Spark can use it."""
     try:
         column = make()
-        _ = df.select(column).schema  # it is looked at when the column meets its frame
-    except spark_errors() as error:  # an internal error of Spark's, which holds the reason
+        _ = df.select(column).schema  # Spark checks the column once it meets its frame
+    except spark_errors() as error:  # an internal error of Spark, which contains the reason
         if f"{form.upper()}_NOT_LOADED" in str(error):
             package, version = f"spark-{form.lower()}", df.sparkSession.version
             raise ConfigError(
@@ -263,7 +273,7 @@ def _registered(raw: Column, schemas: SubjectSchemas, options: Mapping[str, str]
 
 
 def _unframed(raw: Column, form: Form) -> tuple[Column, Column]:
-    """What is behind the frame of a registry's serializer; and why that is nothing, which is null for a good value."""
+    """Return the value after the registry's frame, and why there is none (null if there is)."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     size = _FRAMES[form]

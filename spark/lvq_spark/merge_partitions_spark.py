@@ -1,6 +1,6 @@
-"""Which of a key's records in several partitions counts (R14), as Spark itself can tell.
+"""Choice of the current record among several partitions of a key (R14), done by Spark.
 
-Spark sorts and, if need be, spills; nothing of it goes through Python.
+Spark sorts, and spills if it has to. No data goes through Python.
 """
 
 from __future__ import annotations
@@ -18,20 +18,26 @@ __all__ = ["candidate_columns", "candidates_schema", "merge_partitions", "slot"]
 
 
 def candidate_columns(columns: Collection[str] = SNAPSHOT_COLUMNS) -> tuple[str, ...]:
-    """What is read of records for a snapshot with these columns: what it takes to settle, and what is to be seen."""
+    """Return the columns to read for a snapshot: those R14 needs, and those to be shown."""
     seen = (name for name in ("value", "headers") if name in columns)
     return ("key", "partition", "offset", "timestamp", "deleted", *seen)
 
 
 def candidates_schema(columns: Collection[str] = SNAPSHOT_COLUMNS) -> str:
-    """The newest record of each key in each partition, one row for each; what is deleted only hides others."""
+    """Return the schema of candidates: the newest record of each key in each partition.
+
+    Each has one row. Deleted ones only hide others.
+    """
     return f"{ddl(candidate_columns(columns))}, home boolean"
 
 
 def merge_partitions(
     candidates: DataFrame, spec: SnapshotSpec, columns: Collection[str] = SNAPSHOT_COLUMNS
 ) -> DataFrame:
-    """One row for each key with a value, out of rows as `claims_schema` has them: that at home, else the latest."""
+    """Reduce candidates to one row for each key that has a value.
+
+    The candidates are rows of `candidates_schema`. The one in the home partition wins; without one, the latest wins.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
@@ -40,19 +46,20 @@ def merge_partitions(
         place = F.col("offset") * spec.partitions + F.col("partition")
         keys = Window.partitionBy("slot", "key")
         best_first = keys.orderBy(F.desc("home"), F.desc("timestamp"), F.desc("partition"))
-        # The first row has none before it. With row_number() Spark would sort once more, before the exchange, in vain.
+        # The best row has none before it. With row_number() Spark would sort once more before the exchange, for
+        # nothing.
         better = F.lag("partition").over(best_first)
         winners = candidates.withColumn("slot", slot(place)).withColumn("better", better).where("better is null")
-    # Nullable, as all columns of the schema are.
+    # Nullable, like all columns of the schema.
     topic = F.when(F.col("partition").isNotNull(), F.lit(spec.topic)).alias("topic")
     return winners.where("not deleted").select(*(topic if name == "topic" else name for name in columns))
 
 
 def slot(place: Column) -> Column:
-    """What to group by before the key: a number that sorts in no time, where keys have to be compared byte by byte.
+    """Return the column to group by before the key: a hash, which sorts faster than bytes.
 
     Args:
-        place: what sets a record without a key apart, which is newer or older than none (R1).
+        place: a value that sets each record without a key apart, since it replaces no other (R1).
     """
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -1,4 +1,4 @@
-"""Where a read starts and ends, as the Kafka connector's options say it: offsets, times, earliest and latest."""
+"""Start and end options in the Kafka connector's syntax: offsets, times, earliest, latest."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from lvq_kafka.errors import ConfigError
 __all__ = ["EARLIEST", "LATEST", "TOPIC_ID", "Offsets", "Point", "Times", "resolve", "times"]
 
 EARLIEST, LATEST = -2, -1
-"""The offsets that mean the first and the last of a partition."""
+"""The offsets that stand for the start and the end of a partition."""
 
 _LAST = 253_402_300_799_999
-"""The last millisecond that a date can name, of the year 9999."""
+"""The last millisecond of the year 9999, which is the last that a date can express."""
 
 TOPIC_ID = "topic id"
-"""The name beside a topic's offsets under which its id is kept. No topic can have that name, it has a space."""
+"""The JSON name, beside a topic's offsets, that holds the topic's id.
+
+No topic can have that name, since it contains a space.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +31,8 @@ class Offsets:
     """One offset for all partitions (`EARLIEST` or `LATEST`), or one for each.
 
     Args:
-        option: the option that says so, for messages.
-        topic: the topic that it names; None where it names none.
+        option: the option that set them, for messages.
+        topic: the topic that the option names; None if it names none.
     """
 
     option: str
@@ -39,13 +42,13 @@ class Offsets:
 
     @classmethod
     def parse(cls, option: str, text: str, *, refused: int | None = None) -> Offsets:
-        """Read ``earliest``, ``latest`` or ``{"topic": {"0": 23, "1": -2}}``.
+        """Parse ``earliest``, ``latest`` or ``{"topic": {"0": 23, "1": -2}}``.
 
         Args:
-            refused: `EARLIEST` or `LATEST`, where that makes no sense.
+            refused: `EARLIEST` or `LATEST`, if that makes no sense here.
 
         Raises:
-            ConfigError: it is something else, or refused.
+            ConfigError: the text is something else, or is refused.
         """
         word = {"earliest": EARLIEST, "latest": LATEST}.get(text.strip().lower())
         if word is not None:
@@ -65,7 +68,10 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """One time for all partitions, or one for each, in milliseconds since the epoch; fields as those of `Offsets`."""
+    """One time for all partitions, or one for each, in milliseconds since the epoch.
+
+    The fields are those of `Offsets`.
+    """
 
     option: str
     everywhere: int | None = None
@@ -74,10 +80,10 @@ class Times:
 
     @classmethod
     def parse(cls, option: str, text: str) -> Times:
-        """Read milliseconds, or ``{"topic": {"0": milliseconds}}``.
+        """Parse milliseconds, or ``{"topic": {"0": milliseconds}}``.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: the text is something else.
         """
         if re.fullmatch(r"\+?[0-9]+", text.strip()) and int(text) <= _LAST:
             return cls(option, everywhere=int(text))
@@ -122,10 +128,10 @@ def _is_entry(entry: tuple[str, Any]) -> bool:
 
 
 def _for_each(point: Point, topic: str, partitions: Collection[int]) -> dict[int, int]:
-    """The number for each of these partitions.
+    """Return the number for each of these partitions.
 
     Raises:
-        ConfigError: the point is of another topic, or has not exactly these partitions.
+        ConfigError: the point names another topic, or does not name exactly these partitions.
     """
     if point.by_partition is None:
         return dict.fromkeys(partitions, point.everywhere or 0)
@@ -145,7 +151,7 @@ def _for_each(point: Point, topic: str, partitions: Collection[int]) -> dict[int
 
 
 def times(point: Times, topic: str, partitions: Collection[int]) -> dict[int, float]:
-    """Seconds since the epoch for each of these partitions."""
+    """Return a time in seconds since the epoch for each of these partitions."""
     return {partition: at / 1000 for partition, at in _for_each(point, topic, partitions).items()}
 
 
@@ -159,14 +165,16 @@ def resolve(
     or_latest: bool = False,
     timeout: float = 10.0,
 ) -> dict[int, int]:
-    """The offset for each of these partitions. The latest is the last stable one: before what is not committed.
+    """Return the offset for each of these partitions.
+
+    The latest offset is the last stable one, before any uncommitted record.
 
     Args:
-        only: those of the partitions that are asked for; the point says where they all are.
-        or_latest: take the latest for a time that no record has reached, rather than fail.
+        only: the partitions to resolve; the point covers all of ``partitions``.
+        or_latest: use the latest offset instead of failing if no record is as new as the time.
 
     Raises:
-        ConfigError: the point does not fit the topic, or no record is as young as it says.
+        ConfigError: the point does not fit the topic, or no record is as new as its time.
     """
     numbers = _for_each(point, topic, partitions)
     if only is not None:

@@ -1,4 +1,4 @@
-"""Pinning: the cut through a topic's log that a snapshot shows, fixed once on the driver."""
+"""Pinning: fixing, on the driver, the cut through a topic's log that a snapshot shows."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ from lvq_spark.bounds import AsOfPolicy, Bounds, TopicSettings
 __all__ = ["AsOfPolicy", "Moment", "SnapshotSpec", "check_queue", "pin"]
 
 Moment = datetime | float
-"""A time: a datetime (one without a zone is local), or seconds since the epoch."""
+"""A time: a datetime (local if it has no zone), or seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSpec:
-    """What a snapshot reads: the same spec gives the same rows, whenever and wherever it is read. Holds no secret.
+    """The cut that a snapshot reads.
+
+    The same spec gives the same rows, whenever and wherever it is read. It holds no secret.
 
     Args:
-        topic_id: tells the topic from another one of the same name.
+        topic_id: distinguishes the topic from another one of the same name.
         start: the first offset to read, for every partition of the topic.
         end: the offset to stop before, for every partition. ``view.snapshot().offsets`` is such a vector.
-        key_header, key_mismatch: what names a record's key; see `lvq_kafka.QueueDefinition`.
-        compaction_lag: seconds for which the topic keeps a superseded record (``min.compaction.lag.ms``); infinite
-            where it is not compacted.
-        blocked: partitions where an open transaction hides what was written after ``end``.
-        done: what a consumer group has done, by partition, when only what it has not is to be seen.
-        timestamp_type: what timestamps are: 0 the producers', 1 append times, -1 not known.
-        delete_retention: seconds for which the topic keeps a delete (``delete.retention.ms``); infinite where it is not
-            compacted, or where somebody else sees to it that none is missed.
-        pinned: when the cut was pinned, in seconds since the epoch; of a stream's batch, when the stream had last read
-            all there was.
-        epochs: of the partitions' leaders then.
+        key_header, key_mismatch: the source of a record's key; see `lvq_kafka.QueueDefinition`.
+        compaction_lag: seconds for which the topic keeps a superseded record (``min.compaction.lag.ms``); infinite if
+            it is not compacted.
+        blocked: partitions where an open transaction hides records written after ``end``.
+        done: the commit maps of a consumer group by partition, if the records it has done are to be left out.
+        timestamp_type: 0 for producer timestamps, 1 for append times, -1 if unknown.
+        delete_retention: seconds for which the topic keeps a delete (``delete.retention.ms``); infinite if it is not
+            compacted, or if another part of the program makes sure that none is missed.
+        pinned: when the cut was pinned, in seconds since the epoch; for a stream's batch, when the stream last caught
+            up.
+        epochs: the epochs of the partitions' leaders at that time.
     """
 
     topic: str
@@ -68,12 +70,12 @@ class SnapshotSpec:
 
     @property
     def decisive_header(self) -> str | None:
-        """The header to look at for keys: none where only the record key counts, as it does by default (R16)."""
+        """The header that may decide a key; None if only the record key counts, the default (R16)."""
         return None if self.key_mismatch == "record" else self.key_header
 
     @property
     def ranges(self) -> list[int]:
-        """The partitions that have anything to read."""
+        """The partitions with anything to read."""
         return [partition for partition in sorted(self.end) if self.start[partition] < self.end[partition]]
 
 
@@ -93,34 +95,34 @@ def pin(
 
     Args:
         queue: the queue.
-        start: the first offset of each partition; by default where its log starts.
+        start: the first offset of each partition; by default the start of its log.
         end: the offset to stop before in each partition, such as ``view.snapshot().offsets``. By default the last
-            stable offset: all that is committed now. What an open transaction holds back is then in ``blocked``,
-            and a warning says so. A transaction ends in one partition after the other: a cut that is taken meanwhile
-            may have it in some of them only; see ``at_rest``.
-        as_of: in each partition, stop before the first record that is not older than this, or than what is said for
-            that partition. Excludes ``end``.
-        as_of_policy: what to do where the topic may have compacted records of that time away: its
-            ``min.compaction.lag.ms`` is over.
-        group: a consumer group, such as ``queue.definition.group``: show only what it has not consumed. Where it goes
-            by offsets alone, as other programs do, that is what lies from its committed offsets on. What the log has
-            lost of that is left out, as consumers and browsers leave it out (R19). Excludes ``start``.
-        on_foreign_commits: whether to go by the offset of a group's commit whose text is not this library's, or newer,
-            or damaged (``"ignore"``), or to raise.
-        at_rest: seconds in which to wait for a moment when no transaction is under way in the topic, and nothing else
-            is being written to it. A cut of such a moment has each transaction in all partitions, or in none. Excludes
-            ``end`` and ``as_of``.
-        timeout: seconds for each question to the cluster.
+            stable offset: everything committed so far. ``blocked`` then names what an open transaction holds back, and
+            a warning says so. A transaction is completed partition by partition: a cut taken meanwhile may include it
+            in some partitions only; see ``at_rest``.
+        as_of: stop, in each partition, before the first record that is not older than this time, or than the time given
+            for that partition. Excludes ``end``.
+        as_of_policy: the policy if the topic may have compacted away records of that time, since its
+            ``min.compaction.lag.ms`` has passed.
+        group: a consumer group, such as ``queue.definition.group``: show only what it has not consumed. For a group of
+            another program, which commits offsets alone, that is everything from its committed offsets on. Records that
+            the log has lost are left out, as consumers and browsers leave them out (R19). Excludes ``start``.
+        on_foreign_commits: whether to trust the offset of a group's commit whose text is damaged, newer, or not this
+            library's (``"ignore"``), or to raise.
+        at_rest: seconds to wait for a moment when no transaction is under way in the topic and nothing else is being
+            written to it. A cut at such a moment has each transaction in all partitions, or in none. Excludes ``end``
+            and ``as_of``.
+        timeout: seconds for each request to the cluster.
 
     Raises:
-        TopicNotFound: there is no such topic.
+        TopicNotFound: the topic does not exist.
         CatchUpTimeout: the topic was never ``at_rest``.
-        DataLoss: offsets that the cut needs are gone, or the log has never held them.
-        ConfigError: options clash, the offsets do not fit the topic's partitions, end behind an open transaction, or
-            are of too long ago, or of what is no time.
-        QueueNotDeclared: the group has no commits, or not for all partitions: it has expired, or never was (R17).
+        DataLoss: the log has lost, or never held, offsets that the cut needs.
+        ConfigError: options clash; the offsets do not fit the topic's partitions, or extend past an open transaction;
+            or the time is too long ago, or is not a time.
+        QueueNotDeclared: the group lacks commits for some or all partitions: it has expired, or never existed (R17).
         CommitMapRefused: a commit's text is refused; see ``on_foreign_commits``.
-        TransportError: the cluster cannot be reached or refuses.
+        TransportError: the cluster cannot be reached, or refuses.
     """
     given = {"start": start, "end": end, "as_of": as_of, "group": group, "at_rest": at_rest}
     for one, other in (("as_of", "end"), ("group", "start"), ("at_rest", "end"), ("at_rest", "as_of")):
@@ -135,7 +137,7 @@ def pin(
     definition, cluster = queue.definition, queue.cluster
     topic, pinned = definition.topic, time.time()
     settings = TopicSettings.ask(cluster, topic, timeout)
-    # The commits come first: what is consumed in the meantime must not look as if it lay beyond the end.
+    # Commits come first: records consumed while we ask must not appear to lie beyond the end.
     commits = {} if group is None else cluster.committed(group, topic, timeout=timeout)
     if group != definition.group:
         commits = {partition: _by_offset(commit) for partition, commit in commits.items()}
@@ -188,10 +190,10 @@ def pin(
 
 
 def check_queue(queue: object) -> None:
-    """See that this is a queue.
+    """Check that this is a queue.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not.
     """
     instance("queue", queue, LastValueQueue, 'For example LastValueQueue.open("prices").')
 
@@ -206,7 +208,10 @@ def _check_offsets(option: str, offsets: object) -> None:
 
 
 def _by_offset(commit: Commit) -> Commit:
-    """What another program's group has done: where it writes no text, all below its offset."""
+    """Give a commit without text, as other programs write it, the map of its offset.
+
+    Everything below the offset is done.
+    """
     return commit if commit.metadata else replace(commit, metadata=CommitMap(commit.offset).encode())
 
 
@@ -216,10 +221,12 @@ def _by_partition(as_of: Moment | Mapping[int, Moment], partitions: Mapping[int,
 
 
 def _seconds(moment: Moment) -> float:
-    """A time as seconds since the epoch. One in milliseconds would be of a far future: no cut of the past, but of now.
+    """Convert a time to seconds since the epoch.
+
+    A time in milliseconds would lie in the far future, and the cut would be the current one instead of a past one.
 
     Raises:
-        ConfigError: it is none that a date can name.
+        ConfigError: it is not a time that a date can express.
     """
     try:
         seconds = moment.timestamp() if isinstance(moment, datetime) else float(moment)

@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 __all__ = ["Published", "Vanished", "publish"]
 
 Vanished = Literal["keep", "delete"]
-"""What becomes of keys that the queue holds and the frame lacks: they stay as they are, or are deleted."""
+"""Policy for keys that the queue holds and the frame lacks: leave them, or delete them."""
 
 logger = logging.getLogger("lvq_spark")
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What `publish` wrote.
+    """The result of `publish`.
 
     Args:
-        written: keys that have a new value.
-        deleted: keys that the frame deletes, by a null value.
+        written: keys with a new value.
+        deleted: keys that the frame deletes, with a null value.
         vanished: keys that were deleted because the frame lacks them.
-        spared: keys that the frame lacks, and that were not deleted, because others have written them since the cut.
-        overwritten: of those that vanished, keys whose delete came to lie behind a value that others wrote in the
-            moment before. A warning names some.
-        ends: for each partition written to, the offset behind the last record written. A snapshot whose cut reaches
-            these offsets shows all that was published.
+        spared: keys that the frame lacks and that were not deleted, because others have written them since the cut.
+        overwritten: vanished keys whose delete landed after a value that others wrote a moment before. A warning names
+            some.
+        ends: for each partition written to, the offset after the last record written. A snapshot whose cut reaches
+            these offsets shows everything that was published.
     """
 
     written: int = 0
@@ -66,44 +66,44 @@ def publish(
     vanished: Vanished = "keep",
     timeout: float = 10.0,
 ) -> Published:
-    """Write a DataFrame into a queue, from the executors: one record for each row.
+    """Write a DataFrame into a queue from the executors, one record for each row.
 
-    Records are as `Producer.put` and `Producer.delete` write them: the queue's key header is set, keys lie where
-    murmur2 puts them, and all in-sync replicas have a record before it counts. A null value deletes its key; an empty
-    one is a value. A row whose headers tell that it is a message without a key (R1), as a snapshot has them, is written
-    as one. Nothing is written before the whole frame has been checked. For that it is kept, in memory and on
-    disk, while it is published, so what was checked is what is written.
+    Records are written as by `Producer.put` and `Producer.delete`: they have the queue's key header, murmur2 chooses
+    their partition, and they count once all in-sync replicas have them. A null value deletes its key; an empty one is a
+    value. A row whose headers mark it as a message without a key (R1), as in a snapshot, is written as such a message.
+    Nothing is written before the whole frame has been checked. The frame is kept in memory and on disk while it is
+    published, so the rows that are written are the rows that were checked.
 
-    Sizes are checked, too: the client takes no message larger than its ``message.max.bytes``, and a broker no batch
-    larger than the topic's ``max.message.bytes``. Batches are made no larger than that. Where the client compresses
-    (``compression.type``), nobody knows what a broker will see of a row, and only the client's limit is checked; nor is
-    the topic's where this user may not see it (DescribeConfigs).
+    Sizes are checked, too: the client accepts no message larger than its ``message.max.bytes``, and a broker no batch
+    larger than the topic's ``max.message.bytes``. Batches never exceed that. If the client compresses
+    (``compression.type``), the size that a broker will see is unknown, and only the client's limit is checked. The
+    topic's limit is not checked either if this user may not see it (DescribeConfigs).
 
-    **When it fails, part of the frame may be written**: run it again. A task that is tried again writes its rows once
-    more, so a record is there at least once. In a queue that changes nothing, since the second is the same value; but
-    it goes over what another producer has written to the key in between. Let one job at a time publish a set of keys.
+    **After a failure, part of the frame may have been written**: run it again. A retried task writes its rows again, so
+    each record is there at least once. In a queue the second one changes nothing, since its value is the same; but it
+    replaces any value that another producer has written to the key in between. Let only one job at a time publish a set
+    of keys.
 
     Args:
-        df: the frame, at most one row for each key. It is evaluated once.
+        df: the frame, with at most one row for each key. It is evaluated once.
         queue: the queue, on a Kafka cluster.
         key: the column of keys: text, bytes, integers or booleans (R2).
-        value: the column of values, text or bytes. Turn others into these first, with ``to_json`` or ``to_avro``.
-        headers: a column of headers, as snapshots have it: an array of structs of ``key`` and ``value``.
-        newest: a column that says which of several rows with the same key is written: the one with the largest value
-            in it. By default several rows with the same key are an error, as are several that are the newest.
+        value: the column of values, text or bytes. Convert others first, with ``to_json`` or ``to_avro``.
+        headers: a column of headers, as in a snapshot: an array of structs of ``key`` and ``value``.
+        newest: a column that decides between several rows of a key: the one with the largest value in it is written. By
+            default several rows of a key are an error, and so is a tie.
         vanished: ``"delete"`` also deletes the keys that the queue holds and the frame lacks, as of a cut taken when
-            publishing starts, before it writes the frame. A key that others have written since that cut is spared
-            (R25). Messages without a key (R1) stay. An empty frame is refused: it would delete all.
-        timeout: seconds for each question to the cluster.
+            publishing starts, before the frame is written. A key that others have written since that cut is spared
+            (R25). Messages without a key (R1) stay. An empty frame is refused: it would delete everything.
+        timeout: seconds for each request to the cluster.
 
     Raises:
-        ConfigError: a column is missing or of the wrong type, a key has several rows, a row's header and key disagree
-            or it has a header without a name or with a reserved one (R22), or the frame is empty and ``vanished`` is
-            ``"delete"``.
+        ConfigError: a column is missing or of the wrong type; a key has several rows; a row's header and key disagree;
+            a header has no name or a reserved one (R22); or the frame is empty and ``vanished`` is ``"delete"``.
         MissingKey: a row has no key.
-        MessageTooLarge: a row, or the delete of a key, is larger than the client, or the topic, takes; nothing has been
-            written. It names the key of the largest.
-        TopicNotFound, TransportError: as for `pin`. A task that fails shows as Spark's ``PythonException``, with this
+        MessageTooLarge: a row, or the delete of a key, is larger than the client or the topic accepts; nothing has been
+            written. The error names the key of the largest.
+        TopicNotFound, TransportError: as for `pin`. A task that fails appears as Spark's ``PythonException``, with this
             library's error in its text.
     """
     choice("vanished", vanished, get_args(Vanished))
@@ -113,7 +113,7 @@ def publish(
     config, cluster, topic = client_config(queue), queue.cluster, queue.topic
     rows = newest_rows(df, key, value, headers, newest)
     cut = pin(queue, timeout=timeout) if vanished == "delete" else None
-    # A missing right is told before anything runs, and so is a missing topic.
+    # Report a missing right, or a missing topic, before anything runs.
     cluster.check_may("Write", topic, timeout=timeout)
     limits, config = SizeLimits.ask(cluster, topic, config, timeout)
     may_be_too_large = suspect(limits, queue.key_header)
@@ -134,7 +134,7 @@ def publish(
             gone = missing(held, checked).persist()
             try:
                 if check_deletes(gone.withColumn("suspect", may_be_too_large), limits, queue.key_header):
-                    # First, since all that is written to the log since the cut is read before.
+                    # Deletes come first, since they read everything that was written to the log since the cut.
                     delete = Delete(cut, queue.key_header, config)
                     deletes = map_in_arrow(gone.select("key"), delete, Delete.REPORT).collect()
             finally:

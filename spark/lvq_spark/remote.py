@@ -1,4 +1,4 @@
-"""Spark Connect: its sessions told from classic ones, and what cannot be done there."""
+"""Spark Connect: detection of its sessions, and a check for code that cannot run there."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ __all__ = ["is_connect", "require_classic", "spark_errors"]
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect: its JVM is behind a server, and only plans get there."""
+    """Return whether a session uses Spark Connect.
+
+    Its JVM is behind a server, and only plans get there.
+    """
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def require_classic(what: str, instead: str) -> None:
-    """See that this process is not one of Spark Connect, for functions that would be sent away there.
+    """Check that this process does not use Spark Connect, which would send functions away.
 
     Raises:
-        ConfigError: it is one.
+        ConfigError: it does.
     """
     from pyspark.sql.utils import is_remote
 
@@ -34,11 +37,14 @@ def require_classic(what: str, instead: str) -> None:
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """What Spark's Python raises: its own errors, and those of a JVM. Where py4j is not there, no JVM is either."""
+    """Return the exceptions that Spark's Python raises: its own, and those of a JVM.
+
+    Without py4j there is no JVM either.
+    """
     from pyspark.errors import PySparkException
 
     try:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    except ImportError:  # pyspark-client, which knows Spark Connect only
+    except ImportError:  # pyspark-client, which supports Spark Connect only
         return (PySparkException,)
     return PySparkException, Py4JError

@@ -1,4 +1,4 @@
-"""The columns there are, as Spark takes them."""
+"""The available columns, with their Spark types."""
 
 from __future__ import annotations
 
@@ -15,41 +15,47 @@ TYPES = {
     "topic": "string",
     "partition": "int",
     "offset": "bigint",
-    "timestamp": "timestamp_ltz",  # the other word for it, `timestamp`, means what the session says
+    "timestamp": "timestamp_ltz",  # plain `timestamp` means whatever the session says
     "timestampType": "int",
     "headers": "array<struct<key: string, value: binary>>",
     "deleted": "boolean",
 }
-"""All that can be asked for. Names, order and types are those of Spark's Kafka connector; ``deleted`` is ours."""
+"""All columns that can be requested.
+
+Names, order and types are those of Spark's Kafka connector; ``deleted`` is ours.
+"""
 
 SNAPSHOT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-"""Those of a snapshot."""
+"""The columns of a snapshot."""
 
 
 def ddl(columns: Iterable[str]) -> str:
-    """A schema of some of the columns."""
+    """Return the schema of some of the columns."""
     return ", ".join(f"{name} {TYPES[name]}" for name in columns)
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark looks it up: whatever is in it, it is one name."""
+    """Quote a column's name for Spark, so that it is one name whatever it contains."""
     return f"`{name.replace('`', '``')}`"
 
 
 SCHEMA = ddl(SNAPSHOT_COLUMNS)
-"""The columns of a snapshot: names, order and types are those of Spark's Kafka connector, without ``timestampType``."""
+"""The schema of a snapshot.
+
+Names, order and types are those of Spark's Kafka connector, without ``timestampType``.
+"""
 
 
 def check_columns(option: str, names: Sequence[str], there: Collection[str]) -> tuple[str, ...]:
-    """The columns that are asked for, if there are such.
+    """Check the requested columns, and return them.
 
     Args:
-        option: what asks for them, for messages.
-        names: what it asks for.
-        there: what there is.
+        option: the option that requests them, for messages.
+        names: the requested names.
+        there: the available names.
 
     Raises:
-        ConfigError: there is none of that name (the error names the nearest), one comes twice, or none is asked for.
+        ConfigError: a name is unknown (the error names the nearest), is given twice, or none is given.
     """
     if isinstance(names, str) or not isinstance(names, Collection):
         raise ConfigError(f"{option}={names!r} is no list.", options=[option], hint=f"Give a list: [{names!r}].")

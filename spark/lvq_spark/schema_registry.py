@@ -1,4 +1,4 @@
-"""Schemas from a schema registry, over plain HTTP: what is needed to read the values of one subject."""
+"""Schemas from a schema registry, over plain HTTP: those for the values of one subject."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from lvq_spark.avro_names import whole
 __all__ = ["SchemaRegistry", "SubjectSchemas"]
 
 _LONGEST = 64 << 20
-"""Bytes that are read of an answer. No schema is nearly as large."""
+"""The most bytes to read of a response. No schema is nearly as large."""
 
 _BUSY = (408, 429)
-"""Statuses below 500 that pass: it took too long, or was asked too often."""
+"""Statuses below 500 that pass: request time-out, and too many requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class SubjectSchemas:
 
     Args:
         subject: its name, usually ``<topic>-value``.
-        writers: each of its schemas, by the registry's id, which every value starts with; with all types in it that
-            lie in other subjects.
-        reader: the schema that values are decoded to; each of the others is resolved to it by Avro's rules.
+        writers: each of its schemas by the registry's id, which every value starts with. Types from other subjects are
+            inlined.
+        reader: the schema that values are decoded to; Avro's rules resolve each of the others to it.
     """
 
     subject: str
@@ -46,17 +46,17 @@ class SubjectSchemas:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRegistry:
-    """A schema registry that speaks Confluent's protocol. It is asked on the driver only.
+    """A schema registry that speaks Confluent's protocol; only the driver contacts it.
 
     Args:
-        url: where it is; ``http://`` or ``https://``.
-        username, password: for basic authentication.
-        token: for bearer authentication, in their stead.
-        ca_location: a PEM file of the authorities to trust, if not the system's.
-        timeout: seconds for each question.
+        url: its address, ``http://`` or ``https://``.
+        username, password: credentials for basic authentication.
+        token: a token for bearer authentication instead.
+        ca_location: a PEM file of the authorities to trust instead of the system's.
+        timeout: seconds for each request.
 
     Raises:
-        ConfigError: the address is none of HTTP, or both ways of authentication are given.
+        ConfigError: the address is not an HTTP address, or both ways of authentication are given.
     """
 
     url: str
@@ -81,7 +81,9 @@ class SchemaRegistry:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> SchemaRegistry:
-        """The registry of ``LVQ_REGISTRY_URL``, with ``_USERNAME``, ``_PASSWORD``, ``_TOKEN`` and ``_CA_LOCATION``.
+        """Return the registry that the environment names.
+
+        The variables are ``LVQ_REGISTRY_URL``, with ``_USERNAME``, ``_PASSWORD``, ``_TOKEN`` and ``_CA_LOCATION``.
 
         Raises:
             ConfigError: no address is set.
@@ -96,24 +98,24 @@ class SchemaRegistry:
         return cls(url, username, password, token, ca_location)
 
     def subject(self, subject: str, *, reader: str | None = None) -> SubjectSchemas:
-        """All Avro schemas of a subject, those of versions that were deleted since included.
+        """Return all Avro schemas of a subject, including those of deleted versions.
 
-        A version that is registered later is not among them: ask again. Of a stream, the function for ``foreachBatch``
-        can do that for each batch.
+        Versions registered later are not included: call this again. In a stream, the function for ``foreachBatch`` can
+        do that for each batch.
 
         Args:
             subject: its name, usually ``<topic>-value``.
             reader: the Avro schema to decode to; by default that of the subject's newest version.
 
         Raises:
-            ConfigError: there is no such subject, or none that its schemas refer to, or they are not Avro.
-            TransportError: the registry cannot be reached or refuses.
+            ConfigError: the subject, or a subject that its schemas refer to, does not exist, or a schema is not Avro.
+            TransportError: the registry cannot be reached, or refuses.
         """
         try:
             return self._schemas(subject, reader)
         except LVQError:
             raise
-        except (KeyError, TypeError, ValueError, RecursionError):  # JSON, but of another kind
+        except (KeyError, TypeError, ValueError, RecursionError):  # JSON, but of another shape
             raise self._no_registry() from None
 
     def _schemas(self, subject: str, reader: str | None) -> SubjectSchemas:
@@ -144,7 +146,7 @@ class SchemaRegistry:
         return answer
 
     def _whole(self, schema: Mapping[str, Any]) -> str:
-        """A schema with the types of other subjects in it that it refers to."""
+        """Return a schema with the types that it refers to in other subjects inlined."""
         referred: dict[tuple[str, int], Any] = {}
         left = [schema]
         while left:
@@ -159,7 +161,7 @@ class SchemaRegistry:
         request = urllib.request.Request(self.url.rstrip("/") + path, headers=self._headers())
         host = urllib.parse.urlsplit(self.url).hostname
         try:
-            # In a thread, since the time-out of a socket begins again with each byte that comes.
+            # In a thread, since a socket's time-out starts over with each byte that arrives.
             answer = in_thread(lambda: self._ask(request), "lvq-registry").result(self.timeout)
             return read_json(answer.decode("utf-8"))
         except urllib.error.HTTPError as error:
@@ -172,7 +174,7 @@ class SchemaRegistry:
                 code=f"HTTP_{error.code}",
                 retriable=error.code >= 500 or error.code in _BUSY,
             ) from None
-        except (OSError, http.client.IncompleteRead) as error:  # URLError among them
+        except (OSError, http.client.IncompleteRead) as error:  # includes URLError
             reason = str(getattr(error, "reason", error)) or f"no answer within {self.timeout:g} s"
             raise TransportError(
                 f"The schema registry {host} cannot be reached: {reason}.", code="_TRANSPORT", retriable=True
@@ -204,7 +206,7 @@ class SchemaRegistry:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Where we are sent to, our password would be sent, too."""
+    """A handler that follows no redirects, since our password would be sent along."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

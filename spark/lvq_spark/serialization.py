@@ -1,4 +1,4 @@
-"""Shipping to the executors what they run, so that one that cannot says why."""
+"""Functions shipped to the executors, which report why they cannot run there."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ __all__ = ["NEEDS", "Step", "carried", "map_in_arrow", "portable"]
 NEEDS = "Install lvq-kafka[spark]: it brings pyspark, pyarrow and pandas."
 
 Step = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
-"""What an executor runs on the batches of one task."""
+"""A function that an executor runs on the batches of one task."""
 
 
 def map_in_arrow(rows: DataFrame, step: Step, schema: str) -> DataFrame:
-    """The rows that a step makes of these, task by task. An empty list arrives as null, as that is what it says here.
+    """Return the rows that a step makes of these, task by task.
+
+    An empty list arrives as null, since that is its meaning here.
 
     Raises:
         ConfigError: the step cannot be sent to the executors, or a Python package is missing here.
     """
     with warnings.catch_warnings():
-        # A session of its own cannot act on it, and nothing here goes through pandas.
+        # Callers cannot act on this warning, and nothing here goes through pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         try:
             return _without_null_lists(rows).mapInArrow(portable(_ListsAsTheyWere(step)), schema)
@@ -41,17 +43,17 @@ def map_in_arrow(rows: DataFrame, step: Step, schema: str) -> DataFrame:
 
 
 def _without_null_lists(rows: DataFrame) -> DataFrame:
-    """These rows with empty lists for null.
+    """Replace null lists with empty ones.
 
-    Spark asks for the size of its Arrow batch after each row, and Arrow's list vector then goes over all nulls since
-    the last list: without headers, half of what it costs to hand rows over (Spark 4.3: ``ArrayWriter.setNull`` does
-    not tell the vector, see GH-40796 of apache/arrow).
+    Spark asks for the size of its Arrow batch after each row, and Arrow's list vector then walks all nulls since the
+    last list. Without headers that is half the cost of handing rows over (Spark 4.3: ``ArrayWriter.setNull`` does not
+    notify the vector, see GH-40796 of apache/arrow).
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
     from pyspark.sql.types import ArrayType
 
     def filled(name: str, kind: ArrayType) -> Column:
-        nothing = F.slice(F.array(F.lit(None).cast(kind.elementType)), 1, 0)  # of the type, whatever array() makes
+        nothing = F.slice(F.array(F.lit(None).cast(kind.elementType)), 1, 0)  # typed, whatever array() makes
         return F.coalesce(quoted(name), nothing)
 
     lists = {field.name: field.dataType for field in rows.schema if isinstance(field.dataType, ArrayType)}
@@ -60,7 +62,7 @@ def _without_null_lists(rows: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _ListsAsTheyWere:
-    """A step, and before it the nulls that were lists on the way."""
+    """A step that first restores the nulls sent as empty lists."""
 
     step: Step
 
@@ -71,7 +73,7 @@ class _ListsAsTheyWere:
 
 
 def portable(step: Step) -> Step:
-    """A function that carries a step to an executor.
+    """Wrap a step in a function that can travel to an executor.
 
     Raises:
         ConfigError: the step cannot be pickled.
@@ -94,7 +96,10 @@ def portable(step: Step) -> Step:
 
 
 def carried(make: Callable[..., Any], *arguments: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """What ``__reduce__`` returns for something that ``make(*arguments)`` makes again where it arrives."""
+    """Return the ``__reduce__`` value of an object made by ``make(*arguments)``.
+
+    The object is made again wherever it arrives.
+    """
     arrive = _arrival()
 
     def lvq_part(packed: bytes, version: str, level: int) -> Any:
@@ -105,9 +110,11 @@ def carried(make: Callable[..., Any], *arguments: Any) -> tuple[Callable[..., An
 
 
 def _arrival() -> Callable[[bytes, str, int], Any]:
-    """A function that unpacks what this version has packed, or says why it cannot, and has logged what is logged here.
+    """Return the function that unpacks, on an executor, what this version has packed.
 
-    Spark pickles it by value, since it is local. What is of this package would be looked up on arrival, and an executor
+    It reports why it cannot, and sets the executor to log as much as this process does.
+
+    Spark pickles it by value, since it is local. Names from this package would be looked up on arrival, and an executor
     without the package would fail before it could say why.
     """
 

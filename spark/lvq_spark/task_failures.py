@@ -1,4 +1,4 @@
-"""What a task has failed with, as the error that it is: Spark hands on no more of it than its text."""
+"""Typed errors for failed tasks, of which Spark passes on only the text."""
 
 from __future__ import annotations
 
@@ -36,24 +36,26 @@ from lvq_spark.remote import spark_errors
 __all__ = ["OURS", "REBUILT", "raised", "task_errors"]
 
 REBUILT = "Refresh the store: it is then rebuilt from the log. An earlier version may be whole."
-"""What to do about a file of a store that is damaged."""
+"""The remedy for a damaged file of a store."""
 
 
 @contextmanager
 def task_errors() -> Iterator[None]:
-    """Errors of this library's in tasks, where an action on a DataFrame would raise Spark's, with ours in its text::
+    """Raise the library's own error if a task fails with one.
+
+    Without it, an action on a DataFrame raises Spark's error, with ours in its text::
 
         with lvq_spark.task_errors():
             rows = lvq_spark.snapshot(spark, queue).collect()
 
-    It is for actions, since it is they that run tasks, and for a query's ``awaitTermination``. What `snapshot`,
-    `refresh` and the others raise themselves has its type anyway. Of what Spark's Kafka connector fails with it tells
-    what it knows, too, and a file of a store's version that was pruned or damaged is a `DataLoss`. All else passes as
-    it is.
+    Use it for actions, since they run the tasks, and for a query's ``awaitTermination``. Errors that `snapshot`,
+    `refresh` and the others raise themselves have their type anyway. Errors of Spark's Kafka connector are translated
+    where they are known, and a pruned or damaged file of a store's version is a `DataLoss`. All other errors pass
+    unchanged.
 
     Raises:
-        LVQError: what the task has found, with its message; Spark's error is its ``__cause__``. Attributes that a
-            message does not tell apart are empty.
+        LVQError: the task's error, with its message; Spark's error is its ``__cause__``. Attributes that the message
+            does not reveal are empty.
     """
     try:
         yield
@@ -77,10 +79,10 @@ def task_errors() -> Iterator[None]:
         raise
 
 
-# Of a file as `lvq_spark.store.versions.Store` names it. It is missing when it is to be read, or when that is planned.
+# A file as `lvq_spark.store.versions.Store` names it. It may be missing at planning or at reading.
 _GONE = re.compile(r"\[(?:FAILED_READ_FILE\.FILE_NOT_EXIST|PATH_NOT_FOUND)\].*?(\S+/v\d+-[0-9a-f]{12}/\S+\.parquet)")
 
-# The same with what was written otherwise, as far as it is known how Spark, Parquet and Hadoop say that.
+# The same for damaged files, in the words of Spark, Parquet and Hadoop, as far as these are known.
 _DAMAGED = re.compile(
     r"\[FAILED_READ_FILE\.\w+\].*?(\S+/v\d+-[0-9a-f]{12}/\S+\.parquet).*?"
     r"(?:Checksum(?:Exception| error)|CRC checksum verification failed|not a Parquet file|[Cc]ould not read footer"
@@ -89,18 +91,22 @@ _DAMAGED = re.compile(
 )
 
 OURS = re.compile(r"\blvq_kafka\.errors\.(\w+): (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
-"""An error of this library's in the text of Spark's, by its name and message: as Python raises it, or as Spark's
-``raise_error`` does (see `raised`), to whose text Spark adds a code.
+"""An error of this library in the text of Spark's error, by name and message.
+
+Either Python raised it, or Spark's ``raise_error`` did (see `raised`), to whose text Spark adds a code.
 """
 
 
 def raised(kind: type[LVQError], message: str) -> str:
-    """What ``raise_error`` has to say, or to begin with, to be such an error."""
+    """Return the text, or the start of it, with which ``raise_error`` raises such an error."""
     return f"{kind.__module__}.{kind.__name__}: {message}"
 
 
 def _made(name: str, message: str) -> LVQError | None:
-    """The error of that name, or of the nearest class above that can be made of a message; None if it is not known."""
+    """Make the error of that name, or of its nearest base class that needs only a message.
+
+    Return None if the name is unknown.
+    """
     kind = getattr(errors, name, None)
     if not isinstance(kind, type):
         return None
@@ -126,4 +132,7 @@ _MAKE: Mapping[type, Callable[[str], LVQError]] = {
     TransportError: partial(TransportError, code=""),
     Unauthorized: lambda message: Unauthorized(message, code="", missing=Right.named_in(message)),
 }
-"""How to make an error of a message: those of reading, conflating and settling records, and of planning that."""
+"""Constructors of errors from a message.
+
+They cover reading, conflating and settling records, and planning that.
+"""

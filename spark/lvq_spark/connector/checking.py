@@ -1,4 +1,4 @@
-"""What would end a job of the connector's in Java's words, looked for on the driver before there is a job."""
+"""Checks on the driver for problems that would fail a connector job with a Java error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ __all__ = ["check_plan", "check_rights"]
 
 
 def check_rights(spec: SnapshotSpec, config: ClientConfig, timeout: float) -> None:
-    """See that this user may read the topic, by reading a little of it: to pin a cut it takes fewer rights.
+    """Check that this user may read the topic, by reading a little of it.
+
+    Pinning a cut takes fewer rights.
 
     Raises:
         Unauthorized, DataLoss, TransportError: it cannot be read.
@@ -37,12 +39,14 @@ def check_rights(spec: SnapshotSpec, config: ClientConfig, timeout: float) -> No
                 if not error.retriable:
                     raise
                 trouble = error
-    if trouble is not None:  # else it is only slow, and the tasks have more patience
+    if trouble is not None:  # otherwise it is only slow, and the tasks have more patience
         raise trouble
 
 
 def check_plan(load: Callable[[], DataFrame]) -> None:
-    """See that the connector takes its options, and reaches the cluster with its own properties: to plan, it does so.
+    """Check that the connector accepts its options and reaches the cluster.
+
+    It uses its own properties, and connects when a read is planned.
 
     Raises:
         ConfigError: it refuses an option.
@@ -66,7 +70,7 @@ def check_plan(load: Callable[[], DataFrame]) -> None:
 
 
 _WRONG = re.compile(r"org\.apache\.kafka\.common\.config\.ConfigException\)?:? (.+)")
-"""What Java's client says of a property that it cannot take."""
+"""The message of Java's client about a property that it does not accept."""
 
 
 def _plan(frame: DataFrame) -> None:

@@ -1,8 +1,8 @@
-"""The second engine: Spark's own Kafka connector reads, Spark's own sort finds the newest of each key.
+"""The second engine: Spark's Kafka connector reads, and Spark's sort finds the newest.
 
-Each partition of the log is one task, which reads and reduces it in the JVM: no record but the newest of a key leaves
-it. What Spark cannot know, `Guard` adds there in Arrow: whether compaction has overtaken the cut. Which of several
-partitions counts for a key is found as for the other engine, by `lvq_spark.merge_partitions_spark`.
+Each partition of the log is one task, which reads and reduces it in the JVM: only the newest record of each key leaves
+the task. There `Guard` adds, in Arrow, what Spark cannot know: whether compaction has overtaken the cut. As for the
+other engine, `lvq_spark.merge_partitions_spark` chooses among several partitions of a key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["has_connector", "read_with_connector", "require_connector"]
 
 APART = 32
-"""Partitions of a topic that are planned one by one. More would make planning long: one exchange costs less."""
+"""The most partitions of a topic to plan one by one.
+
+Planning more would take long, and one exchange costs less.
+"""
 
 _SPLITTING = ("minpartitions", "maxrecordsperpartition")
 
@@ -51,7 +54,10 @@ _OURS = {
 
 
 def has_connector(spark: SparkSession) -> bool:
-    """Whether a session can load Spark's Kafka connector. No broker is asked; works over Spark Connect, too."""
+    """Return whether a session can load Spark's Kafka connector.
+
+    This contacts no broker, and works over Spark Connect, too.
+    """
     from pyspark.errors import AnalysisException
 
     source = spark.read.format("kafka").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "lvq")
@@ -64,10 +70,10 @@ def has_connector(spark: SparkSession) -> bool:
 
 
 def require_connector(spark: SparkSession) -> None:
-    """See that a session can load the connector.
+    """Check that a session can load the connector.
 
     Raises:
-        ConfigError: it cannot, or what it loads is of another Spark version.
+        ConfigError: it cannot, or the connector it loads is for another Spark version.
     """
     coordinates = f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
     hint = f"Start Spark with {coordinates}, or read with engine='python'."
@@ -99,25 +105,26 @@ def read_with_connector(
     keys: frozenset[bytes] | None = None,
     timeout: float = 10.0,
 ) -> DataFrame:
-    """The rows of a cut, read by Spark's Kafka connector: those of the Python engine, and the same schema.
+    """Read the rows of a cut with Spark's Kafka connector.
 
-    The connector reads exactly the offsets of the cut, committed records only. Keys and values spill to disk as in any
-    sort of Spark's. With ``minPartitions`` or ``maxRecordsPerPartition`` several tasks read one partition, for one more
-    exchange; whether its log has holes cannot be told then, and it is taken for one that has.
+    The rows and the schema are those of the Python engine. The connector reads exactly the offsets of the cut,
+    committed records only. Keys and values spill to disk as in any Spark sort. With ``minPartitions`` or
+    ``maxRecordsPerPartition`` several tasks read one partition, at the cost of one more exchange. Its log is then
+    assumed to have gaps, since there is no way to find out.
 
-    That no key of the cut was compacted away, and that the topic is still the same, is checked by the library's own
-    client with the queue's properties, on the executors, after the reading; see `Consistency`.
+    The library's own client checks, on the executors and after the reading, that no key of the cut was compacted away
+    and that the topic is still the same. It uses the queue's properties; see `Consistency`.
 
     Args:
         connector_options: options of the connector. ``kafka.*`` are the Java client's own properties: one of
-            ``kafka.sasl.*`` or ``kafka.ssl.*`` takes the place of all of the queue's properties of that family.
+            ``kafka.sasl.*`` or ``kafka.ssl.*`` replaces all of the queue's properties of that family.
         columns: the columns of the snapshot.
-        keys: leave out all keys but these, and what has none.
-        timeout: seconds until it is left to the tasks to find out whether the topic can be read.
+        keys: leave out all other keys, and records without a key.
+        timeout: seconds to check whether the topic can be read; after that it is left to the tasks.
 
     Raises:
-        ConfigError: the connector is not in this session or refuses its options, an option is one that the cut
-            decides, or a client property has no Java counterpart.
+        ConfigError: the connector is not in this session or refuses its options, an option is fixed by the cut, or a
+            client property has no Java counterpart.
         Unauthorized, AuthenticationFailed, TransportError: this user may not read the topic, or the connector cannot
             log in with its properties.
     """
@@ -137,7 +144,7 @@ def read_with_connector(
 
     def newest(partitions: Sequence[int]) -> DataFrame:
         records = load(partitions)
-        # In one task for one partition, which saves Spark an exchange. Several have as many as the connector gives.
+        # One task for one partition, which saves Spark an exchange. Several have as many as the connector makes.
         return _newest(records.coalesce(1) if len(partitions) == 1 and not split else records, spec, claimed, keys)
 
     check_rights(spec, config, timeout)
@@ -149,13 +156,13 @@ def read_with_connector(
 
     split = any(name.lower() in _SPLITTING for name in options)
     if split or len(spec.ranges) > APART:
-        # Every partition is looked at in the end, the one that brought no record above all.
+        # Every partition is checked at the end, above all one that returned no record.
         marks = spark.createDataFrame([(partition,) for partition in spec.ranges], "partition int")
         rows = newest(spec.ranges).unionByName(marks, allowMissingColumns=True).repartition("partition")
         return merge_partitions(guarded(rows), spec, columns)
     parts = [guarded(newest([p]), p) for p in spec.ranges]
     if len(parts) > 1:
-        # It changes nothing, but that Spark does not know any more that each is one task, and makes one of all of them.
+        # This only hides from Spark that each part is one task; it would otherwise make one task of them all.
         parts = [part.coalesce(2) for part in parts]
     return merge_partitions(reduce(lambda some, more: some.unionAll(more), parts), spec, columns)
 
@@ -177,7 +184,7 @@ def _options(config: ClientConfig, given: Mapping[str, str], *, headers: bool) -
 
 
 def _offsets(spec: SnapshotSpec, partitions: Sequence[int]) -> dict[str, str]:
-    """The options that say what to read."""
+    """Return the options that set the range to read."""
     start, end = (
         {str(partition): offsets[partition] for partition in partitions} for offsets in (spec.start, spec.end)
     )
@@ -191,25 +198,29 @@ def _offsets(spec: SnapshotSpec, partitions: Sequence[int]) -> dict[str, str]:
 def _newest(
     records: DataFrame, spec: SnapshotSpec, columns: Sequence[str], wanted: frozenset[bytes] | None
 ) -> DataFrame:
-    """The newest record of each key in each partition, deletes included, and its number among those of its task."""
+    """Return the newest record of each key in each partition, deletes included.
+
+    Each has its number among the records of its task.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
-    number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1)) + 1  # above are bits of the task
+    number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1)) + 1  # the higher bits are the task's
     cells = {"key": _key(spec), "deleted": F.isnull("value")}
     rows = records.select(*(cells.get(name, F.col(name)).alias(name) for name in columns), number.alias("number"))
     if wanted is not None:
         rows = rows.where(F.col("key").isin(*sorted(wanted)))
     newest_first = Window.partitionBy("slot", "key", "partition").orderBy(F.desc("offset"))
-    # As long as the filter is on row_number(), Spark drops the others while it sorts, and before any exchange.
+    # Keep the filter on row_number(): with it Spark drops the other rows while it sorts, before any exchange.
     rows = rows.withColumn("slot", slot(F.col("offset"))).withColumn("place", F.row_number().over(newest_first))
     return rows.where("place = 1").drop("slot", "place")
 
 
 def _key(spec: SnapshotSpec) -> Column:
-    """The key of a record (R16): the last of the key headers counts, and a header without a value says nothing.
+    """Return a record's key (R16).
 
-    Java's client replaces what is not UTF-8 in a name; ours reads no header of such a record, and both are to agree.
+    The last of the key headers counts; a header without a value says nothing. Java's client replaces invalid UTF-8 in a
+    header's name. Ours reads no header of such a record, and both must agree.
     """
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -19,8 +19,8 @@ CONNECTOR = JarSet(
     what="jars of Spark's Kafka connector",
     directory="spark-kafka",
     lock_file=Path(__file__).with_name("connector.lock"),
-    # Every one is named, and none brings its own: what Spark has already stays as Spark has it. Avro's functions are
-    # in a package of their own, too, and whoever reads a topic often wants them.
+    # All modules are named, and no dependencies are resolved, so the rest stays as Spark has it. Avro's functions are
+    # in a package of their own, too, and are often needed to read a topic.
     roots=(
         Module("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
         Module("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
@@ -33,16 +33,17 @@ CONNECTOR = JarSet(
 
 
 SPARKS = ("4.1", "4.2", "4.3")
-"""The versions of Spark that the locked jars read batches with. The connector calls what is internal to Spark, and may
-change: streams do not run on 4.1.
+"""The versions of Spark on which the locked jars read batches.
+
+The connector calls Spark's internals, which may change: streams do not run on 4.1.
 """
 
 
 def check_spark(version: str) -> None:
-    """See that the locked jars are for a version of Spark.
+    """Check that the locked jars support a version of Spark.
 
     Raises:
-        ConfigError: they are not; names both, and where to get those that are.
+        ConfigError: they do not; the error names both versions, and where to get the right jars.
     """
     if ".".join(version.split(".")[:2]) not in SPARKS:
         raise ConfigError(
@@ -54,10 +55,10 @@ def check_spark(version: str) -> None:
 
 
 def connector_jars(progress: Progress | None = None) -> list[Path]:
-    """The jars of Spark's Kafka connector and of its Avro functions, fetched when they are not in the cache.
+    """Return the jars of Spark's Kafka connector and Avro functions.
 
-    They are for the versions of Spark in `SPARKS`. On a cluster, take those of its Spark version:
-    ``--packages org.apache.spark:spark-sql-kafka-0-10_2.13:<version>``.
+    They are fetched unless they are cached. They are for the versions of Spark in `SPARKS`. On a cluster, use those of
+    its Spark version: ``--packages org.apache.spark:spark-sql-kafka-0-10_2.13:<version>``.
 
     Raises:
         EmbeddedBrokerError: they cannot be fetched; see `lvq_kafka.embedded.jars.JarSet.ensure`.
@@ -66,7 +67,7 @@ def connector_jars(progress: Progress | None = None) -> list[Path]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exit with a message if the jars cannot be had."""
+    """Run the command line; exit with a message if the jars are not available."""
     parser = argparse.ArgumentParser(prog="python -m lvq_spark.connector.connector_jars", description=__doc__)
     parser.add_argument("--relock", action="store_true", help="fetch them anew and rewrite the lock")
     options = parser.parse_args(arguments)

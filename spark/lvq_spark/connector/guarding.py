@@ -1,4 +1,4 @@
-"""What the connector cannot know of the records it has read: whether compaction has overtaken it."""
+"""Checks that the connector lacks: whether compaction has overtaken the records it read."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ __all__ = ["Guard"]
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Makes claims of the newest records of whole partitions, once it is sure that none is missing.
+    """A step that turns the newest records of whole partitions into candidates.
 
-    Its column ``number`` counts the records as they were read by a task, from one. Before the first row comes, the log
-    has been read to the end of the cut: rows come sorted. A row without an offset only names a partition.
+    It ends by making sure that none is missing. The column ``number`` counts the records as a task read them, from one.
+    When the first row arrives, the log has been read to the end of the cut, since rows arrive sorted. A row without an
+    offset only names a partition.
 
     Args:
-        partitions: those to look at even when no row comes of them, since all of their records may be gone.
-        columns: those of a record that come; see `claim_columns`.
+        partitions: partitions to check even if they have no row, since all of their records may be missing.
+        columns: the columns of the incoming records; see `candidate_columns`.
         split: whether several tasks may have read one partition, so that ``number`` does not count its records.
-        keys: the only keys that come, if not all do. Then ``number`` does not count the records either.
+        keys: the only keys that arrive, if not all do. Then ``number`` does not count the records either.
     """
 
     spec: SnapshotSpec
@@ -49,12 +50,12 @@ class Guard:
     keys: frozenset[bytes] | None = None
 
     def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The claims, as `lvq_spark.merge_partitions_spark.merge_partitions` takes them.
+        """Yield the candidates for `lvq_spark.merge_partitions_spark.merge_partitions`.
 
-        What was met is logged as by the other engine; see `TaskMetrics`.
+        The counters are logged as by the other engine; see `TaskMetrics`.
 
         Raises:
-            DataLoss: a key of the cut may be missing, and the cut has to be exact; or a delete may be.
+            DataLoss: a key of the cut may be missing, and the cut has to be exact; or a delete may be missing.
             TopicRecreated: the topic is not the one that was pinned.
         """
         watches: dict[int, _PartitionCheck] = {}
@@ -63,7 +64,7 @@ class Guard:
                 for partition in pc.unique(batch["partition"]).to_pylist():
                     if partition not in watches:
                         watches[partition] = self._check(cluster, partition)
-                    # Not the plain number: pyarrow would import pandas to make a scalar of it.
+                    # Not the plain number, for which pyarrow would import pandas to make a scalar.
                     here = pc.equal(batch["partition"], integers(pa.int32(), [partition])[0])
                     mine = batch.filter(pc.and_(here, pc.is_valid(batch["offset"])))
                     watches[partition].see(mine)
@@ -86,7 +87,10 @@ class Guard:
         return not self.split and self.keys is None
 
     def _check(self, cluster: Cluster, partition: int) -> _PartitionCheck:
-        """All keys of records that may have superseded one of the cut; reading it now is not too early, see above."""
+        """Find all records that may have superseded one of the cut.
+
+        It is not too early for that: the log has been read to the end of the cut, see `Guard`.
+        """
         scan, ended = Scan(self.spec, self.config, self.columns, keys=self.keys), time.time()
         behind = {record.key: record for record in scan.overtaken(cluster, partition, frozenset(), PATIENCE)}
         return _PartitionCheck(
@@ -94,7 +98,10 @@ class Guard:
         )
 
     def _missing(self, check: _PartitionCheck, partition: int) -> Iterator[pa.RecordBatch]:
-        """The newest records of keys that the cut may have lost: without holes in its offsets it has lost nothing."""
+        """Return the newest records of keys that the cut may have lost.
+
+        Without gaps in its offsets it has lost nothing.
+        """
         spec = self.spec
         if self._counts and check.count == spec.end[partition] - spec.start[partition]:
             return
@@ -108,7 +115,7 @@ class Guard:
             yield from to_arrow(RecordBatch.of(missing[at : at + ROWS]), spec.topic, columns=self.columns)
 
     def _candidates(self, rows: pa.RecordBatch, partition: int, metrics: TaskMetrics) -> pa.RecordBatch:
-        # On the way Spark renames what does not matter: the time zone of an instant, the element of a list.
+        # Spark changes irrelevant names on the way: the time zone of an instant, the element of a list.
         rows = rows.select(self.columns).cast(arrow_schema(self.columns))
         candidates = to_candidates(rows, partition, self.spec)
         metrics.rows += len(rows)
@@ -120,10 +127,10 @@ class Guard:
 
 @dataclass(slots=True)
 class _PartitionCheck:
-    """What was seen of one partition, and what lies behind its cut of keys that were not.
+    """The records seen of one partition, and those after its cut whose keys were not seen.
 
-    ``first`` is what `unbroken` says, ``ended`` when the reading of the cut had, and ``untouched`` whether the first
-    records prove that nothing of the cut is missing.
+    ``first`` is the result of `first_without_gap`, ``ended`` is when the cut had been read, and ``untouched`` is
+    whether the first records prove that nothing of the cut is missing.
     """
 
     behind: dict[bytes | None, Record]
@@ -134,7 +141,7 @@ class _PartitionCheck:
     count: int = field(default=0, init=False)
 
     def see(self, rows: pa.RecordBatch) -> None:
-        # The last record of a partition is the newest of its key, so its number is how many there were.
+        # The last record of a partition is the newest of its key, so its number is the count.
         self.count = max(self.count, pc.max(rows["number"]).as_py() or 0)
         if self.behind:
             for key, offset in zip(rows["key"].to_pylist(), rows["offset"].to_pylist()):

@@ -1,4 +1,4 @@
-"""What Java's Kafka client, or Spark's connector above it, has failed with, as the error that it is in this library."""
+"""Failures of Java's Kafka client, or of Spark's connector above it, as library errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ __all__ = ["java_error"]
 
 
 def java_error(text: str) -> LVQError | None:
-    """The error that the text of one of Spark's tells of, Java's stack trace included; None where it tells of none."""
+    """Return the error that the text of a Spark error describes; None if it describes none.
+
+    The text may include Java's stack trace.
+    """
     if found := _DENIED.search(text):
         right = Right("Read", "Topic" if found[1] == "Topic" else "Group", found[2])
         return lacking(right, "read with Spark's Kafka connector")
@@ -41,7 +44,7 @@ def _kind(
 # Each Java task reads one topic, as a member of one group.
 _DENIED = re.compile(r"\.(Topic|Group)AuthorizationException: Not authorized to access (?:topics|group): \[?([\w.-]+)")
 
-# From the particular to the general: of what a broker refuses, Java often says further out that time is up.
+# From specific to general: when a broker refuses, an outer Java exception often reports a time-out.
 _KINDS = (
     _kind(
         r"\.((?:Topic|Group|Cluster)AuthorizationException: .*)",

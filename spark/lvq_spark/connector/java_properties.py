@@ -1,4 +1,4 @@
-"""What the Java client calls the properties that a queue's client was given."""
+"""Java names for the properties of a queue's client."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _RENAMED = {
     "ssl.ca.location": "ssl.truststore.location",
     "ssl.ca.pem": "ssl.truststore.certificates",
 }
-# What decides who we are, whom we trust and what can be overheard. All else that Java lacks only tunes librdkafka.
+# Properties that decide identity, trust and confidentiality. All others that Java lacks only tune librdkafka.
 _SECURITY = ("sasl.", "ssl.", "security.", "https.", "enable.ssl.", "enable.sasl.", "oauth_cb", "plugin.")
-# Of these, what is dealt with together with others, or says what Java does anyway.
+# Of these, the ones handled together with others, or that ask for what Java does anyway.
 _TOGETHER = {
     "sasl.username",
     "sasl.password",
@@ -62,15 +62,15 @@ _HINT = "Give the Java client's own properties: connector_options={{'kafka.{}...
 
 
 def java_properties(config: ClientConfig, own: Mapping[str, str]) -> dict[str, str]:
-    """A client's properties under their Java names, without ``bootstrap.servers``.
+    """Return a client's properties under their Java names, without ``bootstrap.servers``.
 
     Args:
-        config: the client's properties, as librdkafka names them.
-        own: the Java client's properties that the user gives. Where there is one of ``sasl.``, or of ``ssl.``, none
-            of that family is translated: authentication is either ours to translate or theirs to give.
+        config: the client configuration, with librdkafka's names.
+        own: the Java client's properties from the user. If there is one of ``sasl.``, or of ``ssl.``, none of that
+            family is translated: a family is either all ours or all theirs.
 
     Raises:
-        ConfigError: a property that matters for security has no translation; it names it.
+        ConfigError: a property that matters for security has no translation; the error names it.
     """
     given = {name: _text(value) for name, value in config.for_consumer().items() if name != "bootstrap.servers"}
     families = {family for family in ("sasl.", "ssl.") if any(name.startswith(family) for name in own)}
@@ -99,7 +99,7 @@ def _belongs(name: str, families: set[str]) -> bool:
 def _sasl(given: Mapping[str, str], found: dict[str, str]) -> None:
     if "SASL" not in given.get("security.protocol", "").upper():
         return
-    mechanism = found.setdefault("sasl.mechanism", "GSSAPI").upper()  # librdkafka's default, and Java's
+    mechanism = found.setdefault("sasl.mechanism", "GSSAPI").upper()  # the default of librdkafka, and of Java
     found["sasl.mechanism"] = mechanism
     if module := _MODULES.get(mechanism.split("-")[0]):
         arguments = {"username": given.get("sasl.username", ""), "password": given.get("sasl.password", "")}
@@ -137,7 +137,10 @@ def _ssl(given: Mapping[str, str], found: dict[str, str]) -> None:
 
 
 def _pem(given: Mapping[str, str], name: str) -> str | None:
-    """The text of a key or certificate, given as such or by its file: Java wants both in one, or neither in a file."""
+    """Return the text of a key or certificate, given directly or as a file.
+
+    Java wants both in one file, or neither in a file.
+    """
     if f"{name}.pem" in given:
         return given[f"{name}.pem"]
     location = given.get(f"{name}.location")

@@ -1,1 +1,1 @@
-"""Reading a partition of a cut: from the log to Arrow."""
+"""Reading one partition of a cut, from the log to Arrow."""

@@ -1,7 +1,7 @@
-"""Arrow arrays out of Python values, from their buffers.
+"""Arrow arrays built from Python values through their buffers.
 
-`pyarrow.array` and `pyarrow.scalar` import pandas where it is installed, whatever they are given: a fresh Python worker
-spends a second on that, in which it reads a million records.
+`pyarrow.array` and `pyarrow.scalar` import pandas if it is installed, whatever they are given. That takes a fresh
+Python worker a second, in which it could read a million records.
 """
 
 from __future__ import annotations
@@ -19,41 +19,44 @@ __all__ = ["binary", "booleans", "integers", "lists", "nulls_for_empty_lists", "
 
 
 def binary(cells: Sequence[bytes | None]) -> pa.Array:
-    """Bytes, or null."""
+    """Return an array of bytes or nulls."""
     return _variable(pa.binary(), cells)
 
 
 def strings(cells: Iterable[str]) -> pa.Array:
-    """Texts, none of them null."""
+    """Return an array of texts without nulls."""
     return _variable(pa.string(), [text.encode() for text in cells])
 
 
 def repeated(text: str, times: int) -> pa.Array:
-    """One text again and again."""
+    """Return an array of one text repeated."""
     cell = text.encode()
     return pa.Array.from_buffers(pa.string(), times, [None, _ends([len(cell)] * times), pa.py_buffer(cell * times)])
 
 
 def integers(kind: pa.DataType, cells: npt.ArrayLike) -> pa.Array:
-    """Integers, or timestamps, as wide as this type has them, none of them null."""
+    """Return an array of integers or timestamps of the type's width, without nulls."""
     numbers = np.array(cells, f"i{kind.bit_width // 8}")
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def booleans(cells: Iterable[bool]) -> pa.Array:
-    """Truth values, none of them null."""
+    """Return an array of booleans without nulls."""
     values = np.fromiter(cells, np.bool_)
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
 
 
 def lists(kind: pa.ListType, cells: Sequence[Sequence[Any] | None], values: pa.Array) -> pa.Array:
-    """Lists as long as these cells, out of the values of all of them; null for none and for an empty one."""
+    """Return lists as long as these cells, with the values of all of them in sequence.
+
+    A cell that is None or empty becomes null.
+    """
     valid = _bits(np.fromiter(map(bool, cells), np.bool_))
     return pa.Array.from_buffers(kind, len(cells), [valid, _ends(len(cell or ()) for cell in cells)], children=[values])
 
 
 def nulls_for_empty_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """This batch, with null for each list that is empty."""
+    """Replace each empty list of a batch with null."""
     for place, field in enumerate(batch.schema):
         if pa.types.is_list(field.type):
             cells = batch.column(place)
@@ -70,7 +73,11 @@ def _variable(kind: pa.DataType, cells: Sequence[bytes | None]) -> pa.Array:
 
 
 def _ends(lengths: Iterable[int]) -> pa.Buffer:
-    """Where each cell begins, and the last one ends; more than they can tell is an OverflowError."""
+    """Return the offsets of the cells, with the end of the last one.
+
+    Raises:
+        OverflowError: the cells are too long together for these offsets.
+    """
     return pa.py_buffer(np.fromiter(accumulate(lengths, initial=0), np.int32))
 
 

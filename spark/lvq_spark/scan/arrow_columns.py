@@ -14,7 +14,7 @@ from lvq_spark.schema import SNAPSHOT_COLUMNS
 __all__ = ["COLUMNS", "arrow_schema", "header_bytes", "parts", "to_arrow"]
 
 ROWS, BYTES = 10_000, 8 << 20
-"""Of one Arrow batch, at most; a single value may be larger."""
+"""The most rows and bytes of one Arrow batch; a single value may be larger."""
 
 _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 _MILLISECONDS = pa.timestamp("ms", tz="UTC")
@@ -31,11 +31,11 @@ COLUMNS = {
     "headers": _HEADERS,
     "deleted": pa.bool_(),
 }
-"""The columns there can be: `lvq_spark.schema.TYPES` as Arrow has them."""
+"""The possible columns: the Arrow types of `lvq_spark.schema.TYPES`."""
 
 _Cells = Callable[[RecordBatch, str, int], pa.Array]
 
-# Each column from a batch, the topic's name and its timestamp type.
+# Builds each column from a batch, the topic's name and its timestamp type.
 _CELLS: dict[str, _Cells] = {
     "key": lambda batch, *_: binary(batch.keys),
     "value": lambda batch, *_: binary(batch.values),
@@ -50,7 +50,7 @@ _CELLS: dict[str, _Cells] = {
 
 
 def arrow_schema(columns: Iterable[str] = SNAPSHOT_COLUMNS) -> pa.Schema:
-    """The schema of batches with these columns."""
+    """Return the schema of batches with these columns."""
     return pa.schema([pa.field(name, COLUMNS[name]) for name in columns])
 
 
@@ -62,9 +62,9 @@ def to_arrow(
     timestamp_type: int = -1,
     most: int = BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """Write records into Arrow batches with these columns, in their order, of at most so many bytes.
+    """Convert records to Arrow batches with these columns, in their order.
 
-    They are those of keys, values and headers, the last ones by `header_bytes`.
+    ``most`` limits the bytes of keys, values and headers in a batch; headers are estimated by `header_bytes`.
     """
 
     def size(part: RecordBatch) -> int:
@@ -78,7 +78,10 @@ def to_arrow(
 
 
 def parts(batch: RecordBatch, rows: int, most: int, size: Callable[[RecordBatch], int]) -> Iterator[RecordBatch]:
-    """A batch in parts of at most so many rows and bytes; a single record may be larger."""
+    """Split a batch into parts of at most so many rows and bytes.
+
+    A single record may be larger.
+    """
     if len(batch) > rows:
         for start in range(0, len(batch), rows):
             yield from parts(batch.rows(start, start + rows), rows, most, size)
@@ -89,13 +92,16 @@ def parts(batch: RecordBatch, rows: int, most: int, size: Callable[[RecordBatch]
 
 
 def header_bytes(batch: RecordBatch) -> int:
-    """What headers take, roughly: those of the last record stand for all, since it takes long to read each."""
+    """Estimate the size of the headers from those of the last record.
+
+    Reading the headers of every record would take too long.
+    """
     last = batch.rows(max(0, len(batch) - 1), len(batch)).headers
     return len(batch) * sum(len(name) + len(value or b"") for cell in last for name, value in cell or ())
 
 
 def _headers(cells: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:
-    """A list of structs for each record; null for none, as the Kafka connector has it."""
+    """Return a list of structs for each record; null for none, as in the Kafka connector."""
     flat = list(chain.from_iterable(filter(None, cells)))
     names, values = strings(name for name, _ in flat), binary([value for _, value in flat])
     return lists(_HEADERS, cells, pa.StructArray.from_arrays([names, values], fields=list(_HEADERS.value_type)))

@@ -1,4 +1,7 @@
-"""Candidates: the newest record of each key in each partition, of which `merge_partitions_spark` finds the current."""
+"""Candidates for a key's current record: its newest one in each partition.
+
+`merge_partitions_spark` chooses among them.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ __all__ = ["strays", "to_candidates"]
 
 
 def to_candidates(rows: pa.RecordBatch, partition: int, spec: SnapshotSpec) -> pa.RecordBatch:
-    """Rows of one partition, deletes included, with a column ``home``: whether the key of a row is at home there.
+    """Add a column ``home`` to one partition's rows, deletes included.
 
-    What a group has done counts as deleted: it hides what is older in another partition (R7).
+    It is true if the row's key is at home in the partition. Records that a group has done count as deleted: they hide
+    older ones in other partitions (R7).
     """
     if spec.done is not None:
         done = booleans(map(spec.done[partition].done, rows["offset"].to_pylist()))
@@ -27,7 +31,7 @@ def to_candidates(rows: pa.RecordBatch, partition: int, spec: SnapshotSpec) -> p
 
 
 def strays(candidates: pa.RecordBatch) -> int:
-    """How many keys are not at home."""
+    """Count the keys that are not at home."""
     return pc.sum(pc.and_not(pc.is_valid(candidates["key"]), candidates["home"])).as_py() or 0
 
 

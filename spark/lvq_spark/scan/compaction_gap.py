@@ -1,4 +1,4 @@
-"""Telling that compaction has not overtaken a cut, where holes in its offsets leave that open."""
+"""Proof that compaction has not overtaken a cut whose offsets have gaps."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ __all__ = ["first_without_gap"]
 def first_without_gap(
     cluster: Cluster, spec: SnapshotSpec, config: ClientConfig, partition: int, *, patience: float = PATIENCE
 ) -> Mapping[bytes, int]:
-    """Where the first records of a cut lie, by key, as far as they are there without a hole. Ask after it was read.
+    """Return the offsets of a cut's first records by key, up to the first gap.
 
-    If one of them is superseded within the cut, then nothing of the cut is missing in favour of what lies behind it,
-    and its holes are markers of transactions, or were there before. For Kafka's cleaner goes through a log from the
-    start, segment by segment, and leaves no record there that it knows to be superseded. One that knows of anything
-    behind the cut has not come as far as that record, and has taken nothing before it.
+    Call this after the cut has been read. If one of these records is superseded within the cut, then no record of the
+    cut has been removed in favor of one after the cut: the gaps are transaction markers, or were there before. Kafka's
+    cleaner goes through a log from the start, segment by segment, and leaves no record there that it knows to be
+    superseded. A cleaner that knows of anything after the cut has not reached that record, and has removed nothing
+    before it.
 
-    Nothing comes where that proves nothing: where other keys count than those that a broker cleans by, and where
-    reading may have been from several replicas. Each is cleaned by itself.
+    The result is empty if it would prove nothing: if keys differ from the record keys that a broker cleans by, or if
+    several replicas may have been read, since each is cleaned by itself.
 
-    Nor where the first offsets are holes of an earlier cleaning. What comes behind them does not tell: a cleaning that
-    knows of what lies behind the cut may have emptied the segments before it, and be at work still. It would take what
-    the log began with before the cut was pinned, to compare.
+    It is empty, too, if the first offsets are gaps of an earlier cleaning. The records after those gaps prove nothing:
+    a cleaner that knows of records after the cut may have emptied the segments before it, and still be running. To rule
+    that out, the start of the log would have to be compared with that before the cut was pinned.
 
     Raises:
         As `read_range`.

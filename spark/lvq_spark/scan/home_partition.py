@@ -1,4 +1,4 @@
-"""Which keys of a partition are at home there, by the partitioner of the topic's writers, over a column of keys."""
+"""Home partitions for a column of keys, by the partitioner of the topic's writers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from lvq_spark.scan.arrays import binary
 __all__ = ["JAVA", "Partitioner", "check_homes", "home_partitions"]
 
 Partitioner = Literal["murmur2_random", "consistent_random", "fnv1a_random"]
-"""By librdkafka's names. The first is what Java's clients and the producers of this library do. The second (CRC32) is
-librdkafka's own default, and so that of most producers in Python, Go and .NET; the third (FNV-1a) is Sarama's.
+"""The partitioners, by librdkafka's names.
+
+Java's clients and this library's producers use the first. The second (CRC32) is librdkafka's own default, and so that
+of most producers in Python, Go and .NET; the third (FNV-1a) is Sarama's.
 """
 
 JAVA: Partitioner = "murmur2_random"
@@ -27,12 +29,12 @@ _Hashes = npt.NDArray[np.uint32]
 
 
 def home_partitions(keys: pa.Array, partitions: int, partitioner: Partitioner = JAVA) -> npt.NDArray[np.int64]:
-    """The home of each key; keys of one length are hashed together.
+    """Return the home partition of each key; keys of equal length are hashed together.
 
     Args:
-        keys: a binary array, as `lvq_spark.scan.arrays.binary` makes it: for a null the empty key's home is told.
+        keys: a binary array, as `lvq_spark.scan.arrays.binary` makes it. A null has the home of the empty key.
         partitions: the topic's partition count.
-        partitioner: what the topic's writers use.
+        partitioner: the partitioner of the topic's writers.
     """
     _, offsets_buffer, data_buffer = keys.buffers()
     ends = np.frombuffer(offsets_buffer, np.int32)[keys.offset : keys.offset + len(keys) + 1]
@@ -49,10 +51,12 @@ def home_partitions(keys: pa.Array, partitions: int, partitioner: Partitioner = 
 def check_homes(
     keys: Sequence[bytes | None], topic: str, partition: int, partitions: int, partitioner: Partitioner
 ) -> None:
-    """See that all keys are at home in a partition; None, of a record without a key, is at home everywhere.
+    """Check that all keys are at home in a partition.
+
+    None, for a record without a key, is at home everywhere.
 
     Raises:
-        ConfigError: one is not. Where each key is at home by another partitioner, that one is named.
+        ConfigError: a key is not at home. The error names another partitioner if all keys are at home by that one.
     """
     there = [key for key in keys if key is not None]
     away = _away(there, partition, partitions, partitioner)
@@ -80,9 +84,9 @@ _FITS_NOT = (
 
 
 def _away(keys: Sequence[bytes], partition: int, partitions: int, partitioner: Partitioner) -> npt.NDArray[np.intp]:
-    """The places of keys that are not at home."""
+    """Return the indexes of the keys that are not at home."""
     away: npt.NDArray[np.bool_] = home_partitions(binary(keys), partitions, partitioner) != partition
-    if partitioner == "consistent_random":  # to it an empty key is none, and lies anywhere
+    if partitioner == "consistent_random":  # which takes an empty key for none, and puts it anywhere
         away &= np.fromiter(map(bool, keys), np.bool_)
     return np.flatnonzero(away)
 
@@ -119,7 +123,7 @@ def _fnv1a(rows: npt.NDArray[np.uint8]) -> _Hashes:
     hashes = np.full(len(rows), 0x811C9DC5, np.uint32)
     for at in range(rows.shape[1]):
         hashes = (hashes ^ rows[:, at]) * np.uint32(0x01000193)
-    return np.where(hashes >> np.uint32(31), np.uint32(0) - hashes, hashes)  # the absolute value, of a signed number
+    return np.where(hashes >> np.uint32(31), np.uint32(0) - hashes, hashes)  # the absolute value, as a signed number
 
 
 _HASHES: Mapping[Partitioner, Callable[[npt.NDArray[np.uint8]], _Hashes]] = {

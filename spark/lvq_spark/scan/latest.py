@@ -1,4 +1,4 @@
-"""The newest record of each key of one partition, with a bound on the memory that values take."""
+"""The newest record of each key of one partition, with bounded memory for values."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from lvq_spark.scan.spilling import Spill
 __all__ = ["RECORD", "Latest"]
 
 RECORD = 300
-"""Bytes that a record takes in memory beside value and headers, as measured: the client's message, key, place here."""
+"""Bytes that a record takes in memory beyond its value and headers, as measured.
+
+They are for the client's message, the key, and the entry here.
+"""
 
 
 class Latest:
-    """Keeps of one partition's records the newest of each key, deletes included, and all that have no key.
+    """The newest record of each key of one partition, and every record without a key.
 
-    They are kept as they come from the reader, so that of the many that are replaced nothing but the key is looked at.
-    When they take more than ``memory`` bytes, the records there are go to a temporary file. Their keys stay in memory,
-    with the offset of the newest record of each in the file, for which half of `RECORD` is needed: by the offsets it is
-    known at the end which of the file's records still count. Where nobody wants the ``values``, the file
-    has none, but knows deletes.
+    Deletes are kept, too. Records are kept as the reader returns them, so of the many that are replaced only the key is
+    ever read. Beyond ``memory`` bytes, the records held so far go to a temporary file. Their keys stay in memory, each
+    with the offset of its newest record in the file, which takes half of `RECORD`. At the end these offsets show which
+    records of the file still count. Without ``values`` the file holds none, and only marks deletes.
 
-    Use it as a context manager: the file is gone afterwards.
+    Use it as a context manager, which removes the file at the end.
     """
 
     def __init__(
@@ -43,15 +45,15 @@ class Latest:
         values: bool = True,
     ) -> None:
         self._topic, self._key_header, self._key_mismatch = topic, key_header, key_mismatch
-        self._held: dict[bytes | None, Any] = {}  # entries of the batches; newer than what is in the file
+        self._held: dict[bytes | None, Any] = {}  # entries of the batches; newer than those in the file
         self._keyless: list[Any] = []
         self._keeps_keyless = keyless
-        self._stored: dict[bytes | None, int] = {}  # offsets of what is in the file, and of what has no key there
+        self._stored: dict[bytes | None, int] = {}  # offsets of the records in the file; below, of those without a key
         self._stored_keyless = array("q")
         self._spill: Spill | None = None
         self._gather = RecordBatch().gather
         self._memory, self._values = memory, values
-        self._weight = 0  # bytes in memory, at most, as far as the headers of some tell those of others
+        self._weight = 0  # upper bound of the bytes in memory, as far as some headers are typical of all
         self._applied = 0
         self.keyless = 0
         self.mismatched = 0
@@ -67,25 +69,25 @@ class Latest:
         return key in self._held or key in self._stored
 
     def offset(self, key: bytes) -> int:
-        """Where the newest record of a key lies, which is there."""
+        """Return the offset of the newest record of a key that is present."""
         return self._gather([self._held[key]]).offsets[0] if key in self._held else self._stored[key]
 
     @property
     def spilled(self) -> int:
-        """Bytes of values that were written to the file."""
+        """Bytes of values written to the file."""
         return 0 if self._spill is None else self._spill.bytes
 
     @property
     def replaced(self) -> int:
-        """How many records were replaced by newer ones, until `batches` lets go of these."""
+        """The number of records replaced by newer ones; valid until `batches` releases these."""
         only_held = sum(key not in self._stored for key in self._held)
         return self._applied - self.keyless - len(self._stored) - only_held
 
     def apply(self, batch: RecordBatch) -> None:
-        """Take a batch in; all are of one kind, and each lies behind the one before.
+        """Add a batch; all batches are of one kind, and each follows the one before.
 
         Raises:
-            KeyMismatch: a record's header and key disagree and the policy is ``"fail"``.
+            KeyMismatch: a record's header and key disagree, and the policy is ``"fail"``.
             SpillFailed: there is no room for the file.
         """
         keys, mismatched = choose_keys(batch, self._topic, self._key_header, self._key_mismatch)
@@ -103,9 +105,9 @@ class Latest:
             self._make_room()
 
     def batches(self, rows: int) -> Iterator[RecordBatch]:
-        """The records in offset order, at most so many at a time; a delete's value is None.
+        """Yield the records in offset order, at most ``rows`` at a time; deletes have value None.
 
-        What comes is let go, so it comes once. What went to the file lies before what is in memory.
+        Records are released as they are yielded, so this works once. Those in the file precede those in memory.
 
         Raises:
             SpillFailed: the file cannot be read.
@@ -117,7 +119,7 @@ class Latest:
         yield from self._let_go(rows)
 
     def _newest(self, spill: Spill) -> Iterator[RecordBatch]:
-        """What of the file has not been replaced. The keys are let go."""
+        """Yield the records of the file that have not been replaced, and release the keys."""
         for key in self._held:
             self._stored.pop(key, None)
         newest = np.sort(np.fromiter(chain(self._stored.values(), self._stored_keyless), np.int64))
@@ -130,7 +132,7 @@ class Latest:
                 yield block.pick(np.searchsorted(block.offsets, newest[first:end]).tolist())
 
     def _let_go(self, rows: int) -> Iterator[RecordBatch]:
-        """What is in memory, in offset order, at most so many at a time; it is not in memory any more."""
+        """Yield the records in memory in offset order, at most ``rows`` at a time; release them."""
         held = [*self._held.items(), *zip(repeat(None), self._keyless)]
         self._held.clear()
         self._keyless.clear()
@@ -138,14 +140,14 @@ class Latest:
         held = [held[row] for row in sorted(range(len(held)), key=offsets.__getitem__)]
         for start in range(0, len(held), rows):
             keys, entries = zip(*held[start : start + rows])
-            held[start : start + rows] = [(None, None)] * len(keys)  # with headers, which are read now, it would grow
+            held[start : start + rows] = [(None, None)] * len(keys)  # or it would grow as headers are read
             found = self._gather(entries)
             yield RecordBatch(
                 found.partitions, found.offsets, found.timestamps, list(keys), found.values, found.headers
             )
 
     def _make_room(self) -> None:
-        """Write what is in memory to the file, unless most of what was counted is gone: replaced by newer ones."""
+        """Write the records in memory to the file, unless newer ones have replaced most of them."""
         self._weight = _weight(self._gather([*self._held.values(), *self._keyless]))
         if 2 * self._weight <= self._memory:
             return

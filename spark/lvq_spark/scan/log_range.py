@@ -1,4 +1,4 @@
-"""Reading a range of one partition's log, from where it starts to where it ends, or failing."""
+"""Reading a range of one partition's log completely, or failing."""
 
 from __future__ import annotations
 
@@ -28,20 +28,25 @@ __all__ = [
 ]
 
 Consistency = Literal["pinned", "atleast"]
-"""What to do about keys whose record of the cut may have been compacted away, because a newer one lies behind the cut.
+"""Policy for keys whose record of the cut may have been compacted away.
 
-- ``pinned``: fail. What comes is exactly the cut.
-- ``atleast``: take the newer record. No key of the cut is missing; keys that are new since then may come, too.
+That happens if there is a newer record after the cut.
 
-Once a log has been compacted at its start, its holes tell nothing of when they were made. A key that is new behind the
-cut is then taken for one whose record may be gone, unless it is younger than the topic's ``min.compaction.lag.ms``.
+- ``pinned``: fail. The result is exactly the cut.
+- ``atleast``: take the newer record. No key of the cut is missing; keys that are new since then may be included.
+
+Once a log has been compacted at its start, its gaps do not show when they were made. A key that is new after the cut is
+then assumed to have lost its record, unless it is younger than the topic's ``min.compaction.lag.ms``.
 """
 
 PATIENCE = 120.0
 """Seconds without any progress until reading fails."""
 
 MOMENT, MOMENTS = 1.0, 10
-"""Seconds in which a broker does not clean what was written since, and how often that is relied upon; see `read_on`."""
+"""Seconds in which no broker cleans new records, and how many such stretches suffice.
+
+See `read_on`.
+"""
 
 
 def read_range(
@@ -55,14 +60,14 @@ def read_range(
     headers: bool = True,
     late: bool = False,
 ) -> Generator[RecordBatch]:
-    """The records of one partition from ``start`` up to, but without, ``end``.
+    """Read the records of one partition from ``start`` up to, but not including, ``end``.
 
-    It is the position that ends the reading: the last offsets may hold no record, and never will.
+    The position ends the reading: the last offsets may hold no record, and never will.
 
     Raises:
-        DataLoss: the log does not reach as far back, or as far.
+        DataLoss: the log starts after ``start``, or ends before ``end``.
         CatchUpTimeout: nothing moved for ``patience`` seconds.
-        TransportError: the cluster cannot be reached or refuses.
+        TransportError: the cluster cannot be reached, or refuses.
     """
     for batch in _polled(cluster, topic, partition, start, lambda _: end, patience, headers=headers, late=late):
         if len(batch):
@@ -79,11 +84,12 @@ def read_on(
     headers: bool = True,
     late: bool = False,
 ) -> Generator[RecordBatch]:
-    """The records of one partition from ``start`` up to where its log ends: of each key at least one, if it has any.
+    """Read one partition from ``start`` to the end of its log, without missing any key.
 
-    What supersedes a record may lie behind any end that was asked for, and compaction be faster than the reading. So
-    the end is asked for again, until the stretch that was read to it had no hole in its offsets, or no stretch is left:
-    at that moment the newest record of each key was there, and had been when it was passed.
+    The result has at least one record of each key that has any. A superseding record may lie after any end that was
+    requested, and compaction may be faster than the reader. So the end is requested again, until the last stretch read
+    had no gap in its offsets, or was empty: at that moment the newest record of each key existed, and it already did
+    when the reader passed it.
 
     Raises:
         As `read_range`.
@@ -93,8 +99,8 @@ def read_on(
     def further(position: int) -> int:
         nonlocal stretch, count, moments, asked
         if position > stretch:
-            # Where transactions follow each other, each with a marker, every stretch has a hole and the log never
-            # stands still. A broker would have to close a segment and clean it within a moment, of one key each time.
+            # With one transaction after another, each with a marker, every stretch has a gap and the log never stands
+            # still. A broker would have to close and clean a segment within a moment, each time for the same key.
             moments += time.monotonic() - asked < MOMENT
             if count == position - stretch or moments == MOMENTS:
                 return position
@@ -118,7 +124,10 @@ def _polled(
     headers: bool,
     late: bool,
 ) -> Generator[RecordBatch]:
-    """What comes, until the position is not below what ``further`` says of it; that is asked when it was reached."""
+    """Yield batches until the position reaches the end that ``further`` returns.
+
+    ``further`` is asked again whenever its last answer has been reached.
+    """
     position, heard, end = start, time.monotonic(), further(start)
     if position >= end:
         return
@@ -148,7 +157,7 @@ def _polled(
 
 
 def halted(topic: str, stuck: Sequence[Shortfall]) -> CatchUpTimeout:
-    """The error for partitions of which nothing comes any more."""
+    """Return the error for partitions that no longer return anything."""
     return CatchUpTimeout(
         f"Reading {topic} has come to a halt: {describe(stuck)}.",
         shortfalls=stuck,
@@ -157,18 +166,18 @@ def halted(topic: str, stuck: Sequence[Shortfall]) -> CatchUpTimeout:
 
 
 def check_deletes(spec: SnapshotSpec, partition: int, began: float | None, ended: float) -> None:
-    """See that no delete of a partition was missed of what was read there; without holes in its offsets none can be.
+    """Check that no delete of a record that was read has been missed.
 
-    The cleaning that comes upon a delete first takes away what it deletes; the delete itself goes
-    ``delete.retention.ms`` later. If what it deletes was read, that cleaning had not been done when the reading began:
-    for that long from then on the delete was there to be read, too.
+    Without gaps in the offsets none can be. The first cleaning that meets a delete removes the records that it deletes;
+    the delete itself is removed ``delete.retention.ms`` later. If a deleted record was read, that cleaning had not
+    happened when the reading began, and from then on the delete stayed readable for that long.
 
     Args:
-        began, ended: the reading from the start to the end of the cut, in seconds since the epoch. Where it is not
-            known when it began, it was not before the cut was pinned.
+        began, ended: when reading the cut began and ended, in seconds since the epoch. If it is not known when it
+            began, it was not before the cut was pinned.
 
     Raises:
-        DataLoss: it took longer.
+        DataLoss: reading took longer.
     """
     since = spec.pinned if began is None else began
     if since is None or ended - since <= spec.delete_retention:
@@ -184,17 +193,18 @@ def check_deletes(spec: SnapshotSpec, partition: int, began: float | None, ended
 
 
 def check_changes(cluster: Cluster, spec: SnapshotSpec, partition: int, ended: float) -> None:
-    """See that a stream has missed no delete of what it read before (R18); without holes in the offsets none can be.
+    """Check that a stream has missed no delete of a record that it read before (R18).
 
-    A delete is there for ``delete.retention.ms``, from when it was written on. So none is missing where the stream had
-    read all there was that long ago or later, and none where it went on behind, or at, a record that is not as old:
-    what lies behind a record was written after it. No producer is taken to date its records ahead.
+    Without gaps in the offsets none can be missed. A delete is kept for ``delete.retention.ms`` after it was written.
+    So none is missing if the stream last caught up within that time, or if it went on at or after a record that is
+    newer than that, since the records after it were written later. Producers are assumed not to date their records
+    ahead.
 
     Args:
         ended: when the batch had been read, in seconds since the epoch.
 
     Raises:
-        DataLoss: neither is so.
+        DataLoss: neither is the case.
     """
     retention = spec.delete_retention
     if spec.pinned is None or ended - spec.pinned <= retention:
@@ -211,10 +221,12 @@ def check_changes(cluster: Cluster, spec: SnapshotSpec, partition: int, ended: f
 
 
 def check_topic(cluster: Cluster, spec: SnapshotSpec) -> None:
-    """Asked after the reading: ids never come back, so one that is the same now was the same all along.
+    """Check, after reading, that the topic is still the one that was pinned.
+
+    Topic ids are never reused, so an id that matches now has matched all along.
 
     Raises:
-        TopicRecreated: the topic is not the one that was pinned.
+        TopicRecreated: the topic is another one.
     """
     try:
         found = cluster.describe_topic(spec.topic).id
@@ -229,7 +241,9 @@ def check_topic(cluster: Cluster, spec: SnapshotSpec) -> None:
 
 
 def check_uncut(cluster: Cluster, spec: SnapshotSpec, partition: int) -> None:
-    """Asked after the reading: a leader that was elected although it lacked records writes others at their offsets.
+    """Check, after reading, that no record of the cut was replaced by an unclean leader.
+
+    A leader that was elected although it lacked records writes others at their offsets.
 
     Raises:
         DataLoss: that has happened to records of the cut.

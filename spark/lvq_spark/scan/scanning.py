@@ -1,4 +1,4 @@
-"""Scanning: what a task does with one partition of a pinned cut, from the log to Arrow batches."""
+"""Scanning one partition of a pinned cut in a task, from the log to Arrow batches."""
 
 from __future__ import annotations
 
@@ -40,13 +40,16 @@ if TYPE_CHECKING:
 __all__ = ["Keyless", "Scan", "Strays", "vanished"]
 
 Keyless = Literal["pass", "drop", "fail"]
-"""What to do about records without a key: each is a row of its own (R1), or none has one, or one is an error."""
+"""Policy for records without a key: a row for each (R1), no row, or an error."""
 
 Strays = Literal["pass", "fail"]
-"""What to do about keys outside their home partition, which may lie there, too (R14): nothing, or fail."""
+"""Policy for keys outside their home partition, which may have a value there, too (R14).
+
+Accept them, or fail.
+"""
 
 LOOK = 1000
-"""Keys that are looked at before all is read, whether they are at home."""
+"""The number of keys to check for their home partition before everything is read."""
 
 _Keys = Latest | frozenset[bytes]
 _Cells = Sequence[bytes | None]
@@ -54,24 +57,25 @@ _Cells = Sequence[bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Reads partitions of a cut. It holds no client, so it can be sent to where it is to run.
+    """A reader of partitions of a cut, without a client, so an executor can receive it.
 
     Args:
         spec: the cut.
-        config: how to reach the cluster, secrets included; its repr hides them.
-        columns: the columns to build, of `COLUMNS`; what needs none of a record's headers reads at twice the speed,
-            and without values none are written to a temporary file.
+        config: the client configuration, secrets included; its repr hides them.
+        columns: the columns of `COLUMNS` to build. Reading is twice as fast if headers are not needed, and without
+            ``value`` no values are written to a temporary file.
         consistency: see `Consistency`.
         deletes: whether a deleted key has a row, with a null value.
         keyless, strays: see `Keyless` and `Strays`.
-        partitioner: by which keys are at home, for ``strays``.
-        conflate: one row for each key, its newest record; else all records that the log has, and no check whether
-            compaction has taken some of them.
-        keys: leave out all keys but these, and what has none.
+        partitioner: the partitioner that decides where keys are at home, for ``strays``.
+        conflate: whether to return one row for each key, its newest record; otherwise all records in the log, without a
+            check whether compaction has removed any.
+        keys: leave out all other keys, and records without a key.
         memory: bytes of records that a task holds in memory; others go to a temporary file.
-        rows, bytes: of an Arrow batch, at most; a single value may be larger.
-        changes: whether this is a batch of a stream: more follows behind the cut, so what compaction has taken of it
-            comes then, and nothing is looked for. But deletes of what the stream has read before must not be missing.
+        rows, bytes: limits of an Arrow batch; a single value may be larger.
+        changes: whether this is a batch of a stream. Later batches bring whatever superseded the records that
+            compaction has removed, so there is no search for it. But no delete of a record that the stream has read
+            before may be missing.
         patience: seconds without any progress until reading fails.
     """
 
@@ -92,18 +96,18 @@ class Scan:
     patience: float = PATIENCE
 
     def read(self, partition: int, metrics: TaskMetrics | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition, in offset order, over a connection of its own.
+        """Read the rows of one partition, in offset order, over a connection of its own.
 
         Args:
-            tally: what counts what is met, and is logged behind the last row.
+            metrics: the counters to fill, which are logged after the last row.
 
         Raises:
-            DataLoss: records of the cut are gone, or may be gone (see `Consistency`).
+            DataLoss: records of the cut are missing, or may be (see `Consistency`).
             TopicRecreated: the topic is not the one that was pinned.
             CatchUpTimeout: nothing moved for ``patience`` seconds.
             KeyMismatch: a record's header and key disagree, and the queue's policy is ``"fail"``.
-            ConfigError: a record has no key, or a key is not at home, and that is to fail.
-            TransportError: the cluster cannot be reached or refuses.
+            ConfigError: a record has no key, or a key is not at home, and the policy is to fail.
+            TransportError: the cluster cannot be reached, or refuses.
         """
         with closing(KafkaCluster(self.config)) as cluster, _collector_held_back():
             yield from self.rows_of(cluster, partition, patience=self.patience, metrics=metrics)
@@ -111,7 +115,7 @@ class Scan:
     def rows_of(
         self, cluster: Cluster, partition: int, *, patience: float = PATIENCE, metrics: TaskMetrics | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """As `read`, over a connection that is there."""
+        """Read as `read` does, over an existing connection."""
         metrics = TaskMetrics() if metrics is None else metrics
         read = self._newest if self.conflate else self._all
         for batch in read(cluster, partition, patience, metrics):
@@ -130,13 +134,13 @@ class Scan:
                 count += len(batch)
                 wanted = self._wanted(batch)
                 if not looked and len(wanted) and spec.decisive_header is None:
-                    # Or it would take a whole reading to find out, and each attempt one more.
+                    # Check early: otherwise it takes a whole reading to find out, and one more for each retry.
                     self._check_homes(wanted.keys[:LOOK], partition)
                     looked = True
                 latest.apply(wanted)
             metrics.records, metrics.replaced, metrics.keyless = count, latest.replaced, latest.keyless
             metrics.mismatched = None if self.spec.decisive_header is None else latest.mismatched
-            # Without holes in the offsets nothing can be missing; with some, they may be of before the cut or of after.
+            # Without gaps in the offsets nothing is missing. Gaps may date from before the cut or from after it.
             if count < end - start and self.changes:
                 check_changes(cluster, spec, partition, time.time())
             elif count < end - start:
@@ -182,7 +186,7 @@ class Scan:
         )
 
     def _wanted(self, batch: RecordBatch) -> RecordBatch:
-        """What the options do not rule out, before anything is folded."""
+        """Apply the options that leave records out, before anything is conflated."""
         if self.keys is None and (self.keyless != "fail" or None not in batch.keys):
             return batch
         keys, _ = choose_keys(batch, self.spec.topic, self.spec.decisive_header, self.spec.key_mismatch)
@@ -198,7 +202,7 @@ class Scan:
         return batch if wanted is None else batch.pick([row for row, key in enumerate(keys) if key in wanted])
 
     def _visible(self, batch: RecordBatch, metrics: TaskMetrics) -> RecordBatch:
-        """What is to be seen of the newest records: without what is done, and without deletes unless asked for."""
+        """Leave out the newest records that a group has done, and deletes unless requested."""
         deletes = batch.values.count(None)
         metrics.deletes += deletes
         if deletes and not self.deletes:
@@ -215,7 +219,7 @@ class Scan:
             check_homes(keys, spec.topic, partition, spec.partitions, self.partitioner)
 
     def _missing(self, cluster: Cluster, partition: int, latest: Latest, patience: float) -> RecordBatch:
-        """The newest records of keys that the cut may have lost, where that is not to fail."""
+        """Return the newest records of keys that the cut may have lost, unless that is an error."""
         behind = self.overtaken(cluster, partition, latest, patience)
         if not len(behind):
             return behind
@@ -227,11 +231,11 @@ class Scan:
         return behind
 
     def overtaken(self, cluster: Cluster, partition: int, latest: _Keys, patience: float) -> RecordBatch:
-        """The newest records of keys that lie behind the cut and not in it, though they may have been in it once.
+        """Return the newest records of keys that have one after the cut and none in it.
 
-        A record of the cut can only be compacted away in favour of a newer one of its key behind the cut, and only
-        once that one is older than the topic's compaction lag. So what was written behind the cut, up to where the log
-        ends when it was read, tells all keys that this may have happened to.
+        They may have been in it once: a record of the cut can only be compacted away in favor of a newer one of its key
+        after the cut, and only once that one is older than the topic's compaction lag. So the records written after the
+        cut, up to the end of the log once the cut has been read, include all keys that this may have happened to.
         """
         spec, end = self.spec, self.spec.end[partition]
         if spec.compaction_lag == math.inf:
@@ -241,7 +245,7 @@ class Scan:
             for batch in read_on(cluster, spec.topic, partition, end, patience=patience, **self._how):
                 wanted = self._wanted(batch)
                 keys, _ = choose_keys(wanted, spec.topic, spec.decisive_header, spec.key_mismatch)
-                # Without a lag the cleaner looks at no timestamp; and what it has cleaned now counts, as for `read_on`.
+                # Without a lag the cleaner ignores timestamps. Anything cleaned by now counts, as in `read_on`.
                 cleanable = (time.time() - spec.compaction_lag) * 1000 if spec.compaction_lag else math.inf
                 suspects.update(
                     key
@@ -253,7 +257,10 @@ class Scan:
 
 
 def vanished(spec: SnapshotSpec, partition: int, keys: Collection[bytes | None]) -> DataLoss:
-    """The error when these keys have records behind the cut and none in it, and some of it may be missing."""
+    """Return the error for keys with records after the cut and none in it.
+
+    Some of the cut may be missing.
+    """
     among = min(key for key in keys if key is not None)
     return DataLoss(
         f"{len(keys)} keys of {spec.topic}, partition {partition}, have newer records behind the cut at offset "
@@ -267,7 +274,10 @@ def vanished(spec: SnapshotSpec, partition: int, keys: Collection[bytes | None])
 
 @contextmanager
 def _collector_held_back() -> Iterator[None]:
-    """Without the cyclic garbage collector: messages that come and go would have it walk everything, for nothing."""
+    """Disable the cyclic garbage collector.
+
+    Messages come and go, and it would walk all objects each time, for nothing.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

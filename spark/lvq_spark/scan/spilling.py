@@ -1,4 +1,4 @@
-"""Records that have no room in memory: a temporary file of blocks, each of many records by column."""
+"""Records that do not fit into memory, in a temporary file of columnar blocks."""
 
 from __future__ import annotations
 
@@ -17,38 +17,41 @@ from lvq_spark.scan.arrow_columns import BYTES, ROWS, header_bytes, parts
 __all__ = ["Spill"]
 
 _NO_REFERENCES = 2
-"""The version of `marshal` that looks for no object that comes twice. `pickle` does, and takes half as long again."""
+"""The `marshal` version that does not look for repeated objects.
+
+`pickle` looks for them, and takes half as long again.
+"""
 
 
 class Spill:
-    """A temporary file that batches are written to, one behind the other, and read from in the same order.
+    """A temporary file of batches, written one after another and read in the same order.
 
-    A block holds as much as an Arrow batch, so that is what reading takes of memory. Nothing is found by its place:
-    the reader goes through the whole file, and knows which records still count.
+    A block holds as much as an Arrow batch, which is the memory that reading takes. There is no random access: the
+    reader goes through the whole file, and knows which records still count.
 
-    The file has no name in its directory, and is gone with the process at the latest.
+    The file has no name in its directory, and disappears with the process at the latest.
     """
 
     def __init__(self, *, values: bool = True) -> None:
-        """With ``values`` False it stores which records are deletes, and no other value."""
+        """Open the file; without ``values`` it only stores which records are deletes."""
         self._directory = _local_dir()
         self._values = values
-        self._blocks: list[int] = []  # how long each is
+        self._blocks: list[int] = []  # the length of each
         self.bytes = 0
-        """Of the values that were written."""
+        """Bytes of the values written."""
         with self._typed("made"):
             self._file: IO[bytes] = tempfile.TemporaryFile(prefix="lvq-", dir=self._directory)  # noqa: SIM115
 
     def close(self) -> None:
-        """Let go of the file."""
-        with suppress(OSError):  # what could not be written is tried again here, and nobody wants it any more
+        """Close the file, which removes it."""
+        with suppress(OSError):  # closing retries failed writes, which no longer matter
             self._file.close()
 
     def write(self, batch: RecordBatch) -> None:
         """Append a batch.
 
         Raises:
-            SpillFailed: there is no room, or no right, or the disk is at fault.
+            SpillFailed: there is no room, no permission, or the disk is at fault.
         """
         for part in parts(batch, ROWS, BYTES, lambda part: part.size + header_bytes(part)):
             values = part.values if self._values else [value and b"" for value in part.values]
@@ -61,7 +64,7 @@ class Spill:
             self.bytes += sum(map(len, filter(None, values)))
 
     def read(self) -> Iterator[RecordBatch]:
-        """All that was written, a block at a time.
+        """Yield everything that was written, a block at a time.
 
         Raises:
             SpillFailed: the disk is at fault.
@@ -69,7 +72,7 @@ class Spill:
         with self._typed("read"):
             self._file.seek(0)
         for length in self._blocks:
-            # Not mapped into memory: a file may be longer than the addresses that a Python worker is allowed.
+            # Not mapped into memory: a file may exceed the address space that a Python worker is allowed.
             with self._typed("read"):
                 block = self._file.read(length)
             yield RecordBatch(*marshal.loads(block))
@@ -79,7 +82,7 @@ class Spill:
         try:
             yield
         except OSError as error:
-            # Not `gettempdir`, which fails where the system has none.
+            # Not `gettempdir`, which fails if the system has none.
             directory = Path(self._directory or tempfile.tempdir or os.environ.get("TMPDIR", os.curdir))
             raise SpillFailed(
                 f"A temporary file in {directory} could not be {done}: {error.strerror}. It is for the records that a "
@@ -91,6 +94,6 @@ class Spill:
 
 
 def _local_dir() -> str | None:
-    """Where Spark has its own files, as ``spark.local.dir`` says; None where it has not said."""
+    """Return Spark's own directory, set by ``spark.local.dir``; None if it is not known."""
     first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0].strip()
     return first if os.path.isdir(first) else None

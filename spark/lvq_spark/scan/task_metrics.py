@@ -1,4 +1,4 @@
-"""What a task met while it read, in numbers."""
+"""Counters of what a task met while it read."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ _OWN_LEVEL = logger.level
 
 @dataclass(slots=True)
 class TaskMetrics:
-    """What reading one partition met; a task logs it at INFO when it is done. None for what it did not look at.
+    """Counters for one read of a partition, logged at INFO when the task is done.
 
-    A log line, since accumulators would lie: each further action on a DataFrame adds to them once more, while a task
-    that a limit ends early adds nothing (both tried with ``mapInArrow``, Spark 4.3); nor does Spark promise that a
-    stage which it runs again adds to them only once. One line is one complete reading, whatever became of its rows.
+    None stands for anything that the task did not look at.
+
+    The log is used because accumulators would lie: each further action on a DataFrame adds to them again, while a task
+    that a limit ends early adds nothing (both tried with ``mapInArrow``, Spark 4.3), and Spark does not promise that a
+    stage which it reruns adds to them only once. One line stands for one complete read, whatever became of its rows.
 
     Args:
-        records: of the cut, as they were read from the log.
-        rows: that were given on; deletes among them where a later step needs to see these.
+        records: records of the cut, as read from the log.
+        rows: rows passed on, including deletes if a later step needs them.
         replaced: records with a newer one of their key in the same partition.
-        deletes: of the newest records, or of all of them where nothing is conflated.
+        deletes: deletes among the newest records, or among all of them if nothing is conflated.
         keyless: records without a key.
-        mismatched: records whose key header says another key than their record key, or cannot be read (R16).
-        strays: keys that lie outside of their home partition (R14).
+        mismatched: records whose key header differs from their record key, or cannot be read (R16).
+        strays: keys outside their home partition (R14).
     """
 
     records: int | None = None
@@ -41,7 +43,10 @@ class TaskMetrics:
     strays: int | None = None
 
     def log(self, spec: SnapshotSpec, partition: int) -> None:
-        """Say it in words, and by name for formatters that show a record's ``context``, as Spark's own does."""
+        """Log the counters as text, and by name in the record's ``context``.
+
+        Formatters such as Spark's own show the context.
+        """
         said = {field.name: getattr(self, field.name) for field in fields(self)}
         counts = {name: str(count) for name, count in said.items() if count is not None}
         logger.info(
@@ -56,12 +61,14 @@ class TaskMetrics:
 
 
 def listen(level: int) -> None:
-    """Have this process log as much as the driver does, since nobody sets up logging where a task runs.
+    """Make this process log as much as the driver does.
+
+    Nobody sets up logging where a task runs.
 
     Args:
-        level: the driver's. What this process has set up itself, if anything, is never made less.
+        level: the driver's level. Logging that this process has set up itself is never reduced.
     """
-    logger.setLevel(_OWN_LEVEL)  # a job before may have said another
+    logger.setLevel(_OWN_LEVEL)  # an earlier job may have set another
     logger.setLevel(min(level, logger.getEffectiveLevel()))
     if level < logging.WARNING and not logger.hasHandlers():
         logger.addHandler(logging.StreamHandler())

@@ -1,4 +1,4 @@
-"""What runs on the executors: one task for each partition."""
+"""The functions that run on the executors: one task for each partition."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ __all__ = ["ReadCandidates", "ReadRows"]
 
 @dataclass(frozen=True, slots=True)
 class ReadRows:
-    """Reads the partitions whose places among those of the cut come in."""
+    """A step that reads partitions, given by their places among those of the cut."""
 
     scan: Scan
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Their rows."""
+        """Yield the rows of these partitions."""
         for partition in _partitions(self.scan, places):
             yield from self.scan.read(partition)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCandidates:
-    """Reads as `ReadRows` does, for `merge_partitions_spark`: all that takes part in what counts for a key (R14).
+    """A step that reads every candidate for a key's current record (R14).
 
-    What is not to be seen, be it deleted or done by a group, has a row that says so; see `to_claims`.
+    `merge_partitions_spark` chooses among them. Records that are deleted, or done by a group, have rows that say so;
+    see `to_candidates`.
     """
 
     scan: Scan
 
     def __call__(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Their rows; deletes come, whether the scan asks for them or not."""
+        """Yield the candidates, deletes included whether the scan asks for them or not."""
         whole = replace(self.scan, spec=replace(self.scan.spec, done=None), deletes=True)
         for partition in _partitions(whole, places):
             metrics = TaskMetrics(strays=0)

@@ -1,1 +1,1 @@
-"""The format ``lvq``, a data source of Spark's."""
+"""The format ``lvq``, a data source for Spark."""

@@ -1,4 +1,4 @@
-"""The format ``lvq``: a queue's current values as a data source of Spark, one row for each key, without a shuffle."""
+"""The format ``lvq``: a queue's current values as a Spark data source, without a shuffle."""
 
 from __future__ import annotations
 
@@ -38,43 +38,46 @@ _ONLY_STREAMS = "it is for streams. What a batch reads is said by startingOffset
 
 
 class LvqDataSource(DataSource):
-    """Reads last value queues: ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")``.
+    """The data source for last value queues, in batches and in streams.
 
-    `lvq_spark.register` makes it known to a session. Its columns are those of Spark's Kafka connector; those that a
-    schema leaves out are not built. A DataFrame has the cut that is pinned at its first action, and so has a view
-    ``USING lvq``; each query on a table, ``CREATE TABLE prices USING lvq OPTIONS (...)``, has a cut of its own, unless
-    ``endingOffsets`` says which. It does not write: `lvq_spark.publish` does.
+    Use it as ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")``; `lvq_spark.register` makes it known
+    to a session. Its columns are those of Spark's Kafka connector; columns that a schema leaves out are not built. A
+    DataFrame has the cut that is pinned at its first action, and so does a view ``USING lvq``. Each query on a table,
+    ``CREATE TABLE prices USING lvq OPTIONS (...)``, has a cut of its own unless ``endingOffsets`` fixes it. The format
+    does not write: `lvq_spark.publish` does.
 
     ============================== ===================================================================================
     option                         values, the default first
     ============================== ===================================================================================
-    kafka.*                        properties of librdkafka; ``kafka.bootstrap.servers`` must be given
+    kafka.*                        librdkafka properties; ``kafka.bootstrap.servers`` is required
     subscribe, assign, queue       one topic; ``{"topic": [0, 1]}``; or a declared queue, with its key and its policies
     startingOffsets, endingOffsets earliest, latest, ``{"topic": {"0": 23, "1": -2}}``; a stream starts at the earliest
-    startingTimestamp, ...         ms since the epoch: the first record that is as young; ``...OffsetsByTimestamp`` for
-                                   each partition; ``startingOffsetsByTimestampStrategy`` error, latest
-    endingTimestamp, ...           the same, as the end of a batch; ``lvq.asOfPolicy`` fail, warn where compaction may
+    startingTimestamp, ...         ms since the epoch: start at the first record that is not older;
+                                   ``...OffsetsByTimestamp`` for each partition;
+                                   ``startingOffsetsByTimestampStrategy`` error, latest
+    endingTimestamp, ...           the same, as the end of a batch; ``lvq.asOfPolicy`` fail, warn if compaction may
                                    have removed records of that time
     includeHeaders                 false, true
-    failOnDataLoss                 true, false: offsets that the log has lost are passed over
-    kafkaConsumer.pollTimeoutMs    120000; without any progress for so long, reading fails, whatever failOnDataLoss is
-    maxOffsetsPerTrigger           how much a batch of a stream may take
-    lvq.dedupe                     partition: one row for each key; none: for each record, and then ``minPartitions``
-                                   and ``maxRecordsPerPartition`` may split partitions among tasks
-    lvq.key, lvq.keyMismatch       record, header:NAME; where both are there and differ: header, record, fail
-    lvq.tombstones                 drop; keep: a delete is a row with a null value, as it is where this is not said in
-                                   a stream, and with ``lvq.dedupe`` none
+    failOnDataLoss                 true, false: skip offsets that the log has lost
+    kafkaConsumer.pollTimeoutMs    120000; reading fails after this long without progress, whatever failOnDataLoss is
+    maxOffsetsPerTrigger           the most offsets in a batch of a stream
+    lvq.dedupe                     partition: one row for each key; none: one for each record, and then
+                                   ``minPartitions`` and ``maxRecordsPerPartition`` may split partitions among tasks
+    lvq.key, lvq.keyMismatch       record, header:NAME; if both exist and differ: header, record, fail
+    lvq.tombstones                 drop; keep: a delete is a row with a null value, which is also the default for
+                                   streams and with ``lvq.dedupe`` none
     lvq.nullKeys                   pass: a record without a key is a row of its own; drop; fail
-    lvq.strays                     fail: a key lies outside its home partition, and may lie there, too; pass
-    lvq.partitioner                murmur2_random, consistent_random (CRC32, librdkafka's default), fnv1a_random: what
-                                   every writer of the topic has always used. It says where keys are at home
+    lvq.strays                     fail if a key lies outside its home partition, since it may lie there, too; pass
+    lvq.partitioner                murmur2_random, consistent_random (CRC32, librdkafka's default), fnv1a_random: the
+                                   partitioner that every writer of the topic has always used. It decides where keys
+                                   are at home
     lvq.keys                       only these: text, ``IBM,MSFT``, or a JSON list of keys in base64, ``["SUJN"]``. With
                                    ``lvq.partitioner`` only their home partitions are read; a wrong one loses rows
-    lvq.group, lvq.hideConsumed    only what this group, or the queue's own (true), has not consumed, as a browser that
-                                   is opened now shows it; ``lvq.onForeignCommits`` refuse, ignore
+    lvq.group, lvq.hideConsumed    only what this group, or the queue's own (true), has not consumed, as a browser
+                                   opened now shows it; ``lvq.onForeignCommits`` refuse, ignore
     lvq.consistency                pinned, atleast; see `lvq_spark.scan.log_range.Consistency`
-    lvq.batchRows, lvq.batchBytes  10000, 8m; of an Arrow batch
-    lvq.memoryBytes                256m; of records that a task holds in memory, the rest is in a temporary file
+    lvq.batchRows, lvq.batchBytes  10000, 8m; limits of an Arrow batch
+    lvq.memoryBytes                256m; records that a task holds in memory; the rest goes to a temporary file
     lvq.extraColumns               deleted: whether the row is a delete
     ============================== ===================================================================================
     """
@@ -84,16 +87,22 @@ class LvqDataSource(DataSource):
         self._defaults = dict(defaults)
 
     def _parsed(self, options: Mapping[str, str] | None = None) -> SourceOptions:
-        """What is read. Not asked before: who tries to write is to be told so, not what is wrong for reading."""
+        """Parse the options.
+
+        The constructor does not, so an attempt to write is reported as such, not as a wrong option for reading.
+        """
         return SourceOptions.parse(merged(self._defaults, self.options if options is None else options))
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "lvq"
 
     def schema(self) -> str | StructType:
-        """The columns there are when none are asked for. Those of a table that is created hold its options."""
+        """Return the columns of a read that asks for none.
+
+        For a table that is being created, they also hold its options.
+        """
         table = created_with(self.options)
         parsed = self._parsed(table)
         more = ("headers",) * parsed.include_headers + parsed.extra_columns
@@ -101,17 +110,17 @@ class LvqDataSource(DataSource):
         return ddl(columns) if table is None else keeping(columns, table)
 
     def reader(self, schema: StructType) -> LvqReader:
-        """What reads a batch.
+        """Return the reader of a batch.
 
         Raises:
-            ConfigError: the schema has other columns than there are, or the options are those of a stream.
+            ConfigError: the schema does not match the available columns, or an option is for streams only.
         """
         parsed = self._parsed(self._read_as(schema))
         parsed.refuse({"maxOffsetsPerTrigger": _ONLY_STREAMS})
         return LvqReader(parsed, check_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name for it
-        """What reads a stream.
+        """Return the reader of a stream.
 
         Raises:
             ConfigError: as for `reader`, or this Spark is too old.
@@ -121,12 +130,12 @@ class LvqDataSource(DataSource):
                 f"Streams of the format lvq need Spark 4.2 or newer, and this is {pyspark.__version__}.",
                 hint="Read batches, or upgrade Spark.",
             )
-        from lvq_spark.source.streaming import LvqStreamReader  # needs what older ones lack
+        from lvq_spark.source.streaming import LvqStreamReader  # needs what older versions lack
 
         return LvqStreamReader(self._parsed(self._read_as(schema)), check_schema(schema))
 
     def _read_as(self, schema: StructType) -> Mapping[str, str]:
-        """The options, with those that a table keeps."""
+        """Return the options, with those that a table keeps."""
         options = merged(kept(schema), self.options)
         if not options and not self._defaults:
             raise ConfigError(
@@ -140,12 +149,12 @@ class LvqDataSource(DataSource):
         """Refuse to write.
 
         Raises:
-            ConfigError: always; names what writes.
+            ConfigError: always; the error names the function that writes.
         """
         raise _no_writing()
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802  # Spark's name for it
-        """As `writer`."""
+        """Refuse to write, as `writer` does."""
         raise _no_writing()
 
     def __repr__(self) -> str:
@@ -156,7 +165,7 @@ class LvqDataSource(DataSource):
 
 
 def lvq_source(defaults: Mapping[str, str], options: Mapping[str, str]) -> LvqDataSource:
-    """A source with the defaults of a session."""
+    """Make a source with the defaults of a session."""
     return LvqDataSource(options, defaults)
 
 
@@ -170,10 +179,10 @@ def _no_writing() -> ConfigError:
 
 
 class LvqReader(DataSourceReader):
-    """Reads a cut, which is pinned when Spark plans the first action on the DataFrame, and kept for all others.
+    """The reader of a cut, pinned when Spark plans the DataFrame's first action and then kept.
 
-    It must never take filters: what Spark 4.3 does with a source that does leaves a filter in the plans of other
-    queries on the same DataFrame, whose rows are then missing.
+    It must never accept filters: if a source does, Spark 4.3 leaves a filter in the plans of other queries on the same
+    DataFrame, which then miss rows.
     """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
@@ -181,13 +190,13 @@ class LvqReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """One task for each partition with anything to read."""
+        """Return one task for each partition with anything to read."""
         with closing(KafkaCluster(self._options.config)) as cluster:
             spec = plan(self._options, cluster)
         return [InputPartition(share) for share in ranges(self._options, spec)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
+        """Read the rows of one task."""
         said = self._options.deletes
         deletes = not self._options.conflate if said is None else said
         return rows(self._options, partition, self._columns, deletes=deletes)
@@ -204,8 +213,11 @@ def rows(
     deletes: bool,
     changes: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task. Of no partition at all Spark makes one of None. Arguments as for `Scan`."""
-    if partition is None or partition.value is None:  # before Spark 4.2 the partition itself
+    """Read the rows of one task.
+
+    If there is no partition at all, Spark passes one of None. The other arguments are those of `Scan`.
+    """
+    if partition is None or partition.value is None:  # before Spark 4.2 the partition itself is None
         return
     spec, number = partition.value
     left = spec if options.fail_on_data_loss else _still_there(options, spec, number)
@@ -219,7 +231,7 @@ def rows(
         except DataLoss:
             if given or options.fail_on_data_loss:
                 raise
-            # What was lost since the last look is passed over, too; each time there is less left to lose.
+            # Skip whatever was lost since the last check, too; each time there is less left to lose.
             spec, left = left, _still_there(options, left, number)
             if left == spec:
                 raise
@@ -250,7 +262,10 @@ def _scan(
 
 
 def _still_there(options: SourceOptions, spec: SnapshotSpec, partition: int) -> SnapshotSpec:
-    """The cut without offsets that the log has lost since it was pinned, at its start or at its end."""
+    """Return the cut without the offsets that the log has lost since it was pinned.
+
+    They may be missing at its start or at its end.
+    """
     with closing(KafkaCluster(options.config)) as cluster:
         lowest = cluster.start_offsets(spec.topic)[partition]
         stable = cluster.end_offsets(spec.topic, stable=True)[partition]
@@ -263,10 +278,10 @@ def _still_there(options: SourceOptions, spec: SnapshotSpec, partition: int) -> 
 
 
 def check_schema(schema: StructType) -> tuple[str, ...]:
-    """The columns that a schema asks for.
+    """Return the columns that a schema asks for.
 
     Raises:
-        ConfigError: it has none, one that there is not, one of another type, or one that must not be null.
+        ConfigError: it asks for none, for an unknown one, for one of another type, or for one that must not be null.
     """
     names = check_columns("schema", schema.fieldNames(), TYPES)
     for field in schema.fields:

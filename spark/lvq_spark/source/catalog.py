@@ -1,8 +1,8 @@
-"""Tables of a catalog: ``CREATE TABLE prices USING lvq OPTIONS (...)``, with a cut of its own for each query.
+"""Catalog tables: ``CREATE TABLE prices USING lvq OPTIONS (...)``, a cut for each query.
 
-Spark hands no options to a Python source that is read as a table (4.3: ``PythonTable`` is made without them). What it
-hands over is the schema that the source had when the table was created, as the catalog has kept it. So the options are
-kept there, as metadata of the first column; all but secrets, which would be in every file that is written from it.
+Spark passes no options to a Python source that is read as a table (4.3: ``PythonTable`` is created without them). It
+does pass the schema that the source had when the table was created, as the catalog has stored it. So the options are
+stored there, as metadata of the first column; all but secrets, which would end up in every file written from it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["created_with", "keeping", "kept"]
 _GIVEN = "option."
 _KEPT = "lvq.options"
 
-# What Spark makes of the types of `TYPES`: to ask it takes a session, and none is there where sources are planned.
+# Spark's types for `TYPES`. Parsing them takes a session, and there is none where sources are planned.
 _OF_WORD: Mapping[str, DataType] = {
     "binary": BinaryType(),
     "string": StringType(),
@@ -44,7 +44,7 @@ _OF_WORD: Mapping[str, DataType] = {
 
 
 def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
-    """The options of a ``CREATE TABLE``, out of all that a catalog says of it; None where none is created."""
+    """Return the options of a ``CREATE TABLE`` from a catalog's properties; None for reads."""
     said = {name.lower(): value for name, value in options.items()}
     if "provider" not in said:
         return None
@@ -52,10 +52,10 @@ def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def keeping(columns: Sequence[str], options: Mapping[str, str]) -> StructType:
-    """A schema with these columns that holds these options.
+    """Return a schema with these columns that stores these options.
 
     Raises:
-        ConfigError: one of them is a secret.
+        ConfigError: one of the options is a secret.
     """
     secret = [name for name in options if is_secret(name.removeprefix("kafka."))]
     if secret:
@@ -70,7 +70,7 @@ def keeping(columns: Sequence[str], options: Mapping[str, str]) -> StructType:
 
 
 def kept(schema: StructType) -> dict[str, str]:
-    """The options that a schema holds."""
+    """Return the options stored in a schema."""
     found: dict[str, str] = {}
     for field in schema.fields:
         found |= (field.metadata or {}).get(_KEPT, {})

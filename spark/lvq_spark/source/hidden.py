@@ -1,4 +1,4 @@
-"""What open transactions hide from a stream: told once, when it has lasted."""
+"""Records that open transactions hide from a stream, reported once they stay hidden."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ from lvq_kafka.core.progress import Shortfall
 __all__ = ["LASTS", "Hidden"]
 
 LASTS = 5.0
-"""Seconds in which transactions that are at work end."""
+"""Seconds within which active transactions usually end."""
 
 
 class Hidden:
-    """Looks at the ends of a log now and then. A transaction that is open keeps the last stable offset where it is."""
+    """A watch for open transactions, which hold back the last stable offset.
+
+    It is called with the ends of the log now and then.
+    """
 
     def __init__(self) -> None:
         self._since: dict[tuple[int, int], float] = {}
         self._reported: set[tuple[int, int]] = set()
 
     def newly_hidden(self, stable: Mapping[int, int], ends: Mapping[int, int], now: float) -> list[Shortfall]:
-        """Where a transaction has been open for `LASTS` seconds, and was not told of yet.
+        """Return the partitions newly found blocked for `LASTS` seconds by a transaction.
 
         Args:
             stable: the last stable offset of each partition that is read.
-            ends: where their logs end. Which of both was asked first makes no difference.
-            now: seconds of a clock that never goes back.
+            ends: the ends of their logs. The order in which the two were requested makes no difference.
+            now: seconds of a monotonic clock.
         """
         here = [(p, offset) for p, offset in stable.items() if offset < ends.get(p, 0)]
         self._since = {place: self._since.get(place, now) for place in here}

@@ -1,4 +1,7 @@
-"""Reading Spark's option map: every value is text, names do not tell capitals apart, and what nobody takes is wrong."""
+"""Typed access to Spark's option map.
+
+Every value is text, names are case-insensitive, and an unknown option is an error.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
 class OptionMap:
-    """Options as they were given, each to be taken once.
+    """The options as given, with methods that parse them.
 
     Args:
-        options: what Spark hands over.
-        known: all names there are, as they are written.
-        refused: names that users bring along, and why they make no sense here.
+        options: Spark's option map.
+        known: all names that exist, in their usual spelling.
+        refused: names that users know from elsewhere, and why they make no sense here.
 
     Raises:
-        ConfigError: an option is refused, or there is none of that name; names the nearest, or all where none is near.
+        ConfigError: an option is refused or unknown; the error names the nearest, or all if none is near.
     """
 
     def __init__(self, options: Mapping[str, str], known: Collection[str], refused: Mapping[str, str]) -> None:
@@ -45,19 +48,19 @@ class OptionMap:
                 )
 
     def has(self, name: str) -> bool:
-        """Whether the option was given."""
+        """Return whether the option was given."""
         return name.lower() in self._values
 
     def client_properties(self) -> dict[str, str]:
-        """What begins with ``kafka.``, without that."""
+        """Return the options that begin with ``kafka.``, without that prefix."""
         begin = len("kafka.")
         return {name[begin:]: value for name, value in self._values.items() if name.startswith("kafka.")}
 
     def one_of(self, *names: str) -> str | None:
-        """Which of these options was given; None for none.
+        """Return the one of these options that was given; None if none was.
 
         Raises:
-            ConfigError: more than one was.
+            ConfigError: more than one was given.
         """
         given = [name for name in names if self.has(name)]
         if len(given) > 1:
@@ -65,14 +68,14 @@ class OptionMap:
         return given[0] if given else None
 
     def text(self, name: str, default: str = "") -> str:
-        """A text that is not empty, or the default."""
+        """Return a text that is not empty, or the default."""
         value = self._values.get(name.lower(), default).strip()
         if not value and self.has(name):
             raise ConfigError(f"{name} is empty.", options=[name])
         return value
 
     def choice(self, name: str, choices: Collection[T], default: T) -> T:
-        """One of these words."""
+        """Return one of these words."""
         words = {str(word).lower(): word for word in choices}
         said = self.text(name, str(default))
         if said.lower() not in words:
@@ -80,15 +83,15 @@ class OptionMap:
         return words[said.lower()]
 
     def boolean(self, name: str, default: bool) -> bool:
-        """``true`` or ``false``."""
+        """Return a boolean, given as ``true`` or ``false``."""
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
 
     def number(self, name: str) -> int | None:
-        """A whole number above 0; None where it is not given."""
+        """Return a whole number above 0; None if it is not given."""
         return self._parsed(name, lambda said: int(said) if said.isdecimal() else 0, "a whole number above 0")
 
     def size(self, name: str, default: int) -> int:
-        """Bytes, with ``k``, ``m`` or ``g`` for powers of 1024."""
+        """Return a number of bytes, with ``k``, ``m`` or ``g`` for powers of 1024."""
         return self._parsed(name, _bytes, "a number of bytes above 0, such as 8388608 or 8m") or default
 
     def _parsed(self, name: str, parse: Callable[[str], int], what: str) -> int | None:
@@ -102,7 +105,7 @@ class OptionMap:
 
 
 def merged(defaults: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
-    """Options over defaults."""
+    """Merge options over defaults."""
     lower = ({name.lower(): str(value) for name, value in some.items()} for some in (defaults, options))
     return {name: value for some in lower for name, value in some.items()}
 
@@ -110,7 +113,7 @@ def merged(defaults: Mapping[str, str], options: Mapping[str, str]) -> dict[str,
 def _meant(name: str, known: Mapping[str, str]) -> str:
     if name in COMMON | CONSUMER_ONLY:
         return f"As a property of the Kafka client it is kafka.{name}."
-    said = name.removeprefix(_OURS)  # which would make any two of our names look alike
+    said = name.removeprefix(_OURS)  # a prefix that would make any two of our names look alike
     alike = {other: name.startswith(_OURS) == other.startswith(_OURS) for other in known}
     for first in (True, False):
         names = {other.removeprefix(_OURS): known[other] for other in known if alike[other] is first}

@@ -1,21 +1,24 @@
-"""The names of the options of the format ``lvq``. Those of Spark's Kafka connector mean what they mean there."""
+"""The option names of the format ``lvq``.
+
+Options of Spark's Kafka connector mean the same here.
+"""
 
 from __future__ import annotations
 
 __all__ = ["END", "EXTRA", "OPTIONS", "QUEUE", "REFUSED", "SPLITS", "START"]
 
 QUEUE = ("queue", "lvq.queue")
-"""Two names of one thing: the short one to write, and the one that goes with the other options of ours."""
+"""Two names for the same option: a short one, and one that matches our other options."""
 
 START = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 END = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-"""Options that say where to end, of which one at most is given; likewise to start."""
+"""Options that set the end, of which at most one is given; likewise for the start."""
 
 SPLITS = ("minPartitions", "maxRecordsPerPartition")
 """Options that split partitions among tasks."""
 
 EXTRA = ("deleted",)
-"""Columns that are there only when they are asked for by name."""
+"""Columns that exist only if they are requested by name."""
 
 OPTIONS = (
     *("subscribe", "assign", *QUEUE, *START, *END, "startingOffsetsByTimestampStrategy"),
@@ -25,7 +28,7 @@ OPTIONS = (
     *("lvq.group", "lvq.hideConsumed", "lvq.onForeignCommits", "lvq.consistency", "lvq.asOfPolicy"),
     *("lvq.batchRows", "lvq.batchBytes", "lvq.memoryBytes", "lvq.extraColumns"),
 )
-"""Every name there is, besides ``kafka.`` and a property of the client."""
+"""Every option name, except ``kafka.`` plus a client property."""
 
 _NO_GROUP = "no consumer group is joined. Leave it out; for what a group has not consumed there is lvq.group."
 _RETRIED = "what fails for the moment is asked again for as long as the question may take. Leave it out."
@@ -43,4 +46,7 @@ REFUSED = {
     "lvq.spill": "what is more than lvq.memoryBytes goes to a temporary file by itself. Leave it out.",
     "lvq_key": "the column key holds it already. lvq.key says what that is.",
 }
-"""Options that others have, Spark's Kafka connector above all, and that make no sense here; why, and what does."""
+"""Options known from elsewhere, above all from Spark's Kafka connector, that are refused.
+
+Each has the reason, and what to use instead.
+"""

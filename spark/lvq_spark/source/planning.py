@@ -1,4 +1,4 @@
-"""Planning: from the options of a read to the cut that is read, on the driver, once for each DataFrame."""
+"""Planning, on the driver: the cut for the options of a read, once for each DataFrame."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["assigned", "open_queue", "plan", "ranges"]
 
 
 def open_queue(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes]:
-    """The declared queue, or the topic as a queue.
+    """Open the declared queue, or the topic as a queue.
 
     Raises:
         QueueNotDeclared: there is no queue of that name.
@@ -33,10 +33,10 @@ def open_queue(options: SourceOptions, cluster: Cluster) -> LastValueQueue[bytes
 
 
 def plan(options: SourceOptions, cluster: Cluster) -> SnapshotSpec:
-    """The cut that a batch reads.
+    """Return the cut that a batch reads.
 
     Raises:
-        What `lvq_spark.pin` raises, and ConfigError: the options do not fit the topic or the queue.
+        As `lvq_spark.pin`, and ConfigError: the options do not fit the topic or the queue.
     """
     queue = open_queue(options, cluster)
     topic = queue.definition.topic
@@ -70,12 +70,12 @@ def plan(options: SourceOptions, cluster: Cluster) -> SnapshotSpec:
             group=_group(options, queue),
             on_foreign_commits=options.on_foreign_commits,
         )
-    read = _read(options, queue, spec.partitions)  # which may be more by now
+    read = _read(options, queue, spec.partitions)  # Partitions may have been added since.
     return replace(spec, start={p: spec.start[p] if p in read else spec.end[p] for p in spec.end})
 
 
 def _read(options: SourceOptions, queue: LastValueQueue[bytes], there: int) -> Collection[int]:
-    """The partitions that are assigned, and can hold keys that are asked for."""
+    """Return the assigned partitions that can hold the requested keys."""
     definition = queue.definition
     named = assigned(options, definition.topic, there)
     if options.partitioner is None or options.keys is None:
@@ -84,9 +84,9 @@ def _read(options: SourceOptions, queue: LastValueQueue[bytes], there: int) -> C
 
 
 def ranges(options: SourceOptions, spec: SnapshotSpec) -> Iterator[tuple[SnapshotSpec, int]]:
-    """What each task reads: a partition, and the part of the cut that concerns it.
+    """Yield a partition for each task, with the part of the cut that concerns it.
 
-    Where every record is read, a partition may be split among several tasks.
+    If every record is read, a partition may be split among several tasks.
     """
     total = sum(spec.end[p] - spec.start[p] for p in spec.ranges)
     for partition in spec.ranges:
@@ -100,7 +100,7 @@ def ranges(options: SourceOptions, spec: SnapshotSpec) -> Iterator[tuple[Snapsho
         bounds = [start + (end - start) * piece // pieces for piece in range(pieces + 1)]
         for first, after in pairwise(bounds):
             if first < after:
-                # All ends stay, since their number is that of the topic's partitions.
+                # All ends stay, since their number is the topic's partition count.
                 yield (
                     replace(spec, start={partition: first}, end={**spec.end, partition: after}, done=done, blocked=()),
                     partition,
@@ -108,10 +108,10 @@ def ranges(options: SourceOptions, spec: SnapshotSpec) -> Iterator[tuple[Snapsho
 
 
 def assigned(options: SourceOptions, topic: str, there: int) -> tuple[int, ...]:
-    """The partitions to read, of those that are there.
+    """Return the existing partitions to read.
 
     Raises:
-        ConfigError: one is not.
+        ConfigError: an assigned partition does not exist.
     """
     if options.partitions is None:
         return tuple(range(there))
@@ -125,7 +125,7 @@ def assigned(options: SourceOptions, topic: str, there: int) -> tuple[int, ...]:
 
 @contextmanager
 def _named_as_options(options: SourceOptions) -> Iterator[None]:
-    """Let errors about where a cut starts and ends name the options that said so."""
+    """Make errors about the start or end of a cut name the options that set it."""
     try:
         yield
     except ConfigError as error:
@@ -139,7 +139,7 @@ def _named_as_options(options: SourceOptions) -> Iterator[None]:
 def _within(
     cluster: Cluster, topic: str, start: Mapping[int, int] | None, end: Mapping[int, int] | None
 ) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
-    """Offsets that are gone are passed over: only what the log still has is asked for."""
+    """Limit offsets to those that the log still has, which skips the lost ones."""
     lowest, stable = cluster.start_offsets(topic), cluster.end_offsets(topic, stable=True)
     if end is not None:
         end = {p: min(max(offset, lowest[p]), stable[p]) for p, offset in end.items()}

@@ -1,4 +1,4 @@
-"""Which partitions can hold the keys that are asked for, where every writer is known to use one partitioner."""
+"""Partitions that can hold the requested keys, if all writers use a known partitioner."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["homes"]
 def homes(
     keys: Collection[bytes], partitioner: Partitioner, partitions: int, *, key_mismatch: KeyMismatchPolicy
 ) -> set[int]:
-    """The partitions where these keys lie.
+    """Return the partitions where these keys lie.
 
     Raises:
-        ConfigError: a key is not what the partition goes by.
+        ConfigError: the partitioner does not go by these keys, since a header decides them.
     """
     if key_mismatch == "header":
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Making the format ``lvq`` known to a Spark session."""
+"""Registration of the format ``lvq`` with a Spark session."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession, defaults: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Make ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")`` work, and ``USING lvq`` in SQL.
+    """Register the format ``lvq``, for batches, streams and ``USING lvq`` in SQL.
 
-    Called once more, it replaces the defaults::
+    It enables ``spark.read.format("lvq")`` and ``spark.readStream.format("lvq")``. A further call replaces the
+    defaults::
 
         register(spark, {"kafka.bootstrap.servers": "broker:9092", "kafka.sasl.password": password})
         spark.sql("CREATE TABLE prices USING lvq OPTIONS (queue 'prices')")
 
     Args:
         spark: the session.
-        defaults: options for all that this session reads, unless it says something else: how to reach the cluster,
-            passwords included. These are in no catalog, plan or log.
+        defaults: options for every read of this session that does not override them: how to reach the cluster,
+            passwords included. They appear in no catalog, plan or log.
 
-    The tasks log at the level that the logger ``lvq_spark.tasks`` has here and now: at INFO, what each has met.
+    The tasks log at the level that the logger ``lvq_spark.tasks`` has at this moment; at INFO they log their counts.
 
     Raises:
-        ConfigError: this Spark is too old (4.0 would plan a source anew for every action), or this Python lacks a
+        ConfigError: this Spark is too old (4.0 would plan a source again for every action), or this Python lacks a
             package that sources need.
     """
     require_spark(spark)
     with warnings.catch_warnings():
-        # A session of its own cannot act on it, and nothing here goes through pandas.
+        # Callers cannot act on this warning, and nothing here goes through pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         try:
             spark.dataSource.register(_source(dict(defaults)))
@@ -52,10 +53,10 @@ def register(spark: SparkSession, defaults: Mapping[str, str] = MappingProxyType
 
 
 def _source(defaults: dict[str, str]) -> type[DataSource]:
-    """What stands for the source until Spark makes one, in the executors' Python: that may lack this package.
+    """Return a stand-in from which Spark makes the source, in the executors' Python.
 
-    A class of this package, or one that inherits from it, is looked up where Spark unpacks it, and could not say why
-    that fails.
+    That Python may lack this package. A class of this package, or one that inherits from it, would be looked up where
+    Spark unpickles it, and could not say why that fails.
     """
     from pyspark.sql.datasource import DataSource
 

@@ -1,4 +1,4 @@
-"""The options of the format ``lvq``: one checked, typed object out of what ``option(...)`` was called with."""
+"""The options of the format ``lvq`` as one checked, typed object."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ _MEMORY = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What is read, and how. Its repr hides secrets, as that of `ClientConfig` does.
+    """The options of a read. The repr hides secrets, as that of `ClientConfig` does.
 
     Args:
-        config: how to reach the cluster.
-        topic: the topic; None where a declared ``queue`` says it.
+        config: the client configuration.
+        topic: the topic; None if a declared ``queue`` names it.
         queue: a declared queue, whose topic, key header and policies come from the registry.
-        partitions: those to read; None for all.
-        start, end: where to; None where not said.
-        or_latest: where no record is as young as ``start``: begin at the end, rather than fail.
-        include_headers, extra_columns: what the schema has beyond its seven columns.
-        fail_on_data_loss: whether offsets that are gone are an error, or are passed over.
+        partitions: the partitions to read; None for all.
+        start, end: the start and the end of the read; None if not given.
+        or_latest: start at the end instead of failing if no record is as new as ``start``.
+        include_headers, extra_columns: additions to the seven columns of the schema.
+        fail_on_data_loss: whether lost offsets are an error, or are skipped.
         patience: seconds without any progress until reading fails.
-        conflate: one row for each key, or for each record.
-        key_header, key_mismatch: what names a record's key; see `lvq_kafka.QueueDefinition`.
-        deletes: whether deletes have rows; None where not said.
+        conflate: whether there is a row for each key, or for each record.
+        key_header, key_mismatch: the source of a record's key; see `lvq_kafka.QueueDefinition`.
+        deletes: whether deletes have rows; None if not given.
         keyless, strays, keys: see `lvq_spark.scan.scanning.Scan`.
-        partitioner: what every writer of the topic uses; None where not said. It says which keys are ``strays``, and
-            that only the home partitions of ``keys`` need be read.
-        group: show only what this group has not consumed; ``hide_consumed`` the same with the queue's own.
-        min_partitions, max_records_per_partition: into how many tasks to split every record there is.
-        max_offsets: how much a batch of a stream may take.
+        partitioner: the partitioner that every writer of the topic uses; None if not given. It decides which keys are
+            ``strays``, and lets a read of ``keys`` skip all but their home partitions.
+        group: show only what this group has not consumed; ``hide_consumed`` does the same with the queue's own group.
+        min_partitions, max_records_per_partition: how many tasks to split the records among, if every record is read.
+        max_offsets: the most offsets in a batch of a stream.
     """
 
     config: ClientConfig
@@ -85,10 +85,10 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Read and check Spark's option map.
+        """Parse and check Spark's option map.
 
         Raises:
-            ConfigError: an option is unknown (the error names the nearest), malformed, refused, or clashes.
+            ConfigError: an option is unknown (the error names the nearest), malformed or refused, or options clash.
         """
         given = OptionMap(options, OPTIONS, REFUSED)
         topic, queue, partitions = _subject(given)
@@ -133,10 +133,10 @@ class SourceOptions:
         )
 
     def refuse(self, why: Mapping[str, str]) -> None:
-        """Refuse options that were given, for a reason each.
+        """Refuse given options, each for its reason.
 
         Raises:
-            ConfigError: one of them was.
+            ConfigError: one of them was given.
         """
         for name, reason in why.items():
             if name in self.given:
@@ -160,7 +160,7 @@ def _client(given: OptionMap) -> ClientConfig:
 
 
 def _subject(given: OptionMap) -> tuple[str | None, str | None, tuple[int, ...] | None]:
-    """The topic, or the queue, and the partitions."""
+    """Return the topic, or the queue, and the partitions."""
     option = given.one_of("subscribe", "assign", *QUEUE)
     if option is None:
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""Where a stream stands: the offsets that Spark keeps in its checkpoint, and how much a batch may take.
+"""Positions of a stream, as Spark keeps them in its checkpoint, and the limit of a batch.
 
-They are written as the Kafka connector writes them, with two things beside, under names that no topic can have: the
-topic's id, and when the stream last had read all there was::
+They are written as the Kafka connector writes them, with two additions under names that no topic can have: the topic's
+id, and when the stream last caught up::
 
     {"prices": {"0": 23, "1": 42}, "topic id": "…", "caught up": 1767225600000}
 """
@@ -23,7 +23,7 @@ _CAUGHT_UP = "caught up"
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """A position of the stream: the next offset of each partition, and when it last was at the end (ms)."""
+    """A stream's position: each partition's next offset, and when it last caught up (ms)."""
 
     topic: str
     topic_id: str
@@ -31,17 +31,17 @@ class StreamOffset:
     caught_up: int
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
-        # Spark compares the text: the same offset must always be written the same.
+        """Return the position as Spark keeps it."""
+        # Spark compares the text: the same offset must always be written the same way.
         numbers = {str(partition): self.offsets[partition] for partition in sorted(self.offsets)}
         return {self.topic: numbers, TOPIC_ID: self.topic_id, _CAUGHT_UP: self.caught_up}
 
     @classmethod
     def of_json(cls, said: Mapping[str, Any]) -> StreamOffset:
-        """Read what `to_json` has written.
+        """Read a position that `to_json` has written.
 
         Raises:
-            ConfigError: it is of another source.
+            ConfigError: it is the position of another source.
         """
         beside = {TOPIC_ID, _CAUGHT_UP}
         if len(said) != 1 + len(beside) or not beside < said.keys():
@@ -56,10 +56,10 @@ class StreamOffset:
         return cls(topic, said[TOPIC_ID], offsets, said[_CAUGHT_UP])
 
     def check_topic(self, topic: str, topic_id: str) -> None:
-        """Check that it is an offset of this topic (R18).
+        """Check that this is a position in this topic (R18).
 
         Raises:
-            TopicRecreated: it is of another one, or of an earlier one of the same name.
+            TopicRecreated: it is for another topic, or for an earlier one of the same name.
         """
         if self.topic != topic:
             raise TopicRecreated(
@@ -76,7 +76,10 @@ class StreamOffset:
 
 
 def limited(starts: Mapping[int, int], ends: Mapping[int, int], most: int) -> tuple[bool, dict[int, int]]:
-    """At most so many offsets, shared out by how much each partition has; and whether that is all there is."""
+    """Limit a batch to ``most`` offsets, shared in proportion to each partition's backlog.
+
+    Return whether that is all there is, and the ends.
+    """
     waiting = {partition: ends[partition] - starts[partition] for partition in ends}
     total = sum(waiting.values())
     if total <= most:

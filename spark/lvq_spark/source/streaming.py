@@ -1,4 +1,4 @@
-"""A queue as a stream: each micro-batch one row for each key that changed, deletes included, between pinned offsets."""
+"""A queue as a stream: a micro-batch has a row for each changed key, deletes included."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["LvqStreamReader"]
 
 SELDOM = 60.0
-"""Seconds between batches without a record, at least: each costs a job."""
+"""Minimum time in seconds between batches without a record, since each costs a job."""
 
 _ENDLESS = "a stream has no end; it stops when the query is stopped, or with trigger(availableNow=True)."
 _OPEN = "a stream takes what comes, and a group goes on consuming beside it."
@@ -44,19 +44,20 @@ _REFUSED = {
 
 
 class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a queue in micro-batches.
+    """The reader of a queue in micro-batches, each between pinned offsets.
 
-    A batch holds the newest record of each key among its offsets, so that a key has a row in as many batches as it
-    changes in, and the last of them is right. A delete is a row with a null value, unless said otherwise. Partitions
-    that are added are read from their beginning. A stream that finds nothing for long has a batch without a record now
-    and then: its checkpoint then says that it has missed nothing up to there.
+    A batch holds the newest record of each key among its offsets, so a key has a row in each batch in which it changes,
+    and the last of them is right. A delete is a row with a null value, unless the options say otherwise. Partitions
+    that are added are read from their beginning. A stream that stays idle has a batch without a record now and then:
+    its checkpoint then shows that it has missed nothing so far.
 
-    A stream ends before what open transactions hide. The ``latestOffset`` of its progress is the end of the log all the
-    same, so that this shows as behind; and the log has a warning once it lasts, or where ``availableNow`` ends so.
+    A stream ends before any records that open transactions hide. The ``latestOffset`` in its progress is the end of the
+    log nevertheless, so the stream appears behind. A warning is logged once that lasts, or if ``availableNow`` ends
+    this way.
 
     Args:
-        options: what is read, and how.
-        columns: which columns to build.
+        options: the options of the read.
+        columns: the columns to build.
 
     Raises:
         ConfigError: an option makes no sense in a stream.
@@ -75,7 +76,10 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---------------------------------------------------------------- on the driver
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # these names are Spark's
-        """Where a new query starts. Spark asks more than once, and must hear the same."""
+        """Return where a new query starts.
+
+        Spark asks more than once, and must get the same answer.
+        """
         if self._initial is None:
             options, cluster, topic = self._options, self._opened(), self._topic
             described = cluster.describe_topic(topic)
@@ -90,22 +94,24 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What ``maxOffsetsPerTrigger`` says."""
+        """Return the limit that ``maxOffsetsPerTrigger`` sets."""
         most = self._options.max_offsets
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is committed now is what a query with this trigger reads, and no more."""
+        """Fix the target of a query with this trigger: everything committed so far."""
         highest = self._highest()
         self._target = _, ends = _now(), self._ends()
-        # Asked in this order, nothing but an open transaction parts them.
+        # Requested in this order, only an open transaction can set them apart.
         self._warn([Shortfall(p, end, highest[p], end) for p, end in ends.items() if end < highest.get(p, 0)])
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where a batch that starts there ends; the same offset where there is nothing to read, or to note.
+        """Return where a batch that starts there ends.
+
+        That is the same offset if there is nothing to read and nothing to note.
 
         Raises:
-            TopicRecreated: the topic is another one than that of the offset.
+            TopicRecreated: the topic is not the one that the offset is for.
             DataLoss: the log has lost offsets from there on, or never had them, and that is an error.
         """
         begun = StreamOffset.of_json(start)
@@ -120,18 +126,23 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         caught_up = True
         if isinstance(limit, ReadMaxRows):
             caught_up, end = limited(starts, end, limit.max_rows)
-        # Partitions that a target leaves out are not forgotten.
+        # Keep partitions that a target leaves out.
         reached = {**begun.offsets, **end}
         if reached == begun.offsets and not (caught_up and self._has_to_say_so(begun, asked)):
             return start
         return replace(begun, offsets=reached, caught_up=asked if caught_up else begun.caught_up).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Where the log ends, for the progress of the query; that of a batch is before what is not committed."""
+        """Return the end of the log, for the progress of the query.
+
+        A batch ends earlier, before uncommitted records.
+        """
         return {self._topic: {str(p): end for p, end in self._assigned(self._highest()).items()}}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One task for each partition with anything to read, or several where every record is read.
+        """Return one task for each partition with anything to read.
+
+        There may be several for a partition if every record is read.
 
         Raises:
             As `latestOffset`.
@@ -158,7 +169,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(share) for share in ranges(self._options, spec)]
 
     def stop(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
@@ -179,15 +190,15 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._options.topic or self._definition_queue.definition.topic
 
     def _ends(self) -> dict[int, int]:
-        """Where what is committed ends, in each partition that is read."""
+        """Return the end of the committed records in each partition that is read."""
         return self._assigned(self._opened().end_offsets(self._topic, stable=True))
 
     def _assigned(self, ends: Mapping[int, int]) -> dict[int, int]:
-        """Of all partitions those that are read."""
+        """Select the partitions that are read."""
         return {partition: ends[partition] for partition in assigned(self._options, self._topic, len(ends))}
 
     def _highest(self) -> dict[int, int]:
-        """Where the log of each partition ends, with what is not committed."""
+        """Return the end of each partition's log, uncommitted records included."""
         return self._opened().end_offsets(self._topic)
 
     def _warn(self, hidden: Sequence[Shortfall]) -> None:
@@ -200,7 +211,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _starts(self, begun: StreamOffset, ends: Mapping[int, int], highest: Mapping[int, int]) -> dict[int, int]:
-        """Where to go on: at the offset, or at the beginning of what was added since."""
+        """Return where to continue: at the offset, or at the start of an added partition."""
         topic = self._topic
         lowest = self._opened().start_offsets(topic)
         starts = {partition: begun.offsets.get(partition, lowest.get(partition, 0)) for partition in ends}
@@ -216,10 +227,10 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return starts
 
     def _has_to_say_so(self, begun: StreamOffset, asked: int) -> bool:
-        """Whether a stream that finds nothing new has to note that, lest what comes next finds it long behind.
+        """Return whether an idle stream has to note that it has caught up.
 
-        Its offset is all that is kept of it, and another one makes a batch, if without a record. So this is done in
-        time for deletes that are yet to come, and seldom.
+        Otherwise the next batch would find it long behind. Only the stream's offset is kept, and a new offset makes a
+        batch, even one without records. So this is done seldom, but in time for deletes still to come.
         """
         idle = (asked - begun.caught_up) / 1000
         return idle > SELDOM and idle > TopicSettings.ask(self._opened(), self._topic).delete_retention / 2
@@ -227,7 +238,7 @@ class LvqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---------------------------------------------------------------- on the executors
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
+        """Read the rows of one task."""
         deletes = self._options.deletes is not False
         return rows(self._options, partition, self._columns, deletes=deletes, changes=True)
 

@@ -1,7 +1,7 @@
 """Snapshots of queues that are kept up to date on storage.
 
-`refresh` brings one up to date, `upsert` does so from a stream, `versions` and `read_version` read it. `merge` and
-`merge_each` do so with a table of Delta's or Iceberg's, and `read_merged` reads that.
+`refresh` updates a store and `upsert` does so from a stream; `versions` and `read_version` read it. `merge` and
+`merge_each` update a Delta or Iceberg table, and `read_merged` reads it.
 """
 
 from lvq_spark.store.guards import OnStale

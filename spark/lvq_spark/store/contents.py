@@ -1,4 +1,7 @@
-"""What a merged table holds, in three numbers: they go with its state, and differ once others have changed its rows."""
+"""A merged table's contents in three numbers, which show changes that others made.
+
+They are stored with the table's state.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ __all__ = ["Contents"]
 
 
 class Contents(NamedTuple):
-    """How many rows readers see, how many others there are, and a digest of the places of all.
+    """The number of visible rows, the number of others, and a digest of the places of all.
 
-    A place in the log is a record, so the partitions, offsets and roles of a table's rows say which records it has. The
-    digest is the exclusive or of a hash of each: a merge works out the next one from the rows that go and come, and to
-    look at the table takes three narrow columns of it. Keys and values are not looked at.
+    A place in the log identifies a record, so the partitions, offsets and roles of a table's rows show which records it
+    has. The digest is the exclusive or of one hash per row. So a merge can compute the next digest from the rows that
+    it removes and adds, and checking the table takes only three narrow columns. Keys and values are not covered.
     """
 
     rows: int
@@ -24,7 +27,7 @@ class Contents(NamedTuple):
 
     @classmethod
     def of(cls, records: DataFrame) -> Self:
-        """Look at records. This is a Spark job."""
+        """Count and digest records. This is a Spark job."""
         from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
         digest = F.coalesce(F.bit_xor(F.xxhash64("partition", "offset", "lvq_role")), F.lit(0))
@@ -33,7 +36,7 @@ class Contents(NamedTuple):
         return cls(counted[1], counted[0] - counted[1], counted[2])
 
     def replaced(self, gone: Contents, come: Contents) -> Self:
-        """These, without some records and with others."""
+        """Return the contents after some records are removed and others added."""
         return self._replace(
             rows=self.rows - gone.rows + come.rows,
             kept=self.kept - gone.kept + come.kept,

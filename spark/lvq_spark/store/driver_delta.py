@@ -1,8 +1,8 @@
-"""A delta that is little enough for the driver to work in by itself.
+"""A delta that is small enough for the driver to handle by itself.
 
-A Spark job costs most of a second of a processor before it looks at the first row, for plans and for code that the JVM
-has to compile, and to work a delta in takes three. The driver reads a few ten thousand records, looks them up among the
-keys of the store and writes them in less than one, with a bound on what it holds; `driver_overlay` does so.
+A Spark job costs most of a second of processor time before it looks at the first row, for plans and for code that the
+JVM has to compile, and working a delta in takes three jobs. The driver reads tens of thousands of records, looks them
+up among the store's keys and writes them for less than one job, within bounded memory; see `driver_overlay`.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ if TYPE_CHECKING:
 __all__ = ["DriverDelta", "fits", "gathered", "read"]
 
 OFFSETS = 200_000
-"""Of a delta, at most. The driver reads partitions one after another, at some 5 us for a record."""
+"""Most offsets of a delta. The driver reads partitions one by one, at some 5 us a record."""
 
 RECORDS = 4_000_000
-"""Of the version below, at most: all of its keys are looked through, though not its values."""
+"""Most records of the base version. All of its keys are scanned, though not its values."""
 
 BYTES = 64 << 20
-"""Of a delta in memory, and of the overlay that it is put into, at most; each."""
+"""Most bytes of a delta in memory, and also of the overlay that it goes into."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverDelta:
-    """Records in memory. As `lvq_spark.store.layout.spark_delta.Delta`, which Spark holds."""
+    """Records in memory; the counterpart of `lvq_spark.store.layout.spark_delta.Delta`."""
 
     rows: pa.Table
 
     @property
     def upserts(self) -> int:
-        """How many they are."""
+        """The number of records."""
         return int(self.rows.num_rows)
 
     @property
     def deletes(self) -> int:
-        """How many of them are deletes."""
+        """The number of deletes among them."""
         return int(self.rows["value"].null_count)
 
 
 def fits(base: Version, offsets: int) -> bool:
-    """Whether the driver may work in what lies in so many offsets beyond a version."""
+    """Return whether the driver may work in this many offsets on top of a version."""
     overlay = sum(file.bytes for file in base.files if file.overlay)
     return offsets <= OFFSETS and base.rows + base.kept <= RECORDS and overlay <= BYTES
 
 
 def read(scan: Scan, cluster: Cluster) -> DriverDelta | None:
-    """Read a cut over a connection that is there; None if that turns out to be more than may be held.
+    """Read a cut over an existing connection; return None if it turns out to be too large.
 
     Raises:
         LVQError: as for `Scan.read`.
@@ -72,18 +72,18 @@ def read(scan: Scan, cluster: Cluster) -> DriverDelta | None:
 
 
 def gathered(base: Version, delta: Delta) -> DriverDelta | None:
-    """A delta that Spark holds, in memory; None if it is not little."""
+    """Collect a delta that Spark holds into memory; return None if it is not small."""
     if not fits(base, delta.upserts) or delta.bytes + delta.upserts * RECORD > BYTES:
         return None
     return DriverDelta(delta.rows.toArrow().select(arrow_schema().names).cast(arrow_schema()))
 
 
-class _TooMuch(Exception):  # no error: it is read in another way
-    """More has been read than may be held."""
+class _TooMuch(Exception):  # not an error: the cut is read in another way
+    """More was read than may be held."""
 
 
 class _Metered:
-    """A log of which no more is read than so many bytes."""
+    """A cluster with a limit on the bytes read from it."""
 
     def __init__(self, cluster: Cluster, room: int) -> None:
         self._cluster, self._room = cluster, room
@@ -96,7 +96,7 @@ class _Metered:
         return cast("LogReader", _MeteredReader(self, self._cluster.reader(*positions, **how)))
 
     def count(self, fetch: Fetch) -> Fetch:
-        """Count what has come."""
+        """Count fetched records against the limit."""
         self._room -= RECORD * len(fetch.batch) + fetch.batch.size
         if self._room < 0:
             raise _TooMuch

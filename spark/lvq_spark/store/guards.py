@@ -1,4 +1,4 @@
-"""What rules out that a version is built upon (R18): each reason as the error that it is where nothing is rebuilt."""
+"""Checks that a version can be built on (R18); each failure is the error to raise."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ __all__ = [
 ]
 
 OnStale = Literal["rebuild", "fail"]
-"""What to do where nothing can be built on the newest version: read the whole log again, or fail with the reason."""
+"""Policy when nothing can be built on the newest version: read the whole log, or fail."""
 
 logger = logging.getLogger("lvq_spark.store")
 
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """A topic's log at a moment, which lies before all that was asked of the cluster.
+    """A topic's log. The time ``at`` lies before everything that was asked of the cluster.
 
-    ``end`` is what was committed, and ``epochs`` whose leaders said so; ``retention`` is the topic's
-    ``delete.retention.ms``, in seconds, infinite where it is not compacted.
+    ``end`` is the committed end, and ``epochs`` are the epochs of the leaders that reported it. ``retention`` is the
+    topic's ``delete.retention.ms`` in seconds, infinite if the topic is not compacted.
     """
 
     at: datetime
@@ -66,12 +66,12 @@ class LogState:
 
 
 def now() -> datetime:
-    """The time by the driver's clock."""
+    """Return the time by the driver's clock."""
     return datetime.now(UTC)
 
 
 def log_state(queue: LastValueQueue[Any], timeout: float) -> LogState:
-    """Ask for all that a version is judged by.
+    """Ask for everything that a version is judged by.
 
     Raises:
         TopicNotFound: there is no such topic.
@@ -80,9 +80,7 @@ def log_state(queue: LastValueQueue[Any], timeout: float) -> LogState:
     at, topic, cluster = now(), queue.definition.topic, queue.cluster
     retention = TopicSettings.ask(cluster, topic, timeout).delete_retention
     ends = cluster.stable_ends(topic, timeout=timeout)
-    start = cluster.start_offsets(
-        topic, timeout=timeout
-    )  # of these partitions, and perhaps of ones that were added since
+    start = cluster.start_offsets(topic, timeout=timeout)  # of these partitions, and perhaps of some added since
     topic_id = cluster.describe_topic(topic, timeout=timeout).id
     end = {partition: found.offset for partition, found in ends.items()}
     epochs = {partition: found.leader_epoch for partition, found in ends.items()}
@@ -90,9 +88,10 @@ def log_state(queue: LastValueQueue[Any], timeout: float) -> LogState:
 
 
 def epochs_of(queue: LastValueQueue[Any], log: LogState, end: Mapping[int, int]) -> dict[int, int]:
-    """The leader epochs that tell later whether the log still has what lies below a cut; see `Cluster.check_uncut`.
+    """Return the leader epochs that later show whether the log below a cut is still there.
 
-    A cut may reach beyond the look. If the leader is still the one of then, it was so in between; else it is not known.
+    See `Cluster.check_uncut`. The cut may reach beyond ``log``. A leader that is still the same now was the leader in
+    between, too; otherwise the epoch is unknown and left out.
     """
     known = dict(log.epochs)
     if any(end[partition] > log.end.get(partition, 0) for partition in end):
@@ -109,10 +108,10 @@ _AGES = (60.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0, 7 * 24 * 3600.0)
 
 
 def pinned_at(queue: LastValueQueue[Any], log: LogState, end: Mapping[int, int]) -> datetime:
-    """A moment at which the log did not reach beyond these offsets: now, if it does not yet.
+    """Return a moment at which the log did not reach beyond these offsets.
 
-    Otherwise it goes by append times, roughly; where these tell nothing it is the epoch, and such a cut is too old for
-    anything to be built upon it.
+    That is the time of ``log`` if the log did not reach beyond them then. Otherwise the moment is estimated from append
+    times. If these say nothing it is the epoch, and such a cut is too old to build on.
     """
     behind = [partition for partition in end if end[partition] < log.end.get(partition, 0)]
     if not behind:
@@ -129,10 +128,10 @@ AGAIN = "Refresh with on_stale='rebuild' to read the whole log again."
 
 
 def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: float) -> LVQError | None:
-    """Why nothing can be built on a version, by all that is known before the log is read.
+    """Return why a version cannot be built on, as far as is known before the log is read.
 
     Raises:
-        TransportError: the cluster cannot be asked, or does not answer in ``timeout`` seconds.
+        TransportError: the cluster cannot be asked, or does not answer within ``timeout`` seconds.
     """
     topic, definition = log.topic, queue.definition
     differences = {
@@ -165,7 +164,10 @@ def unfit(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: flo
 
 
 def resized(base: Version, partitions: int) -> LVQError | None:
-    """Whether the topic has another partition count by now. To be asked of a cut, too: it is of after the look."""
+    """Return an error if the topic's partition count has changed.
+
+    Check a pinned cut, too: it is newer than the `LogState`.
+    """
     if base.partitions == partitions:
         return None
     return TopicMismatch(
@@ -195,7 +197,10 @@ def _lost(base: Version, log: LogState) -> LVQError | None:
 
 
 def _cut_and_grown(base: Version, queue: LastValueQueue[Any], log: LogState, timeout: float) -> LVQError | None:
-    """Where a partition has had the same leader all the time, nothing can have been cut."""
+    """Return an error if the log was truncated below the version's cut and has grown since.
+
+    A partition that has had the same leader throughout cannot have been truncated.
+    """
     then = {
         partition: LogEnd(base.end[partition], epoch)
         for partition, epoch in base.epochs.items()
@@ -216,9 +221,9 @@ def _cut_and_grown(base: Version, queue: LastValueQueue[Any], log: LogState, tim
 
 
 def aged(base: Version, log: LogState, moment: datetime) -> LVQError | None:
-    """Whether deletes may be gone that the log has had since the version: then keys of it would live for ever.
+    """Return an error if deletes written since the version may be gone from the log.
 
-    Where nothing was written since, no delete was.
+    The version's values of those keys would then live forever. If nothing was written since, no delete was.
     """
     known = log.at if dict(log.end) == dict(base.end) else base.pinned
     age = (moment - known).total_seconds()
@@ -232,7 +237,10 @@ def aged(base: Version, log: LogState, moment: datetime) -> LVQError | None:
 
 
 def overdue(log: LogState, work: str) -> LVQError | None:
-    """Whether a cut has taken so long to be read that some of it may have gone before; ``work`` is what did that."""
+    """Return an error if reading a cut took so long that parts of it may be gone.
+
+    ``work`` names the work in the error text.
+    """
     spent = (now() - log.at).total_seconds()
     if spent <= log.retention:
         return None
@@ -244,40 +252,43 @@ def overdue(log: LogState, work: str) -> LVQError | None:
 
 
 def aging(base: Version, log: LogState) -> bool:
-    """Whether it is so long ago that a version knew all there was that the next delta may come too late for it."""
+    """Return whether a version is old enough that the next delta may come too late for it."""
     return (log.at - base.pinned).total_seconds() > log.retention / 2
 
 
 def quiet(base: Version, log: LogState) -> bool:
-    """Whether nothing was written for so long that it has to be said anew, lest the next delta finds it too old."""
+    """Return whether an unchanged version must be written again.
+
+    Nothing was written to the log for so long that the next delta might find the version too old.
+    """
     return dict(log.end) == dict(base.end) and aging(base, log)
 
 
 def check_upkeep(keep: int, grace: float, timeout: float) -> None:
-    """See that these are numbers as `lvq_spark.refresh` takes them.
+    """Check that these are numbers that `lvq_spark.refresh` takes.
 
     Raises:
-        ConfigError: one is not.
+        ConfigError: one of them is not.
     """
     at_least_one(keep=keep)  # the newest version is always kept
     delays(grace=grace, timeout=timeout)
 
 
 def check_policies(on_stale: str, consistency: str) -> None:
-    """See that both are what they may be.
+    """Check both policies.
 
     Raises:
-        ConfigError: one is not.
+        ConfigError: one of them has no such value.
     """
     choice("on_stale", on_stale, get_args(OnStale))
     choice("consistency", consistency, get_args(Consistency))
 
 
 def rebuilding(problem: LVQError, on_stale: OnStale, what_is_done: str) -> tuple[str, ...]:
-    """What to say of what is built from the whole log; ``what_is_done``, and to what, goes to the log.
+    """Return the reasons to record for a rebuild, and log a warning with ``what_is_done``.
 
     Raises:
-        LVQError: the problem, where it is to be an error.
+        LVQError: the problem, if ``on_stale`` is ``"fail"``.
     """
     if on_stale == "fail":
         raise problem

@@ -15,19 +15,20 @@ from lvq_spark.store.storage import StoredFile
 __all__ = ["HadoopStorage"]
 
 _OBJECT_STORES = frozenset({"s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cos", "cosn", "obs"})
-"""Where a file appears whole when it is closed, and renaming is no atomic step."""
+"""Schemes where a file appears whole when it is closed, and renaming is not atomic."""
 
 _CHUNK = 1 << 20
-"""Bytes that go between the JVM and here at once."""
+"""Bytes to pass between the JVM and Python at once."""
 
 
 class HadoopStorage:
-    """A directory of any file system that Hadoop knows, through Spark's JVM.
+    """A directory on any file system that Hadoop knows, through Spark's JVM.
 
-    A file is created where it may lie only once: on HDFS and the like by a rename that refuses to replace, which is one
-    step of the name node. Object stores have no such rename. There the file is written in place, without leave to
-    replace: it appears whole, and that one writer wins is up to the store and its connector. S3A has it from Hadoop
-    3.4.2 on, where the bucket takes conditional writes; Google's and Azure's connectors have it.
+    Creation must succeed only once. On HDFS and the like, a file is renamed into place by a rename that refuses to
+    replace, which is a single step of the name node. Object stores have no such rename. There the file is written in
+    place, with replacing forbidden: it appears whole, and it is up to the store and its connector that only one writer
+    wins. S3A guarantees this from Hadoop 3.4.2 on, if the bucket takes conditional writes; so do Google's and Azure's
+    connectors.
     """
 
     def __init__(self, jvm: Any, configuration: Any, root: str) -> None:
@@ -91,7 +92,7 @@ class HadoopStorage:
         return io.BufferedReader(_HadoopFile(self._files.open(path), size), _CHUNK)
 
     def crc32(self, name: str) -> int:
-        """See `Storage`. The JVM reads the file; nothing of it comes here."""
+        """See `Storage`. The JVM reads the file; none of its bytes come to Python."""
         path = self._path(name)
         if not self._files.exists(path):
             raise _not_there(self.root, name)
@@ -121,7 +122,7 @@ class HadoopStorage:
         def write() -> None:
             stream = self._files.create(target, False)
             try:
-                for start in range(0, len(content), _CHUNK):  # each travels to the JVM as text
+                for start in range(0, len(content), _CHUNK):  # each chunk goes to the JVM as text
                     stream.write(bytearray(content[start : start + _CHUNK]))
             finally:
                 stream.close()
@@ -152,7 +153,7 @@ def _not_there(root: str, name: str) -> FileNotFoundError:
 
 @contextmanager
 def _as_io_error() -> Iterator[None]:
-    """What a file system finds damaged by checksums of its own, as the operating system says it of a disk."""
+    """Turn a file system's own checksum error into the ``OSError`` that a bad disk raises."""
     from py4j.protocol import Py4JJavaError
 
     try:

@@ -1,4 +1,4 @@
-"""Bringing up to date what is kept of a queue: what to read for it, and what to do where that was not to be had."""
+"""Incremental updates: choose the range to read, and fall back to the whole log."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from lvq_spark.store.manifest import Version
 
 __all__ = ["ATTEMPTS", "Cut", "IncrementalUpdate"]
 
-ATTEMPTS = 10  # to be the one that writes the next version
+ATTEMPTS = 10  # at writing the next version, among other writers
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Up to where to read, and the log as it was just before that was pinned."""
+    """A pinned cut, and the log as it was just before the pinning."""
 
     spec: SnapshotSpec
     log: LogState
 
 
 class IncrementalUpdate(ABC):
-    """What the versions of a store and a merged table have in common.
+    """The steps that updating a store and updating a merged table have in common.
 
     Args:
         queue, on_stale, timeout: as for `lvq_spark.refresh`.
-        anew: what to say where all is read anew.
+        anew: the log message when the whole log is read again.
     """
 
     def __init__(self, queue: LastValueQueue[Any], on_stale: OnStale, timeout: float, anew: str) -> None:
@@ -40,15 +40,15 @@ class IncrementalUpdate(ABC):
 
     @abstractmethod
     def problem(self, base: Version, log: LogState) -> LVQError | None:
-        """Why nothing can be built on a version, by all that is known before the log is read."""
+        """Return why a version cannot be built on, as far as is known before the log is read."""
 
     @abstractmethod
     def _newest(self) -> Version | None:
-        """The version to build upon; None where there is none yet."""
+        """Return the version to build on; None if there is none yet."""
 
     @abstractmethod
     def _there(self, base: Version, cut: Cut) -> Version | None:
-        """The version that has this cut already, if one has.
+        """Return the version that has this cut already, if there is one.
 
         Raises:
             ConfigError: the cut lies before that of the newest version.
@@ -56,18 +56,21 @@ class IncrementalUpdate(ABC):
 
     @abstractmethod
     def _delta(self, base: Version, cut: Cut) -> Version | None:
-        """Write a version upon another; None if somebody else was faster."""
+        """Write a version on top of another; return None if another writer was faster."""
 
     @abstractmethod
     def _full(self, base: Version | None, cut: Cut, reasons: tuple[str, ...]) -> Version | None:
-        """The same from the whole log. The reasons are those why not upon ``base``."""
+        """Write a version from the whole log; return None if another writer was faster.
+
+        The reasons say why it is not built on ``base``.
+        """
 
     def _step(self, end: Mapping[int, int] | None, *, at_least: bool = False) -> Version | None:
-        """The version that was written, or was there; None if somebody else was faster.
+        """Return the version that was written or existed; None if another writer was faster.
 
         Args:
-            end: where the cut is to be; by default at all that is committed now.
-            at_least: whether that may be further on, too.
+            end: where to cut; by default after everything committed so far.
+            at_least: the cut may lie beyond ``end``, too.
         """
         base = self._newest()
         log = log_state(self.queue, self.timeout)
@@ -82,13 +85,13 @@ class IncrementalUpdate(ABC):
         return self._there(base, cut) or self._build_upon(base, cut, None if at_least else end)
 
     def _build_upon(self, base: Version, cut: Cut, end: Mapping[int, int] | None) -> Version | None:
-        """Build upon a version, or from the whole log where it turns out that this cannot be.
+        """Build on a version, or from the whole log if that turns out to be impossible.
 
-        Where records of the cut may be gone, those of a later one may not be, and a delta is read in a moment: less may
-        happen meanwhile than while all is read. So that is tried first.
+        If records of this cut may be gone, those of a later one may still be there. A delta is also read in a moment,
+        so less can happen meanwhile than during a read of the whole log. So try a later delta first.
 
         Args:
-            end: what the cut was asked to be: then no later one will do.
+            end: the cut that was asked for. No later one will do then.
         """
         try:
             try:
@@ -100,12 +103,12 @@ class IncrementalUpdate(ABC):
             return self._delta(base, later)
         except (DataLoss, TopicRecreated) as error:
             reasons = self._reasons(error)
-        # The version has aged meanwhile, or a task has found that records of the cut may be gone: not of a later one.
+        # The version aged meanwhile, or a task found that records of the cut may be gone. A later cut may be complete.
         log = log_state(self.queue, self.timeout)
         return self._full(base, Cut(pin(self.queue, end=end, timeout=self.timeout), log), reasons)
 
     def _later(self, base: Version) -> Cut | None:
-        """A cut of now; None if nothing can be built on the version up to there."""
+        """Return a current cut; None if the version cannot be built on up to there."""
         log = log_state(self.queue, self.timeout)
         if self.problem(base, log) is not None:
             return None
@@ -113,9 +116,9 @@ class IncrementalUpdate(ABC):
         return None if resized(base, spec.partitions) is not None else Cut(spec, log)
 
     def _reasons(self, problem: LVQError | None) -> tuple[str, ...]:
-        """What to say of a version that is rebuilt; nothing where there is no problem.
+        """Return the reasons for a rebuild; none if there is no problem.
 
         Raises:
-            LVQError: the problem, where it is to be an error.
+            LVQError: the problem, if it is to be raised.
         """
         return () if problem is None else rebuilding(problem, self._on_stale, self._anew)

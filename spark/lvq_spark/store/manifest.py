@@ -24,8 +24,8 @@ _FORMAT = 1
 class DataFile:
     """A Parquet file of a version. ``name`` is relative to the store.
 
-    ``overlay``: its keys hide what the version's other files hold of them. ``crc32`` is of the whole file; manifests of
-    0.1.0 have none.
+    ``overlay``: its keys hide the records of them in the version's other files. ``crc32`` covers the whole file;
+    manifests of 0.1.0 have none.
     """
 
     name: str
@@ -36,30 +36,30 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A version of a store: what a queue held at a cut through its log, and how that came about.
+    """A version of a store: a queue's values at a cut through its log, and their origin.
 
     Args:
-        number: versions are counted from 1. A number is given once.
-        kind: ``"full"``: read from the whole log; ``"delta"``: made of version ``base`` and what the log says since.
-        reasons: why it is a full one though there was a version before it.
+        number: versions are counted from 1. A number is used once.
+        kind: ``"full"``: read from the whole log; ``"delta"``: made of version ``base`` and later records of the log.
+        reasons: why it is a full one although there was a version before it.
         base: the version that a delta is built on.
-        queue, topic, topic_id, key_header, key_mismatch: what it is a store of.
-        start: where the log of each partition began: what lay below is not in the version.
-        end: the cut: the offset behind the last record that counts, in each partition.
-        read_from: where the reading for this version began. ``end - read_from`` is how many offsets it has taken.
+        queue, topic, topic_id, key_header, key_mismatch: the queue that it is a store of.
+        start: the log start of each partition. Records below it are not in the version.
+        end: the cut: the offset after the last record that counts, in each partition.
+        read_from: where reading for this version began. ``end - read_from`` is the number of offsets read.
         pinned: a moment at which the log did not reach beyond the cut. Deletes are known up to then.
-        committed: when the version came to be there for readers.
-        rows: the keys it holds. ``kept`` are further records of it that no reader sees: deletes, and records of keys in
+        committed: when the version became visible to readers.
+        rows: the number of keys. ``kept`` counts further records that no reader sees: deletes, and records of keys in
             other partitions than the one that counts (R14).
-        overlaid: the records in its overlay: what has changed since its other files were written.
-        upserts, deletes: what was read for it: the newest records of keys by partition, and how many of them deletes.
-        cut: tells this cut through this log from all others.
-        stream: the streaming query and its batch that brought it, if one did.
-        schema: the columns of the files, in Spark's words.
-        epochs: of the leaders whose logs reached ``end``, where they are known.
-        places: of a merged table: what the partitions, offsets and roles of its records come to, so that it shows when
-            others have changed them. See `lvq_spark.store.contents`.
-        data: the folder of the files that were written last; the others lie where earlier versions have put them.
+        overlaid: the number of records in its overlay, which holds the changes since its other files were written.
+        upserts, deletes: the records read for it (the newest of each key by partition), and how many are deletes.
+        cut: identifies this cut through this log.
+        stream: the streaming query and batch that brought it, if any.
+        schema: the columns of the files, in Spark's notation.
+        epochs: the epochs of the leaders whose logs reached ``end``, where they are known.
+        places: of a merged table: a digest of the partitions, offsets and roles of its records, which shows when others
+            have changed them. See `lvq_spark.store.contents`.
+        data: the folder of the files written last; the others lie where earlier versions put them.
     """
 
     number: int
@@ -96,12 +96,12 @@ class Version:
 
     @property
     def records_read(self) -> int:
-        """How many offsets have been read for it."""
+        """The number of offsets read for it."""
         return sum(self.end[partition] - begin for partition, begin in self.read_from.items())
 
 
 def cut_id(spec: SnapshotSpec) -> str:
-    """The identity of what a spec reads: two of one identity read the same rows."""
+    """Return the identity of a cut: specs with the same identity read the same rows."""
     facts = [spec.topic, spec.topic_id, spec.key_header, spec.key_mismatch, *map(_pairs, (spec.start, spec.end))]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
@@ -115,7 +115,7 @@ _MOMENTS = ("pinned", "committed")
 
 
 def encode(version: Version) -> bytes:
-    """The manifest, as JSON. Offsets are by partition, moments in ISO 8601, in UTC."""
+    """Return the manifest as JSON. Offsets are by partition, times in ISO 8601 and UTC."""
     document: dict[str, Any] = {"format": _FORMAT}
     for name in Version.__dataclass_fields__:
         value = getattr(version, name)
@@ -131,7 +131,7 @@ def encode(version: Version) -> bytes:
 
 
 def _crc32(document: Mapping[str, Any]) -> int:
-    """Of all that a manifest says, however it is laid out."""
+    """Return the checksum of a manifest's content, independent of its formatting."""
     said = {name: value for name, value in document.items() if name != "crc32"}
     return zlib.crc32(json.dumps(said, sort_keys=True).encode())
 
@@ -140,13 +140,14 @@ def decode(content: bytes, where: str) -> Version:
     """Read a manifest.
 
     Raises:
-        ConfigError: it is of a newer library, damaged, or no manifest. None of these is ever trusted, nor built over.
+        ConfigError: a newer library wrote it, it is damaged, or it is not a manifest. Such a manifest is never trusted,
+            nor built over.
     """
     try:
         document = read_json(content.decode("utf-8"))
         found = _crc32(document)
         written = int(document.pop("format"))
-        noted = document.pop("crc32", found)  # 0.1.0 noted none
+        noted = document.pop("crc32", found)  # 0.1.0 wrote none
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(where) from error
     if noted != found and written <= _FORMAT:

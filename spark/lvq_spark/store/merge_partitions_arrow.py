@@ -1,4 +1,4 @@
-"""Which of the records of a key counts, and which others have to be kept to tell so the next time (R14)."""
+"""Decide which record of each key counts, and which to keep for later contests (R14)."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from lvq_spark.scan.arrow_columns import ROWS, arrow_schema
 __all__ = ["ROLE", "MergePartitions"]
 
 ROLE = "lvq_role"
-"""The column that says what a stored record is.
+"""The column with the role of a stored record.
 
 - ``current``: the value of its key. This is what readers see.
-- ``delete``: the delete of a key that lies in no other partition. It counts against a record of another one that may
-  come later, and is kept for as long as the log itself has to keep it.
-- ``rival``: a record, or delete, of a key that lies in several partitions, where another one counts now, or a delete.
+- ``delete``: the delete of a key that lies in no other partition. It counts against a record that another partition may
+  bring later, and is kept for as long as the log itself has to keep it.
+- ``rival``: a record or delete of a key that lies in several partitions, where another record or a delete counts now.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class MergePartitions:
-    """Settles keys: takes all that is known of them, and says of each record what it is.
+    """Resolves keys: takes all that is known of them, and gives each record its role.
 
-    Older records of a key in the same partition are left out, and ones that came twice are there once.
+    Older records of a key in the same partition are left out, and duplicates are dropped.
 
     Args:
         topic, partitions: the topic and its partition count.
-        horizon: deletes of before are left out where nothing contests them; milliseconds since the epoch.
+        horizon: uncontested deletes from before are left out; milliseconds since the epoch.
     """
 
     topic: str
@@ -44,11 +44,11 @@ class MergePartitions:
     horizon: int
 
     def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The records of whole keys, with the column `ROLE`."""
+        """Return the records of whole keys, with the column `ROLE`."""
         received = list(rows)
         if not received:
             return
-        # Between two steps Spark renames what does not matter: the time zone of an instant, the element of a list.
+        # Between two steps, Spark changes irrelevant names: the time zone of a timestamp, the element of a list.
         table = pa.Table.from_batches(received).select(arrow_schema().names).cast(arrow_schema())
         newest, contested = _compare(table)
         if not newest.all():
@@ -62,11 +62,14 @@ class MergePartitions:
         yield from table.filter(pc.invert(forgotten)).to_batches(max_chunksize=ROWS)
 
     def _roles(self, table: pa.Table) -> list[str]:
-        """The roles of records of which each is the newest of its key in its partition, and none has its key alone."""
+        """Return the roles of records that compete with other partitions.
+
+        Each is the newest of its key in its partition.
+        """
         names = ("partition", "offset", "key")
         partitions, offsets, keys = (table[name].to_pylist() for name in names)
         stamps, lives = _milliseconds(table).to_pylist(), pc.is_valid(table["value"]).to_pylist()
-        # The very fold that a view uses, so its rule is the rule. It needs to know of a value only that there is one.
+        # This is the fold that views use, so the rule is the same. It only needs to know whether there is a value.
         records = (
             Record(partition, offset, stamp, key, b"" if live else None)
             for partition, offset, stamp, key, live in zip(partitions, offsets, stamps, keys, lives)
@@ -78,15 +81,15 @@ class MergePartitions:
 
 
 def _compare(table: pa.Table) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which records are the newest of their key in their partition, and which keys lie in several.
+    """Return which records are newest in their partition, and which keys lie in several.
 
-    Of one that came twice, one is the newest.
+    Of duplicates, exactly one is the newest.
     """
     places = table.select(["key", "partition", "offset"]).combine_chunks()
     by = [("key", "ascending"), ("partition", "ascending"), ("offset", "descending")]
     order = pc.sort_indices(places, sort_keys=by).to_numpy()
     keys, partitions = places["key"].take(order), places["partition"].to_numpy()[order]
-    as_before = np.zeros(len(order) + 1, np.bool_)  # whether a record has the key of the one before, in this order
+    as_before = np.zeros(len(order) + 1, np.bool_)  # whether a record has the key of the previous one, in this order
     as_before[1:-1] = pc.equal(keys[1:], keys[:-1]).to_numpy()
     elsewhere = np.zeros(len(order) + 1, np.bool_)  # and, if so, whether it lies in another partition
     elsewhere[1:-1] = as_before[1:-1] & (partitions[1:] != partitions[:-1])

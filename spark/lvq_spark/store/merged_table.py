@@ -1,4 +1,4 @@
-"""The table that queues are merged into: its rows, the row with its state, and the one statement that changes both."""
+"""The table that queues are merged into: its rows, its state, and the ``MERGE`` of both."""
 
 from __future__ import annotations
 
@@ -29,10 +29,16 @@ _FILLED = ("key", "partition", "lvq_role")
 """The columns in which every row has a value."""
 
 _ISOLATION, _SERIALIZABLE = "write.merge.isolation-level", "serializable"
-"""Iceberg's property, and its default. None of Delta's levels lets two merges into an empty table pass."""
+"""Iceberg's property and its default.
+
+No isolation level of Delta's lets two merges into an empty table succeed.
+"""
 
 _STATE = -1
-"""The partition of the row that holds the state, as its value. The row's key is empty, as a record's may be, too."""
+"""The partition of the row that holds the state, as its value.
+
+The row's key is empty, which a record's key may be, too.
+"""
 
 _SETTINGS = (
     "Delta needs its package (io.delta:delta-spark of this Spark's version), "
@@ -42,12 +48,12 @@ _SETTINGS = (
     "spark.sql.catalog.<name>=org.apache.iceberg.spark.SparkCatalog, with its type and warehouse."
 )
 
-# What Delta (Concurrent...Exception) and Iceberg say to a commit that another, of whatever kind, has come before.
+# Errors of Delta (Concurrent...Exception) and Iceberg when any other commit came first.
 _OVERTAKEN = re.compile(r"\.Concurrent\w+Exception|ValidationException|CommitFailedException|CommitStateUnknown")
 
 
 class MergedTable:
-    """A table of Delta's or Iceberg's, by name."""
+    """A Delta or Iceberg table, by name."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self._spark = spark
@@ -55,10 +61,10 @@ class MergedTable:
         self._read: tuple[Version, bytes] | None = None
 
     def create(self) -> None:
-        """Create it, without rows, if it is not there.
+        """Create the table, without rows, if it does not exist.
 
         Raises:
-            ConfigError: this session cannot, or there is something else.
+            ConfigError: this session cannot create it, or the name belongs to something else.
         """
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import AnalysisException, PySparkException
@@ -78,7 +84,7 @@ class MergedTable:
         self._check(columns)
 
     def _check(self, columns: StructType) -> None:
-        """See that a queue's rows have room in a table. What else others have put into it stays theirs."""
+        """Check that a table has room for a queue's rows. Columns that others added stay theirs."""
         there = {field.name: field for field in columns}
         asked = {field.name: field.dataType.simpleString() for field in self._spark.createDataFrame([], STORED).schema}
         if any(name not in there or there[name].dataType.simpleString() != kind for name, kind in asked.items()):
@@ -97,12 +103,12 @@ class MergedTable:
             )
 
     def check_isolation(self) -> None:
-        """See that of two merges at once into a table without rows one fails.
+        """Check that one of two concurrent merges into a table without rows fails.
 
-        Once it has a state, both replace that row, and no format lets both do that.
+        Once the table has a state, both replace that row, which no format lets both do.
 
         Raises:
-            ConfigError: both would be there afterwards.
+            ConfigError: both merges would succeed.
         """
         properties = {row[0]: row[1] for row in self._spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()}
         if str(properties.get(_ISOLATION, _SERIALIZABLE)).lower() != _SERIALIZABLE:
@@ -136,10 +142,10 @@ class MergedTable:
         )
 
     def state(self) -> Version | None:
-        """Up to where it is; None if it is empty.
+        """Return the state of the table; None if it is empty.
 
         Raises:
-            ConfigError: its rows are not a queue's, or a newer library's.
+            ConfigError: its rows are not a queue's, or were written by a newer library.
         """
         table = _as_it_is(self._spark, self.name)
         found = table.where(f"partition = {_STATE}").select("value").take(2)
@@ -159,21 +165,21 @@ class MergedTable:
         return None
 
     def rows(self) -> DataFrame:
-        """All records: what readers see, and what is kept for the next contest (R14)."""
+        """Return all records: those that readers see, and those kept for the next contest (R14)."""
         return self._spark.table(self.name).where(f"NOT partition <=> {_STATE}").select(*_COLUMNS)
 
     def contents(self, base: Version) -> Contents:
-        """What the table holds in this state."""
-        places = Contents.of(self.rows()).places if base.places is None else base.places  # 0.1.0 did not note it
+        """Return the contents of the table in this state."""
+        places = Contents.of(self.rows()).places if base.places is None else base.places  # 0.1.0 did not store it
         return Contents(base.rows, base.kept, places)
 
     def altered(self, base: Version) -> DataLoss | None:
-        """Whether others have changed the rows that were left with this state."""
+        """Return an error if others have changed the rows that were left with this state."""
         there, left = Contents.of(_as_it_is(self._spark, self.name).where(f"NOT partition <=> {_STATE}")), base
         if there == (left.rows, left.kept, there.places if left.places is None else left.places):
             return None
         if self.state() != base:
-            return None  # another merge has, and the commit of this one will find that
+            return None  # another merge changed it, and this one's commit will notice
         return DataLoss(
             f"Others than merges have changed {self.name}: it has {there.rows} rows for readers and {there.kept} "
             f"others, and merge {left.number} left {left.rows} and {left.kept}"
@@ -182,16 +188,16 @@ class MergedTable:
         )
 
     def commit(self, news: DataFrame, base: Version | None, version: Version, how: How) -> Version | None:
-        """Merge records, and the new state, in one step; None if others have changed the table meanwhile.
+        """Merge records and the new state in one step; return None if another writer was faster.
 
         Args:
-            news: the newest record of keys in their partitions, with a column ``lvq_forget``: it is not to be there.
-            base: the state that the table has to have still.
+            news: the newest records of keys in their partitions. Rows with ``lvq_forget`` are not to be in the table.
+            base: the state that the table must still have.
             version: the state that it then has.
             how: see `How`.
 
         Raises:
-            ConfigError: another first merge was there at the same time, and the format let both pass.
+            ConfigError: another first merge ran at the same time, and the format let both succeed.
         """
         version = replace(version, committed=now())
         state = self._spark.createDataFrame([(encode(version),)], "value binary").selectExpr(
@@ -206,17 +212,20 @@ class MergedTable:
             return version if self.state() == version else None
         logger.info("%s: %s merge %d, %d rows.", self.name, version.kind, version.number, version.rows)
         if base is None:
-            self.state()  # it finds two of them, where the format has let another first merge pass at the same time
+            self.state()  # fails on two states, if the format let a concurrent first merge succeed
         return version
 
     def _held(self, base: Version | None) -> bytes | None:
-        """A state as it stands in the table: other versions of this library may have written it in another form."""
+        """Return a state exactly as the table has it.
+
+        Other versions of this library may have written it in another form.
+        """
         if base is None:
             return None
         return self._read[1] if self._read is not None and self._read[0] == base else encode(base)
 
     def _overtaken(self, base: Version | None, version: Version, error: Exception) -> bool:
-        """Whether the table has changed, so that what went wrong may go right the next time."""
+        """Return whether the table has changed, so that another attempt may succeed."""
         state = self.state()
         if state != base or _OVERTAKEN.search(str(error)):
             logger.info("Another writer of %s was faster than merge %d.", self.name, version.number)
@@ -225,16 +234,19 @@ class MergedTable:
 
 
 How = Literal["delta", "whole", "replace"]
-"""What a merge does with the rows that its records do not match: it leaves them, or they go. With ``replace`` none but
-the state is matched, and all rows go: then it does not matter how often others have put one there.
+"""Treatment of the table's rows that a merge's records do not match.
+
+``delta`` leaves them, and ``whole`` deletes them. ``replace`` matches only the state and deletes all other rows, so it
+works even if others have inserted rows twice.
 """
 
 
 def _statement(name: str, state: bytes | None, how: How) -> str:
-    """Records have one row for each key and partition, and the state is one more.
+    """Return the ``MERGE`` statement for records and state.
 
-    It is looked at where the rows are written, so what is compared is what is replaced. Between its plan and its commit
-    the formats themselves let nobody else change it.
+    The records have one row for each key and partition, and the state is one more. It is checked where the rows are
+    written, so the row that is compared is the row that is replaced. Between plan and commit, the formats themselves
+    keep others from changing it.
     """
     held = "NULL" if state is None else f"X'{state.hex()}'"
     overtaken = "CAST(raise_error('Another merge was faster.') AS BINARY)"
@@ -254,19 +266,24 @@ def _statement(name: str, state: bytes | None, how: How) -> str:
 
 
 def read_merged(spark: SparkSession, table: str) -> DataFrame:
-    """A queue's table as it is now, one row for each key, with the columns of `lvq_spark.snapshot`.
+    """Return a queue's table as it is now, one row for each key.
+
+    Its columns are those of `lvq_spark.snapshot`.
 
     Raises:
-        AnalysisException: of Spark's: there is no such table.
+        AnalysisException: Spark finds no such table.
     """
     require_spark(spark)
     return _as_it_is(spark, text("table", table)).where("lvq_role = 'current'").select(*SNAPSHOT_COLUMNS)
 
 
 def _as_it_is(spark: SparkSession, table: str) -> DataFrame:
-    """A table with what others, such as the session of a stream, have committed by now."""
-    if not _is_path(table):  # Spark cannot refresh a path of Delta's, which needs none
-        spark.catalog.refreshTable(table)  # Iceberg's catalogs show what was there half a minute ago
+    """Read a table with everything committed so far, including by other sessions.
+
+    A stream, for example, has a session of its own.
+    """
+    if not _is_path(table):  # Spark cannot refresh a Delta path, and need not
+        spark.catalog.refreshTable(table)  # Iceberg's catalogs may lag by half a minute
     return spark.table(table)
 
 
@@ -274,12 +291,12 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]+)")
 
 
 def _parts(name: str) -> list[str]:
-    """The parts of a name, without quotes."""
+    """Return the parts of a name, without quotes."""
     return [quoted.replace("``", "`") or bare for quoted, bare in _PART.findall(name)] or [name]
 
 
 def _is_path(name: str) -> bool:
-    """Whether it is a path of Delta's, which no catalog knows."""
+    """Return whether a name is a Delta path, which no catalog knows."""
     parts = _parts(name)
     return len(parts) == 2 and parts[0].lower() == "delta" and "/" in parts[1]
 

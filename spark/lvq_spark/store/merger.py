@@ -1,4 +1,4 @@
-"""Bringing a table of Delta's or Iceberg's up to date: what to read from the log, and what of it to merge."""
+"""Bring a Delta or Iceberg table up to date: choose what to read and what to merge."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ class Merger(IncrementalUpdate):
         super().__init__(queue, on_stale, timeout, f"{table} is merged with the whole log")
 
     def bring_up_to_date(self, end: Mapping[int, int] | None = None, *, at_least: bool = False) -> Version:
-        """See `merge`; ``at_least``: the table may be beyond the end, and a full merge reads all there is."""
+        """See `merge`.
+
+        With ``at_least``, the table may be beyond ``end``, and a full merge reads to the end of the log.
+        """
         self._table.create()
         for _ in range(ATTEMPTS):
             done = self._step(end, at_least=at_least)
@@ -74,7 +77,10 @@ class Merger(IncrementalUpdate):
         )
 
     def stay_fresh(self) -> None:
-        """Merge what there is, if the table may soon be too old for a delta: an idle stream has missed nothing."""
+        """Merge if the table may soon be too old for a delta.
+
+        An idle stream has missed nothing, so its table need not be rebuilt.
+        """
         self._table.create()
         base = self._table.state()
         if base is not None and aging(base, log_state(self.queue, self.timeout)):
@@ -87,7 +93,7 @@ class Merger(IncrementalUpdate):
         return base
 
     def problem(self, base: Version, log: LogState) -> LVQError | None:
-        """See `IncrementalUpdate`. The format sees to the table's files; its rows are looked at here."""
+        """See `IncrementalUpdate`. The format looks after the table's files; this checks its rows."""
         return unfit(base, self.queue, log, self.timeout) or self._table.altered(base)
 
     def _there(self, base: Version, cut: Cut) -> Version | None:
@@ -120,7 +126,7 @@ class Merger(IncrementalUpdate):
         beyond = replace(cut.spec, start=base.end)
         rows = spark_delta.log_rows(self._spark, beyond, self._config, self._consistency, deletes=True)
         with task_errors(), spark_delta.held(rows) as delta:
-            # Who has lost a contest to a record that is gone from the log's start may win it now: then look at all.
+            # A record that lost to one now below the log start may win, so look at all of them.
             whole = dict(cut.spec.start) != dict(base.start)
             known = self._table.rows()
             met = reached(known, cut.spec.start) if whole else self._met(known, base, delta, cut)
@@ -137,7 +143,7 @@ class Merger(IncrementalUpdate):
             return self._table.commit(news, base, draft, "whole" if whole else "delta")
 
     def _met(self, known: DataFrame, base: Version, delta: spark_delta.Delta, cut: Cut) -> DataFrame:
-        """What there is of the keys of a delta, and of those whose deletes have been kept for long enough."""
+        """Return the table's rows of the delta's keys, and of keys with expired deletes."""
         keys = delta.rows.select("key")
         if base.kept:
             old = known.where("lvq_role = 'delete'").where(f"unix_millis(timestamp) < {horizon(cut.log)}")
@@ -145,16 +151,16 @@ class Merger(IncrementalUpdate):
         return known.join(hinted(keys.distinct(), delta.upserts + base.kept), "key", "left_semi")
 
     def _merge_partitions(self, rows: DataFrame, cut: Cut) -> DataFrame:
-        """What records of whole keys are (R14), and which deletes need not be kept. This is where they are read.
+        """Resolve whole keys (R14), and mark the deletes that need not be kept.
 
-        They are held apart from where they come from: nothing of it is read again after its age was judged, and what
-        they have of the table itself does not stand in the way of its merge.
+        The rows are computed here and checkpointed. So nothing is read again after its age was judged, and rows that
+        come from the table do not get in the way of the merge into it.
         """
         from pyspark.storagelevel import StorageLevel
 
         spec = cut.spec
         settle = MergePartitions(spec.topic, spec.partitions, spark_delta.FORGET_NONE)
-        # In one partition there is no other record that a delete could count against.
+        # With one partition, there is no other record that a delete could count against.
         old = f"unix_millis(timestamp) < {horizon(cut.log)}" if spec.partitions > 1 else "true"
         settled = map_in_arrow(rows.repartition("key"), settle, STORED)
         news = settled.selectExpr("*", f"lvq_role = 'delete' AND {old} AS lvq_forget")

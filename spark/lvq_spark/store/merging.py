@@ -1,9 +1,9 @@
-"""A Delta or Iceberg table that is kept equal to a snapshot of a queue, by ``MERGE``.
+"""Keep a Delta or Iceberg table equal to a snapshot of a queue, by ``MERGE``.
 
-The table says itself up to where it is: in one more row, which every merge checks and replaces along with all others.
-So there is nothing but the format's own commit that has to be atomic, and rows and state cannot part. What a format has
-for a commit's metadata (Delta's ``userMetadata``, Iceberg's ``snapshot-property``) goes with the table's history, and
-cannot make a merge fail that was overtaken since its plan was made.
+The table itself records the cut it is at, in one extra row that every merge checks and replaces along with all others.
+So only the format's own commit has to be atomic, and rows and state cannot diverge. The commit metadata that the
+formats offer (Delta's ``userMetadata``, Iceberg's ``snapshot-property``) expires with the table's history. It also
+cannot fail a merge that was overtaken after it was planned.
 """
 
 from __future__ import annotations
@@ -37,47 +37,47 @@ def merge(
     consistency: Consistency = "pinned",
     timeout: float = 10.0,
 ) -> Version:
-    """Bring a Delta or Iceberg table up to date: a snapshot of a queue, into which only what is new is merged.
+    """Bring a Delta or Iceberg table up to date with a queue by merging only what is new.
 
-    The first merge reads the whole log, every further one what the log has had since. After it the rows whose
-    ``lvq_role`` is ``current`` are those of a snapshot at the same cut, one for each key::
+    The first merge reads the whole log, each later one what was written since. Afterwards the rows whose ``lvq_role``
+    is ``current`` are those of a snapshot at the same cut, one for each key::
 
         merge(spark, queue, "lake.db.prices")
         spark.table("lake.db.prices").where("lvq_role = 'current'")         # or read_merged
 
-    The other rows are for the next merge: deletes and records of keys in several partitions, for as long as they may
-    count against others (R14), and one, ``state``, that says which cut this is. Leave them where they are.
+    The other rows are for the next merge: deletes, and records of keys in several partitions, for as long as they may
+    count against others (R14). One more row, ``state``, records the cut. Leave them all in place.
 
-    A merge is one commit of the table's own format: a reader sees all of it or nothing, a merge that dies changes
-    nothing, and earlier versions can be read in the format's own way (``VERSION AS OF``). Several may run at once,
-    anywhere: one is first, and the others go on from that. Where nothing has changed nothing is committed.
+    A merge is one commit of the table's own format. Readers see all of it or nothing, a merge that dies changes
+    nothing, and earlier versions can be read in the format's own way (``VERSION AS OF``). Several merges may run at
+    once, anywhere: one wins, and the others continue from its result. If nothing has changed, nothing is committed.
 
-    What rules out that a store's version is built upon does so here, too: see `refresh`. So does that others have added
-    rows, deleted some or put other records in their place: each merge looks at which records the table has. It is then
-    merged with the whole log, still in one commit, and what others have put there is gone. Changes in keys and values
-    alone are not looked for.
+    The conditions that rule out building on a store's version apply here, too; see `refresh`. One more is that others
+    have added or deleted rows, or replaced records: each merge checks which records the table has. The whole log is
+    then merged, still in one commit, and rows that others put there are deleted. Changes to keys and values alone are
+    not detected.
 
-    Columns that others add stay theirs, as long as they are nullable: a row keeps them while its key has a value, and
-    new rows have null there.
+    Columns that others add are left to them, as long as they are nullable: a row keeps its values in them while its key
+    has a value, and new rows have null there.
 
     Args:
         spark: the session, with Delta or Iceberg and the catalog that names the table.
         queue: the queue, on a Kafka cluster.
-        table: its name, or a path: ``delta.`/data/prices```, quoted where SQL asks for it. One that is not there is
-            created, in the format of its catalog. To say more of it (clustering, properties), create it empty, with the
-            columns of a store. Iceberg's ``write.merge.isolation-level`` has to be ``serializable``, as it is by
-            default, while the table is empty: with ``snapshot`` two first merges at once would both pass.
+        table: the table's name, or a path: ``delta.`/data/prices```, quoted where SQL requires it. A missing table is
+            created in the format of its catalog. To choose more (clustering, properties), create it empty, with the
+            columns of a store. While the table is empty, Iceberg's ``write.merge.isolation-level`` must be
+            ``serializable``, its default: with ``snapshot``, two concurrent first merges would both succeed.
         end, on_stale, consistency, timeout: as for `refresh`.
 
     Returns:
-        What was merged, and up to where the table is. It has no files: those are the format's.
+        A `Version` that describes the merge and the table's cut. It has no files: those belong to the format.
 
     Raises:
-        ConfigError: an option is bad; the session cannot create or merge such a table; there is something else at its
-            name, or more than one state; ``end`` is older than the table; the table is empty, and its isolation would
-            let two first merges pass; or a newer library has written it.
+        ConfigError: an option is invalid; the session cannot create or merge such a table; the name belongs to
+            something else, or the table has more than one state; ``end`` is older than the table; the table is empty,
+            and its isolation level would let two first merges succeed; or a newer library has written it.
         DataLoss, TopicRecreated, TopicMismatch, QueueMismatch: as for `refresh`.
-        OutcomeUnknown: others have merged in between ten times in a row.
+        OutcomeUnknown: other merges were faster ten times in a row.
         KeyMismatch, CatchUpTimeout, TopicNotFound, TransportError: as for `refresh`.
     """
     return Merger(spark, queue, table, on_stale, consistency, timeout).bring_up_to_date(end)
@@ -91,24 +91,27 @@ def merge_each(
     consistency: Consistency = "pinned",
     timeout: float = 10.0,
 ) -> Callable[[DataFrame, int], None]:
-    """A function for ``foreachBatch`` that merges a queue into a table as far as each batch reaches::
+    """Return a ``foreachBatch`` function that merges a queue into a table.
+
+    Each call merges up to the end of its batch::
 
         source = spark.readStream.format("kafka").option("subscribe", "prices")...
         source = source.option("kafka.isolation.level", "read_committed")
         stream = source.load().select("topic", "partition", "offset")
         stream.writeStream.foreachBatch(merge_each(queue, "lake.db.prices")).option("checkpointLocation", ...).start()
 
-    The stream says when, and up to where; the records are read from the log, from where the table is. So a batch that
-    comes again, comes late or was lost changes nothing, and three of the stream's columns are enough. See `merge`.
+    The stream only determines when to merge and up to where. The records are read from the log, starting at the table's
+    cut. So repeated, late and lost batches do no harm, and three of the stream's columns are enough. See `merge`.
 
-    An idle stream has a batch without a record now and then: the table then notes that it has missed nothing, too.
+    An idle stream delivers an empty batch now and then; the table then also records that nothing was missed.
 
-    From Spark 4.2 on the stream may be one of the format ``lvq``, with ``lvq.strays`` set to ``pass``: else it fails
-    for good once partitions are added. A merge settles what several of them hold of a key (R14).
+    From Spark 4.2 on, the stream may use the format ``lvq``, with ``lvq.strays`` set to ``pass``: otherwise it fails
+    permanently once partitions are added. A merge resolves keys that lie in several partitions (R14).
 
     Raises:
-        ConfigError: this is a process of Spark Connect. The function it returns raises it where the stream lacks a
-            column, or has records of another topic or that no transaction has committed; and all that `merge` raises.
+        ConfigError: this is a process of Spark Connect. The returned function raises it if the stream lacks a column,
+            or has records of another topic or of an uncommitted transaction. It also raises everything that `merge`
+            raises.
     """
     require_classic("merge_each", "merge")
 
@@ -128,7 +131,7 @@ def merge_each(
 
 
 def _reaches(batch: DataFrame, topic: str) -> dict[int, int]:
-    """The offset behind the last record of each partition."""
+    """Return the offset after the last record of each partition."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     missing = [name for name in ("topic", "partition", "offset") if name not in batch.columns]

@@ -1,4 +1,4 @@
-"""Refreshing a store: the next version, from the log and what there is, or the reason why there is none to write."""
+"""Refresh a store: write its next version, or say why there is none to write."""
 
 from __future__ import annotations
 
@@ -42,51 +42,52 @@ def refresh(
     grace: float = 3600.0,
     timeout: float = 10.0,
 ) -> Version:
-    """Bring a store up to date: a snapshot of a queue in Parquet files, in numbered versions that readers choose from.
+    """Bring a store up to date: a snapshot of a queue as numbered versions in Parquet files.
 
-    The first version is read from the whole log. Every further one is made of the one before and what the log has had
-    since: what has changed is written to an overlay over the files that are there, and once that has grown to a quarter
-    of them, all is written anew. Its rows are those of a snapshot at the same cut. Where nothing has changed there is
-    no new version, so a refresh can be repeated at will. `read_version` reads one.
+    The first version is read from the whole log. Each later one is made of the previous version and what the log has
+    received since: changes are written to an overlay on top of the existing files, and once the overlay has grown to a
+    quarter of them, everything is rewritten. A version's rows are those of a snapshot at the same cut. If nothing has
+    changed, no version is written, so a refresh can be repeated at will. Read versions with `read_version`.
 
-    What is little, up to 200,000 offsets over a version of up to four million records, the driver reads and works in by
-    itself, without a Spark job; the rest is up to the executors.
+    The driver handles small deltas by itself, without a Spark job: up to 200,000 offsets on top of a version of up to
+    four million records. Larger ones go to the executors.
 
-    A version is there for readers when its manifest is, which comes last and in one step: a refresh that dies leaves
-    the store as it was, and what it has left behind is deleted by a later one. Several may run at once, anywhere: one
-    of them writes the next version, and the others go on from that.
+    A version becomes visible with its manifest, which is written last and atomically. A refresh that dies leaves the
+    store as it was, and a later one deletes its leftovers. Several refreshes may run at once, anywhere: one of them
+    writes the next version, and the others continue from it.
 
-    A version cannot be built upon when deletes since then may be gone from the log (it is older than the topic's
-    ``delete.retention.ms``), when the topic was created again, was cut short or begins behind the version's cut, has
-    another partition count or the queue another key, when a file of the version is missing or not what was written, or
-    when compaction may have taken records of what is to be read. ``version.reasons`` says which of these made it a full
-    one.
+    A version cannot be built on in these cases: deletes written since may be gone from the log (the version is older
+    than the topic's ``delete.retention.ms``); the topic was recreated, was truncated or starts after the version's cut;
+    the topic's partition count or the queue's key has changed; a file of the version is missing or not what was
+    written; or compaction may have removed records that were to be read. ``version.reasons`` says which of these forced
+    a full version.
 
-    The manifest has a checksum of each file. Those of the overlay, and of up to 256 MB of the other files, by chance,
-    are compared each time; pages of the rest when they are read. What was written whole is read once more for its
-    checksums, by the driver.
+    The manifest has a checksum of each file. Every refresh verifies those of the overlay, and of up to 256 MB of the
+    other files, chosen at random; pages of the rest are verified when they are read. The driver rereads
+    files that Spark wrote, once, to compute their checksums.
 
     Args:
         spark: the session. Local paths have to be on storage that all of its machines share.
         queue: the queue, on a Kafka cluster.
-        path: a directory for this store alone, on any file system of Hadoop's. On an object store the connector must
-            refuse to replace an object (conditional writes; S3A does from Hadoop 3.4.2 on).
-        end: the offset to stop before in each partition; by default all that is committed now. See `pin`.
+        path: a directory for this store alone, on any file system that Hadoop supports. On an object store, the
+            connector must refuse to replace an object (conditional writes; S3A does from Hadoop 3.4.2 on).
+        end: the offset to stop before in each partition; by default everything committed so far. See `pin`.
         on_stale: see `OnStale`.
         consistency: as for `snapshot`.
         keep: how many versions to keep at least.
-        grace: seconds for which a version is kept after it has stopped being the newest, and for which what an attempt
-            has left behind is: longer than the longest job that reads a version, and than the longest refresh.
-        timeout: seconds for each question to the cluster.
+        grace: seconds to keep a version after it has stopped being the newest, and the leftovers of an attempt. Choose
+            more than the longest job that reads a version, and more than the longest refresh.
+        timeout: seconds for each request to the cluster.
 
     Raises:
-        ConfigError: an option is bad; ``end`` is older than the newest version, and no version has that cut; the
-            store was written by a newer library; or something else lies at ``path``.
-        DataLoss, TopicRecreated, TopicMismatch, QueueMismatch: the newest version cannot be built upon, and
-            ``on_stale`` says to fail. `DataLoss` also where the whole log cannot be read for sure.
+        ConfigError: an option is invalid; ``end`` is older than the newest version, and no version has that cut; a
+            newer library wrote the store; or something else lies at ``path``.
+        DataLoss, TopicRecreated, TopicMismatch, QueueMismatch: the newest version cannot be built on, and ``on_stale``
+            is ``"fail"``. `DataLoss` is also raised if a complete read of the log cannot be guaranteed.
         OutcomeUnknown: others have written the next version ten times in a row.
-        KeyMismatch: a record has no key, or two that differ where the queue says that this is to fail.
-        TopicNotFound, TransportError: as for `pin`, here or in a task. `CatchUpTimeout`: reading has come to a halt.
+        KeyMismatch: a record has no key, or two that differ and the queue's policy is to fail.
+        TopicNotFound, TransportError: as for `pin`, here or in a task.
+        CatchUpTimeout: reading has stalled.
     """
     refresher = Refresher(spark, queue, path, on_stale, consistency, keep, grace, timeout)
     return refresher.bring_up_to_date(end)
@@ -127,7 +128,7 @@ class Refresher(IncrementalUpdate):
         )
 
     def commit(self, version: Version) -> bool:
-        """Make it a version, and clean up; False if another was faster, and then its files are gone."""
+        """Publish a version and clean up. Return False, with its files deleted, if another won."""
         where = self.store.storage.root
         if not self.store.commit(version):
             self.store.discard(version)
@@ -139,7 +140,7 @@ class Refresher(IncrementalUpdate):
         return True
 
     def clean(self) -> None:
-        """Delete what is old. The version is there: that this fails, say for want of rights, does not undo it."""
+        """Delete old versions. A failure, say for lack of rights, does not undo the new version."""
         harmless: tuple[type[Exception], ...] = (OSError, LVQError, *spark_errors())
         try:
             self.store.clean(self.keep, self.grace)
@@ -165,7 +166,7 @@ class Refresher(IncrementalUpdate):
         return version if self.commit(version) else None
 
     def problem(self, base: Version, log: LogState) -> LVQError | None:
-        """Why nothing can be built on a version."""
+        """Return why nothing can be built on a version, or None."""
         found = unfit(base, self.queue, log, self.timeout)
         if found is None and (damage := self.store.damage(base)):
             found = DataLoss(f"Version {base.number} is damaged: {damage}.", hint=AGAIN)
@@ -189,6 +190,6 @@ class Refresher(IncrementalUpdate):
 
 
 def _has_cut(version: Version, spec: SnapshotSpec) -> bool:
-    """Whether it holds the rows of a cut, but for what the log has dropped at its start since."""
+    """Return whether a version has the rows of a cut, but for any dropped at the log start."""
     kept = (version.topic_id, version.key_header, version.key_mismatch)
     return kept == (spec.topic_id, spec.key_header, spec.key_mismatch) and dict(version.end) == dict(spec.end)

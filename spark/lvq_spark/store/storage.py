@@ -1,4 +1,4 @@
-"""Where a store lies: the few things it asks of a file system, above all to create a file whole or not at all."""
+"""File systems as a store uses them. Above all, they create a file whole or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["LocalStorage", "Storage", "StoredFile", "open_storage"]
 
 
 _PIECE = 1 << 20
-"""Bytes of a file that are read at once."""
+"""Bytes of a file to read at once."""
 
 
 class StoredFile(NamedTuple):
@@ -39,51 +39,56 @@ class Storage(Protocol):
     """A directory. Names are relative to it, with slashes."""
 
     root: str
-    """As Spark takes it, with its scheme."""
+    """The directory's URL as Spark takes it, with its scheme."""
 
     def names(self, folder: str) -> list[str]:
-        """What lies directly in a folder; nothing if it is not there."""
+        """Return the names directly in a folder; empty if there is no such folder."""
 
     def files(self, folder: str) -> list[StoredFile]:
-        """All files below a folder, by name; nothing if it is not there."""
+        """Return all files below a folder, by name; empty if there is no such folder."""
 
     def touched(self, name: str) -> float:
-        """When a file, or a folder or anything in it, was changed last, by the clock of the file system; 0 if never."""
+        """Return when a file, or a folder or anything in it, last changed.
+
+        The time is by the clock of the file system; 0 if nothing is there.
+        """
 
     def read(self, name: str) -> bytes | None:
-        """A file's content; None if it is not there."""
+        """Return a file's content; None if there is no such file."""
 
     def open(self, name: str) -> IO[bytes]:
-        """A file to read here and there.
+        """Open a file for random access.
 
         Raises:
-            FileNotFoundError: it is not there.
+            FileNotFoundError: there is no such file.
         """
 
     def crc32(self, name: str) -> int:
-        """The checksum of a file's content.
+        """Return the checksum of a file's content.
 
         Raises:
-            FileNotFoundError: it is not there.
-            OSError: with ``EIO``: the file system itself finds it damaged.
+            FileNotFoundError: there is no such file.
+            OSError: with ``EIO``: the file system itself finds the file damaged.
         """
 
     def create(self, name: str, content: bytes) -> bool:
-        """Create a file, in one step for everybody who looks; False if it is there already, and then it is unchanged.
+        """Create a file atomically. Return False, leaving it unchanged, if it exists already.
 
-        Of several that create the same file at once, one gets True.
+        If several create the same file at once, exactly one gets True.
         """
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with all that is in it; nothing happens if it is not there."""
+        """Delete a file, or a folder with everything in it. Do nothing if there is none."""
 
 
 def open_storage(spark: SparkSession, path: str | os.PathLike[str]) -> Storage:
-    """The directory that Spark means by a path. A path without a scheme is of Hadoop's default file system.
+    """Return the directory that Spark means by a path.
+
+    A path without a scheme belongs to Hadoop's default file system.
 
     Raises:
-        ConfigError: the session cannot tell, as one of Spark Connect cannot; or Hadoop does not know the scheme; or it
-            is no path.
+        ConfigError: the session cannot resolve the path, as with Spark Connect; Hadoop does not know the scheme; or
+            ``path`` is not a path.
     """
     path = _text(path)
     globs = sorted(set("{}[]*?\\") & set(path))
@@ -120,11 +125,14 @@ def open_storage(spark: SparkSession, path: str | os.PathLike[str]) -> Storage:
 
 
 class LocalStorage:
-    """A directory of this machine, or one that all machines have mounted. Its file system must know hard links."""
+    """A directory on this machine, or one that all machines mount.
+
+    Its file system must support hard links.
+    """
 
     def __init__(self, root: str) -> None:
         self._path = Path(root).absolute()
-        self.root = f"file://{self._path}"  # not as_uri(): Hadoop takes a percent sign for what it is
+        self.root = f"file://{self._path}"  # not as_uri(): Hadoop takes percent signs literally
 
     def names(self, folder: str) -> list[str]:
         """See `Storage`."""
@@ -148,7 +156,7 @@ class LocalStorage:
 
     def _below(self, top: Path) -> Iterator[tuple[Path, os.stat_result]]:
         for path in (top, *(Path(where, name) for where, *names in os.walk(top) for name in chain(*names))):
-            with suppress(FileNotFoundError):  # what vanishes meanwhile is left out
+            with suppress(FileNotFoundError):  # skip what has vanished meanwhile
                 yield path, path.stat()
 
     def read(self, name: str) -> bytes | None:
@@ -171,7 +179,7 @@ class LocalStorage:
         return found
 
     def create(self, name: str, content: bytes) -> bool:
-        """See `Storage`. A hard link is what POSIX creates whole or not at all, and never over something."""
+        """See `Storage`. POSIX creates a hard link whole or not at all, and never replaces a file."""
         target = self._path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
@@ -201,13 +209,13 @@ class LocalStorage:
         """See `Storage`."""
         target = self._path / name
         if target.is_dir():
-            shutil.rmtree(target, ignore_errors=True)  # another may be deleting it, too
+            shutil.rmtree(target, ignore_errors=True)  # another process may be deleting it, too
         else:
             target.unlink(missing_ok=True)
 
 
 def _sync(folder: Path) -> None:
-    """Have the folder remember its names, should the machine fail now."""
+    """Flush a folder, so that the names in it survive a failure of the machine."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

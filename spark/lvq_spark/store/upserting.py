@@ -1,4 +1,4 @@
-"""Keeping a store up to date from a stream: what a streaming query does with each of its batches."""
+"""Keep a store up to date from a stream: apply each batch of a streaming query."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["upsert"]
 
 logger = logging.getLogger("lvq_spark.store")
 
-# What a thread of Spark's knows of the query that it works for: its id, which a checkpoint keeps, and that of this run.
+# Local properties of a Spark thread: the id of its query, which a checkpoint keeps, and the id of this run.
 _QUERY, _RUN = "sql.streaming.queryId", "spark.jobGroup.id"
 
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -47,44 +47,48 @@ def upsert(
     grace: float = 3600.0,
     timeout: float = 10.0,
 ) -> Callable[[DataFrame, int], None]:
-    """A function for ``foreachBatch`` that works a stream of a queue's topic into a store::
+    """Return a ``foreachBatch`` function that works a stream of a queue's topic into a store.
+
+    For example::
 
         source = spark.readStream.format("lvq").option("queue", "prices")...    # or format("kafka") and subscribe
         stream = source.option("includeHeaders", "true").option("lvq.strays", "pass").load()
         stream.writeStream.foreachBatch(upsert(queue, "/data/prices")).option("checkpointLocation", ...).start()
 
-    It takes all committed records of the topic, as this library's source or Spark's Kafka connector gives them, with
-    ``includeHeaders`` set to ``true``, since a store has headers. A null value deletes. Each batch becomes a version of
-    the store, with one row for each key, so `read_version`, `versions` and `refresh` work on it all the same.
+    The function takes all committed records of the topic, as produced by this library's source or by Spark's Kafka
+    connector. Set ``includeHeaders`` to ``true``, since a store has headers. A null value deletes its key. Each batch
+    becomes a version of the store, with one row for each key, so `read_version`, `versions` and `refresh` all work on
+    it.
 
-    - The source ``lvq`` with ``lvq.strays`` set to ``pass``: what several partitions hold of a key (R14) is settled
-      here. Without it the stream fails for good as soon as partitions are added, or where others write by a partitioner
-      of their own.
-    - It must not have ``lvq.tombstones=drop``, nor be filtered: a delete that does not come leaves its key in the
-      store, and nothing can tell.
-    - The connector with ``kafka.isolation.level`` set to ``read_committed``.
+    - With the source ``lvq``, set ``lvq.strays`` to ``pass``: keys that lie in several partitions (R14) are resolved
+      here. Without it, the stream fails permanently as soon as partitions are added, or if others write with a
+      partitioner of their own.
+    - Do not set ``lvq.tombstones=drop``, and do not filter the stream: a missing delete leaves its key in the store,
+      and nothing can detect that.
+    - With the connector, set ``kafka.isolation.level`` to ``read_committed``.
 
-    The store knows up to which offset it is, and offsets alone count, never the numbers of batches: these come again
-    where a checkpoint is restored or copied. So what the store has already changes nothing: a batch that comes again,
-    one of a query that started over, or records that a refresh has brought meanwhile. What the stream does not bring is
-    read from the log: all of it where there is no store yet, and what may lie between the store's cut and the batch.
-    Batches do not tell where they begin, only the records that they have left; so the first one after each start of
-    the query may be read from the log once more, and within a run that is not needed. Checkpoint and store can be
-    restored, copied or deleted at will, and several streams may have one store.
+    The store knows its offsets, and only offsets count. Batch numbers do not: they are reused when a checkpoint is
+    restored or copied. So anything that the store already has changes nothing: a repeated batch, a batch of a query
+    that started over, or records that a refresh has brought meanwhile. Anything that the stream does not bring is read
+    from the log: everything if there is no store yet, and otherwise any gap between the store's cut and the batch. A
+    batch does not say where its range begins, only which records are left of it. So the first batch after each start of
+    the query may be read from the log once more; later batches of the same run need not be. Checkpoint and store
+    can be restored, copied or deleted at will, and several streams may share a store.
 
-    What rules out that a version is built upon does so here, too; see `refresh`.
+    The conditions that rule out building on a version are those of `refresh`.
 
-    Every batch costs some Spark jobs, and now and then a copy of the store, as with `refresh`: let batches come every
+    Every batch costs some Spark jobs, and now and then a copy of the store, as with `refresh`: trigger batches every
     minute or so, not every second.
 
     Args:
-        queue: the queue, on a Kafka cluster. The driver asks it how the topic is, and the executors read what is
+        queue: the queue, on a Kafka cluster. The driver asks it about the topic, and the executors read what is
             missing.
         path, on_stale, keep, grace, timeout: as for `refresh`.
 
     Raises:
-        ConfigError: this is a process of Spark Connect, or an option is bad. The function it returns raises it where
-            the stream lacks columns, has records of another topic or without a key; and all that `refresh` raises.
+        ConfigError: this is a process of Spark Connect, or an option is invalid. The returned function raises it if the
+            stream lacks columns, or has records of another topic or without a key. It also raises everything that
+            `refresh` raises.
     """
     require_classic("upsert", "refresh")
     check_queue(queue)
@@ -105,10 +109,11 @@ def upsert(
 
 @dataclass(frozen=True, slots=True)
 class _Come:
-    """How far a stream had come with a batch. Within a run of a query each batch begins where the one before ended.
+    """The progress of a stream after a batch.
 
-    Spark does not say where a batch begins and ends, and its records do not tell: they may lack the first of its range,
-    the last, or all. What they tell is an offset in each partition from which on everything is still to come.
+    Within one run of a query, each batch begins where the previous one ended. Spark does not say where a batch begins
+    and ends, nor do its records: the first or the last of its range may be missing, or all of them. They only show, for
+    each partition, an offset from which everything is still to come.
     """
 
     run_id: str
@@ -116,12 +121,12 @@ class _Come:
     to_come: Mapping[int, int]
 
     def before(self, run_id: str, batch_id: int) -> Mapping[int, int]:
-        """From where on all records come with a batch and those behind it, in the partitions where that is known."""
+        """Return the offsets from which this batch and later ones bring all records, if known."""
         return self.to_come if run_id and (run_id, batch_id) == (self.run_id, self.batch_id + 1) else {}
 
 
 def _keyed(batch: DataFrame, definition: QueueDefinition) -> DataFrame:
-    """The batch with the columns of a snapshot, and the key that counts (R16)."""
+    """Return the batch with the columns of a snapshot, and the key that counts (R16)."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     missing = [name for name in _COLUMNS if name not in batch.columns]
@@ -142,7 +147,7 @@ def _keyed(batch: DataFrame, definition: QueueDefinition) -> DataFrame:
 
 
 def _said(key_header: str) -> Column:
-    """The key that a record's header names, the last of them; its record key where none does."""
+    """Return the key in a record's last key header; the record key if it has none."""
     from pyspark.sql import functions as F  # noqa: N812
 
     def names_it(header: Column) -> Column:
@@ -153,14 +158,17 @@ def _said(key_header: str) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class _Upsert:
-    """One batch of a query, and from where on its records have come in full, in the partitions where that is known."""
+    """One batch of a query.
+
+    ``since`` has the offsets from which the records have come in full, for the partitions where these are known.
+    """
 
     refresher: Refresher
     batch: tuple[str, int]
     since: Mapping[int, int]
 
     def apply(self, batch: DataFrame) -> Mapping[int, int]:
-        """Work the batch in, once. Returns from where on all records are still to come."""
+        """Work the batch in, once. Return the offsets from which all records are still to come."""
         with spark_delta.held(batch) as whole:
             if not whole.upserts:
                 self._stay_fresh()
@@ -176,14 +184,18 @@ class _Upsert:
         )
 
     def _stay_fresh(self) -> None:
-        """An idle stream says now and then that nothing was missed, and so has the store to, or it would be rebuilt."""
+        """Refresh a store that may soon be too old for a delta.
+
+        An empty batch of an idle stream says that nothing was missed. Unless the store records that, it would be
+        rebuilt.
+        """
         refresher = self.refresher
         base = refresher.store.latest()
         if base is not None and aging(base, log_state(refresher.queue, refresher.timeout)):
             refresher.bring_up_to_date()
 
     def _ranges(self, rows: DataFrame) -> dict[int, tuple[int, int]]:
-        """The first offset that the batch has of each partition, and the one behind the last."""
+        """Return each partition's first offset in the batch, and the one after the last."""
         from pyspark.sql import functions as F  # noqa: N812
 
         topic = self.refresher.queue.definition.topic
@@ -198,7 +210,10 @@ class _Upsert:
         return {row[0]: (row[1], row[2]) for row in found}
 
     def _step(self, whole: spark_delta.Delta, ranges: Mapping[int, tuple[int, int]]) -> Mapping[int, int] | None:
-        """Bring the store to where it has the batch, and tell what is still to come; None if another was faster."""
+        """Bring the store up to the batch; return None if another writer was faster.
+
+        Otherwise return the offsets from which all records are still to come.
+        """
         refresher = self.refresher
         base = refresher.store.latest()
         log = log_state(refresher.queue, refresher.timeout)
@@ -210,7 +225,7 @@ class _Upsert:
         self._check_committed(log, ranges)
         end = {partition: max(offset, ranges.get(partition, (0, 0))[1]) for partition, offset in base.end.items()}
         if from_the_log:
-            to_come = end  # the stream has come no further than the log
+            to_come = end  # the stream is no further than the log
         if end == dict(base.end):
             return to_come
         known = any(first < base.end[partition] for partition, (first, _) in ranges.items())
@@ -218,7 +233,7 @@ class _Upsert:
         try:
             with task_errors(), rest as delta:
                 version = self._built_upon(base, delta, end, log)
-        except DataLoss as error:  # `problem` does not look at all of a large store
+        except DataLoss as error:  # `problem` does not verify all of a large store
             logger.warning("What the stream has brought cannot be worked in, and is read from the log: %s", error)
             return refresher.bring_up_to_date().end
         return to_come if refresher.commit(version) else None
@@ -231,7 +246,7 @@ class _Upsert:
         return self.refresher.builder.built_upon(base, gathered(base, delta) or delta, draft, log)
 
     def _may_lack(self, base: Version, ranges: Mapping[int, tuple[int, int]]) -> bool:
-        """Whether there may be records between the version's cut and those of the batch."""
+        """Return whether there may be records between the version's cut and those of the batch."""
         first = {partition: first for partition, (first, end) in ranges.items() if end > base.end.get(partition, 0)}
         beyond = {p: at for p, at in {**first, **self.since}.items() if at > base.end.get(p, 0)}
         for partition, offset in beyond.items():

@@ -1,4 +1,4 @@
-"""The versions of a store: which there are, a new one, and the end of old ones."""
+"""The versions of a store: list, commit and prune them."""
 
 from __future__ import annotations
 
@@ -32,32 +32,36 @@ _MANIFEST = re.compile(r"(\d{10})\.json")
 _FOLDER = re.compile(r"v(\d+)-[0-9a-f]{12}")
 
 BUILT_UPON, READ = 256 << 20, 64 << 20
-"""Bytes of a version whose checksums are compared before it is built upon, which takes about a tenth of a second of a
-processor, and before it is read. What is read of the rest is compared page by page, by who reads it."""
+"""Bytes of a version's files to verify before building on it, and before reading it.
+
+The former takes about a tenth of a second of processor time. The rest is verified page by page, by whatever reads it.
+"""
 
 logger = logging.getLogger("lvq_spark.store")
 
 
 class Store:
-    """A directory with versions::
+    """A directory with versions.
+
+    Its layout is::
 
         versions/0000000007.json    the manifest: what makes it version 7; written last, and never changed
         v7-3f2a9c01b7de/*.parquet   files that were written for it; it may share others with versions before it
 
-    The number of a version belongs to whoever creates its manifest, in one step that only one can take. Data lies in a
-    folder of its own for each attempt, so whatever lies there without a manifest is nobody's version.
+    The writer that creates a version's manifest owns its number; the file is created atomically, so only one writer
+    can. Each attempt writes its data to a folder of its own, so data without a manifest belongs to no version.
     """
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
 
     def numbers(self) -> list[int]:
-        """The numbers of the versions, ascending."""
+        """Return the numbers of the versions, ascending."""
         found = map(_MANIFEST.fullmatch, self.storage.names(_MANIFESTS))
         return sorted(int(match[1]) for match in found if match)
 
     def get(self, number: int) -> Version | None:
-        """A version; None if it is not there.
+        """Return a version; None if there is no such version.
 
         Raises:
             ConfigError: its manifest is newer than this library, or unreadable.
@@ -67,22 +71,22 @@ class Store:
         return None if content is None else decode(content, f"{self.storage.root}/{name}")
 
     def all(self) -> list[Version]:
-        """All versions, ascending. Raises as `get` does."""
+        """Return all versions, ascending. Raises as `get` does."""
         found = map(self.get, self.numbers())
         return [version for version in found if version is not None]
 
     def latest(self) -> Version | None:
-        """The newest version; None in an empty store. Raises as `get` does."""
+        """Return the newest version; None if the store is empty. Raises as `get` does."""
         numbers = self.numbers()
         while numbers:
             version = self.get(numbers[-1])
             if version is not None:
                 return version
-            numbers = self.numbers()  # it was pruned just now, so there are newer ones
+            numbers = self.numbers()  # it was just pruned, so there are newer ones
         return None
 
     def check_vacant(self) -> None:
-        """See that a store can begin here.
+        """Check that a store can be created here.
 
         Raises:
             ConfigError: something else lies here, such as a Delta or Iceberg table.
@@ -97,11 +101,11 @@ class Store:
             )
 
     def sealed(self, files: Iterable[DataFile]) -> tuple[DataFile, ...]:
-        """Files with checksums of what they are now."""
+        """Return files with checksums of their current content."""
         return tuple(replace(file, crc32=self.storage.crc32(file.name)) for file in files)
 
     def damage(self, version: Version) -> str:
-        """What is wrong with its files, and with which; nothing if they are there as it has left them."""
+        """Return what is wrong with a version's files; empty if they are present and intact."""
         folders = {file.name.partition("/")[0] for file in version.files}
         there = {entry.name: entry.bytes for folder in folders for entry in self.storage.files(folder)}
         for file in version.files:
@@ -112,11 +116,11 @@ class Store:
         return self.changed(version, BUILT_UPON, larger=True)
 
     def changed(self, version: Version, room: int, *, larger: bool = False) -> str:
-        """Which of its files has another checksum than it had; nothing if none has, or none that was looked at.
+        """Return which file's checksum has changed; empty if none of those checked has.
 
-        Those are the overlay, and of the others as many as have up to ``room`` bytes in all, by chance: so all of a
-        small store, and in the course of time all of a large one. A file with more than that is not looked at, or, with
-        ``larger``, only so often that it comes to as much each time.
+        The overlay is checked first, then other files in random order, up to ``room`` bytes in all. So a small store is
+        checked completely, and a large one over time. A file larger than the remaining room is skipped or, with
+        ``larger``, checked just often enough to average that many bytes.
         """
         sealed = [file for file in version.files if file.crc32 is not None]
         for file in sorted(random.sample(sealed, len(sealed)), key=lambda file: not file.overlay):
@@ -130,7 +134,7 @@ class Store:
     def _changed(self, file: DataFile) -> bool:
         try:
             return self.storage.crc32(file.name) != file.crc32
-        except FileNotFoundError:  # it goes with its version
+        except FileNotFoundError:  # deleted along with its version
             return False
         except OSError as error:
             if error.errno != errno.EIO:
@@ -138,26 +142,26 @@ class Store:
             return True
 
     def new_folder(self, number: int) -> str:
-        """A name for the data of an attempt at a version."""
+        """Return a folder name for the data of one attempt at a version."""
         return f"v{number}-{uuid.uuid4().hex[:12]}"
 
     def commit(self, version: Version) -> bool:
-        """Make it a version; False if its number is taken."""
-        # A number that was taken and pruned since is taken, too.
+        """Commit a version; return False if its number is taken."""
+        # A number stays taken after its version was pruned.
         if any(number >= version.number for number in self.numbers()):
             return False
         return self.storage.create(_name(version.number), encode(version))
 
     def discard(self, version: Version) -> None:
-        """Delete the files of a version that is none, but not those that it shares with one."""
+        """Delete the files of a version that was not committed, except those it shares."""
         if version.data.startswith(f"v{version.number}-"):
             self.storage.delete(version.data)
 
     def clean(self, keep: int, grace: float) -> None:
-        """Delete versions beyond the ``keep`` newest ones, and what attempts have left behind.
+        """Delete versions beyond the ``keep`` newest, and leftovers of attempts.
 
-        A version goes only when it has not been the newest for ``grace`` seconds, and what an attempt has left only
-        when nothing has changed in it for as long. A version is none any more before its files go.
+        A version is deleted once it has not been the newest for ``grace`` seconds, and leftovers once nothing in them
+        has changed for as long. A version's manifest is deleted before its files.
         """
         now = datetime.now(UTC)
         kept = deque(self.all())
@@ -173,7 +177,7 @@ class Store:
                 self.storage.delete(name)
 
     def paths(self, files: Iterable[DataFile]) -> list[str]:
-        """Files, as Spark takes them."""
+        """Return the files' paths as Spark takes them."""
         return [f"{self.storage.root}/{file.name}" for file in files]
 
 
@@ -182,7 +186,7 @@ def _name(number: int) -> str:
 
 
 def versions(spark: SparkSession, path: str | PathLike[str]) -> list[Version]:
-    """The versions of a store, the oldest first; none where there is no store.
+    """Return the versions of a store, oldest first; none if there is no store.
 
     Raises:
         ConfigError: a manifest is newer than this library, or unreadable; or Spark knows no such file system.
@@ -193,22 +197,24 @@ def versions(spark: SparkSession, path: str | PathLike[str]) -> list[Version]:
 def read_version(
     spark: SparkSession, path: str | PathLike[str], version: int | None = None, *, as_of: datetime | None = None
 ) -> DataFrame:
-    """A version of a store as a DataFrame, one row for each key, with the columns of `lvq_spark.snapshot`.
+    """Return a version of a store as a DataFrame, one row for each key.
+
+    Its columns are those of `lvq_spark.snapshot`. The version is chosen here, and every action on the DataFrame reads
+    that one. It stays readable for as long as the store's refreshes keep it, and for their ``grace`` time after it has
+    stopped being the newest. A later action fails with Spark's FAILED_READ_FILE; within `lvq_spark.task_errors` that is
+    a `DataLoss`.
 
     Args:
         spark: the session.
-        path: where the store lies.
+        path: the store's directory.
         version: its number; by default the newest.
-        as_of: the newest version whose cut had been pinned by then, instead; a moment with a time zone.
-
-    The version is chosen here; every action on the DataFrame reads that one. It stays readable for the ``grace`` time
-    of the store's refreshes after it has stopped being the newest, and for as long as they keep it. An action that
-    comes too late fails with Spark's FAILED_READ_FILE; within `lvq_spark.task_errors` that is a `DataLoss`.
+        as_of: a moment with a time zone: read the newest version whose cut had been pinned by then.
 
     Raises:
-        ConfigError: there is no such version, or its manifest is newer than this library; both are given.
-        DataLoss: the version is being pruned, or a file of it is not what was written. What this call does not look at
-            yet, up to 64 MB, is compared while it is read.
+        ConfigError: there is no such version; its manifest is newer than this library; or both ``version`` and
+            ``as_of`` are given.
+        DataLoss: the version is being pruned, or one of its files is not what was written. This call verifies up to 64
+            MB; the rest is verified while it is read.
     """
     from lvq_spark.store.layout.layers import visible
 

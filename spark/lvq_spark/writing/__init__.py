@@ -1,1 +1,1 @@
-"""What `lvq_spark.publish` is made of: rows, checks, and the tasks that write."""
+"""The parts of `lvq_spark.publish`: rows, checks, and the tasks that write."""

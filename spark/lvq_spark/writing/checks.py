@@ -1,4 +1,4 @@
-"""Checking all that is to be written, before any of it is."""
+"""Check everything that is to be written, before any of it is."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["check_deletes", "check_rows"]
 def check_rows(
     rows: DataFrame, definition: QueueDefinition, limits: SizeLimits, *, key: str, newest: str | None
 ) -> int:
-    """The number of keys, when each row can be written as it is.
+    """Check that each row can be written as it is, and return the number of keys.
 
     Args:
-        rows: of key, value, headers and `suspect`.
+        rows: rows of key, value, headers and `suspect`.
 
     Raises:
-        MissingKey, ConfigError, MessageTooLarge: as `lvq_spark.publish` says.
+        MissingKey, ConfigError, MessageTooLarge: as described for `lvq_spark.publish`.
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
@@ -94,10 +94,10 @@ def check_rows(
 
 
 def check_deletes(rows: DataFrame, limits: SizeLimits, key_header: str | None) -> int:
-    """The number of keys, when all can be deleted.
+    """Check that all keys can be deleted, and return their number.
 
     Raises:
-        MessageTooLarge: with its key header, a key is larger than client or topic take.
+        MessageTooLarge: a key, with its key header, is larger than the client or the topic takes.
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
@@ -130,5 +130,5 @@ def _check_sizes(rows: DataFrame, limits: SizeLimits, key_header: str | None, on
 
 
 def _many(count: int, one: str, more: str) -> str:
-    """So many of something."""
+    """Return a count with its singular or plural wording."""
     return f"{count} {one if count == 1 else more}"

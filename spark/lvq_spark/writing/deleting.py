@@ -1,4 +1,4 @@
-"""Deleting, in tasks, what a queue held at a cut, unless others have written it since (R25)."""
+"""Tasks that delete a queue's keys at a cut, unless others have written them since (R25)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["AT_ONCE", "Delete"]
 
 AT_ONCE = 1000
-"""Keys that are deleted between two looks at the log. So many are acknowledged within tens of milliseconds."""
+"""Keys to delete between two reads of the tail. They are acknowledged within tens of ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,10 @@ class Delete:
     REPORT = "partition int, end bigint, vanished bigint, spared bigint, overwritten binary"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What was deleted, when all of it is acknowledged, and what was not; a row for each key overwritten."""
+        """Delete the keys, and report once all deletes are acknowledged.
+
+        The report counts deleted and spared keys, and has a row for each key overwritten.
+        """
         portions = _portions(batches)
         first = next(portions, None)
         if first is None:
@@ -53,18 +56,18 @@ class Delete:
 
 
 class _Deletes:
-    """Portions of keys, and a look at what others have written before each of them."""
+    """Deletes keys in portions, and reads what others have written before each of them."""
 
     def __init__(self, tail: Tail, producer: Producer[bytes]) -> None:
         self._tail, self._producer = tail, producer
         self._newer: set[bytes] = set()
-        self._last: dict[bytes, Position] = {}  # where the deletes of the last portion lie
+        self._last: dict[bytes, Position] = {}  # positions of the last portion's deletes
         self._ends = Ends()
         self._vanished = self._spared = 0
         self._overwritten: list[bytes] = []
 
     def read_tail(self) -> None:
-        """See what has come, and what of it our deletes came to lie behind."""
+        """Read new values, and note those that lie before one of our deletes."""
         for key, partition, offset in self._tail.new_values():
             self._newer.add(key)
             lies = self._last.get(key)
@@ -73,7 +76,7 @@ class _Deletes:
                 del self._last[key]  # several values count once
 
     def send(self, keys: list[bytes]) -> None:
-        """Delete those that nobody has written until now."""
+        """Delete the keys that nobody has written so far."""
         self.read_tail()
         receipts = {key: self._producer.delete(key) for key in keys if key not in self._newer}
         self._producer.flush()
@@ -84,7 +87,7 @@ class _Deletes:
         self._spared += len(keys) - len(receipts)
 
     def report(self) -> Iterator[pa.RecordBatch]:
-        """As `Delete.REPORT` has it."""
+        """Return the report, as in `Delete.REPORT`."""
         import pyarrow as pa
 
         from lvq_spark.scan.arrays import binary

@@ -1,4 +1,4 @@
-"""The rows of a frame as they are written, and of what it lacks."""
+"""The rows of a frame as they are written, and the deletes of keys that it lacks."""
 
 from __future__ import annotations
 
@@ -23,30 +23,33 @@ _HEADER_TYPES = tuple(f"array<struct<key:string,value:{kind}>>" for kind in _VAL
 
 
 def newest_rows(df: DataFrame, key: str, value: str, headers: str | None, newest: str | None) -> DataFrame:
-    """A frame as key, value and headers, in bytes; of several rows with one key the newest.
+    """Return a frame as key, value and headers, in bytes, with the newest row of each key.
 
     Raises:
-        ConfigError: a column is missing, or of a type that cannot be written.
+        ConfigError: a column is missing, or has a type that cannot be written.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     keys = _column(df, "key", key, _KEY_TYPES, "Keys are text, bytes, integers or booleans: cast it to string.")
     if df.schema[key].dataType.simpleString() != "binary":
-        keys = keys.cast("string").cast("binary")  # the bytes that `encode_key` makes of it
+        keys = keys.cast("string").cast("binary")  # the same bytes as from `encode_key`
     values = _column(df, "value", value, _VALUE_TYPES, "Make it text or bytes first, with to_json or to_avro.")
     pairs = F.lit(None) if headers is None else _column(df, "headers", headers, _HEADER_TYPES, HEADERS_WANTED)
     columns = [keys.alias("key"), values.cast("binary").alias("value"), pairs.cast(_HEADERS).alias("headers")]
     if newest is None:
         return df.select(columns)
-    # A rank, not a row number: of two that are both the newest neither is, and the check tells of them.
+    # A rank, not a row number: rows that tie for the newest all stay, and the check reports them.
     rank = F.rank().over(Window.partitionBy("key").orderBy(F.desc_nulls_last("newest")))
     ranked = df.select(*columns, _column(df, "newest", newest).alias("newest")).withColumn("rank", rank)
     return ranked.where("rank = 1").drop("newest", "rank")
 
 
 def missing(held: DataFrame, rows: DataFrame) -> DataFrame:
-    """Deletes of what the queue holds and the frame lacks; messages that never had a key are no part of it (R1)."""
+    """Return deletes of the queue's keys that the frame lacks.
+
+    Messages that never had a key are left alone (R1).
+    """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     keyed = F.col("key").isNotNull() & ~unkeyed()
@@ -55,7 +58,7 @@ def missing(held: DataFrame, rows: DataFrame) -> DataFrame:
 
 
 def unkeyed() -> Column:
-    """Whether a row is a message that never had a key."""
+    """Return whether a row is a message that never had a key."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     return F.coalesce(F.exists("headers", lambda header: header["key"] == F.lit(UNKEYED_HEADER)), F.lit(False))

@@ -1,4 +1,4 @@
-"""Writing a frame's rows, in tasks, and what they report."""
+"""Tasks that write a frame's rows, and their reports."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Ends", "Write"]
 
 
 class Ends(dict[int, int]):
-    """For each partition written to, the offset behind the last record."""
+    """For each partition written to, the offset after the last record."""
 
     def note(self, position: Position) -> None:
-        """A record lies there."""
+        """Note the position of a record."""
         self[position.partition] = max(position.offset + 1, self.get(position.partition, 0))
 
     def report(self, counts: Mapping[str, int]) -> pa.RecordBatch:
-        """A row of counts, and one for each partition, of ``partition`` and ``end``."""
+        """Return a row of counts, and a row of ``partition`` and ``end`` for each partition."""
         import pyarrow as pa
 
         from lvq_spark.scan.arrays import integers
@@ -39,7 +39,10 @@ class Ends(dict[int, int]):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Writes rows of key, value and headers to a topic. ``config`` holds the secrets; its repr hides them."""
+    """Writes rows of key, value and headers to a topic.
+
+    ``config`` holds the secrets; its repr hides them.
+    """
 
     topic: str
     key_header: str | None
@@ -48,7 +51,7 @@ class Write:
     REPORT = "partition int, end bigint, written bigint, deleted bigint"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What was written, when all of it is acknowledged."""
+        """Write the rows, and report once all of them are acknowledged."""
         ends, written, deleted = Ends(), 0, 0
         with (
             closing(KafkaCluster(self.config)) as cluster,

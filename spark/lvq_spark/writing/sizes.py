@@ -1,4 +1,4 @@
-"""Which messages client and broker refuse for their size, told before anything is written."""
+"""Find messages that client or broker would reject for their size, before writing any."""
 
 from __future__ import annotations
 
@@ -19,21 +19,30 @@ if TYPE_CHECKING:
 __all__ = ["SizeLimits", "oversize", "suspect"]
 
 _CLIENT = 36
-"""Bytes that the client reckons for a message beside key, value and headers, whatever it takes in the end."""
+"""Bytes the client adds to key, value and headers when it checks a size.
+
+The actual overhead may differ.
+"""
 _BATCH = 61
-"""Bytes of a batch of records beside these. A broker looks at whole batches, and one record is one, too."""
+"""Bytes of a record batch without its records.
+
+Brokers check the size of whole batches, and a single record is a batch, too.
+"""
 _RECORD = 3
-"""Bytes of a record that is alone in its batch: attributes, and how far its time and offset are from the batch's."""
+"""Bytes of the fixed fields of a record that is alone in its batch.
+
+They are its attributes and its timestamp and offset deltas.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeLimits:
-    """How large a message may be, in bytes.
+    """Limits for the size of a message, in bytes.
 
     Args:
-        client: its ``message.max.bytes``, for the message as it is.
-        topic: its ``max.message.bytes``, for a batch as the client sends it. None where it tells nothing beforehand:
-            this user may not see it, or the client compresses, and nobody knows to what.
+        client: the client's ``message.max.bytes``, for the uncompressed message.
+        topic: the topic's ``max.message.bytes``, for a batch as the client sends it. None if nothing can be predicted
+            from it: this user may not see it, or the client compresses, to an unknown size.
         name: the topic's name.
     """
 
@@ -43,9 +52,9 @@ class SizeLimits:
 
     @classmethod
     def ask(cls, cluster: Cluster, topic: str, config: ClientConfig, timeout: float) -> tuple[SizeLimits, ClientConfig]:
-        """The limits now, and properties for a client whose batches are no larger than the topic takes.
+        """Return the current limits, and a client config with batches that the topic takes.
 
-        A batch that is too large would be refused with all its messages, none of which is.
+        A broker would otherwise reject an oversized batch with all its messages, none of which is too large.
         """
         try:
             said = cluster.topic_config(topic, timeout=timeout).get("max.message.bytes")
@@ -58,9 +67,10 @@ class SizeLimits:
 
 
 def oversize(limits: SizeLimits, key_header: str | None) -> Column:
-    """The size of a row of key, value and headers that is too large, below 0 if that is for the topic. Null for others.
+    """Return the size of a row of key, value and headers if it is too large, else null.
 
-    It is that of the message, whose key header the producer adds where it is missing.
+    The size is negative if it is too large for the topic. It is that of the message, including the key header that the
+    producer adds if it is missing.
     """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
@@ -87,7 +97,7 @@ def oversize(limits: SizeLimits, key_header: str | None) -> Column:
 
 
 def suspect(limits: SizeLimits, key_header: str | None) -> Column:
-    """Whether a row may be too large: a cheap comparison that settles it for nearly all rows."""
+    """Return whether a row may be too large: a cheap check that clears nearly all rows."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     def with_header(total: Column, header: Column) -> Column:
@@ -102,7 +112,7 @@ def suspect(limits: SizeLimits, key_header: str | None) -> Column:
 
 
 def _field(cell: Column) -> Column:
-    """Bytes that a text or bytes take with their length; null takes one."""
+    """Return the bytes that text or bytes take, including their length; null takes one."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     length = F.octet_length(cell).cast("bigint")
@@ -110,7 +120,10 @@ def _field(cell: Column) -> Column:
 
 
 def _number(number: Column) -> Column:
-    """Bytes that a number takes, none below 0: seven bits in each, and one of all bits for its sign."""
+    """Return the bytes that a non-negative number takes.
+
+    Each byte holds seven bits, and one bit of them all is for the sign.
+    """
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     sizes = F.when(number < 1 << 6, 1).when(number < 1 << 13, 2).when(number < 1 << 20, 3).when(number < 1 << 27, 4)

@@ -1,4 +1,4 @@
-"""What others write to a queue behind a cut, seen as late as may be."""
+"""Values that others write to a queue after a cut, read as late as possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["NewValue", "Tail"]
 
 
 class NewValue(NamedTuple):
-    """A value that was written behind a cut, and where it lies."""
+    """A value that was written after a cut, and its position."""
 
     key: bytes
     partition: int
@@ -27,10 +27,10 @@ class NewValue(NamedTuple):
 
 
 class Tail:
-    """The log behind a cut, over a connection of its own. Use it as a context manager.
+    """The log after a cut, read over a connection of its own. Use it as a context manager.
 
-    Transactions count before they are decided: what is open now may be committed later, below whatever is written in
-    between.
+    Records of undecided transactions count: what is open now may be committed later, at offsets below anything written
+    in the meantime.
 
     Raises:
         TopicRecreated: the topic is not the one that was pinned.
@@ -53,10 +53,10 @@ class Tail:
         self._reader.close()
 
     def new_values(self) -> Iterator[NewValue]:
-        """The values that have come since the last look, in all partitions, up to where the log ends now.
+        """Yield the values added since the last call, in all partitions, up to the current end.
 
         Raises:
-            DataLoss: some of the log is gone.
+            DataLoss: some of the log has been deleted.
             KeyMismatch: a record's header and key disagree, and the queue's policy is ``"fail"``.
             CatchUpTimeout: nothing moved for `PATIENCE` seconds.
             TransportError: the cluster cannot be reached or refuses.

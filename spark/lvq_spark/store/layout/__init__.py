@@ -1,1 +1,1 @@
-"""How a version lies on storage: the files of a base, an overlay upon them, and what writes both."""
+"""The layout of a version on storage: base files, an overlay on top, and their writers."""

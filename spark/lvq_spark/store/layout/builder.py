@@ -1,4 +1,4 @@
-"""Building a version: from the whole of a cut, or from the version before it and what the log has had since."""
+"""Build a version from a whole cut, or from the previous version and a delta."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 __all__ = ["Builder", "draft_of", "horizon"]
 
 OVERLAY = 0.25
-"""Up to this share of a version's records may lie in an overlay. Readers look up each row of the files below in it."""
+"""Largest share of a version's records in an overlay. Readers look up each base row in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """Writes the files of versions of a queue's store. Each is a version once its manifest is there, and not before."""
+    """Writes the files of versions of a queue's store.
+
+    A version exists only once its manifest does.
+    """
 
     spark: SparkSession
     queue: LastValueQueue[Any]
@@ -39,11 +42,11 @@ class Builder:
     consistency: Consistency
 
     def full(self, number: int, spec: SnapshotSpec, log: LogState, reasons: tuple[str, ...]) -> Version:
-        """Read a cut from the log.
+        """Read a whole cut from the log.
 
         Raises:
             DataLoss: some of it may be gone, or was gone before it was read.
-            TopicRecreated: the topic was.
+            TopicRecreated: the topic was recreated.
         """
         rows = spark_delta.log_rows(self.spark, spec, self.config, self.consistency, deletes=True)
         news = spark_delta.Counted(rows, spec)
@@ -59,11 +62,11 @@ class Builder:
         return version
 
     def delta(self, base: Version, spec: SnapshotSpec, log: LogState) -> Version:
-        """Read what a cut has beyond a version, and build upon that.
+        """Read the part of a cut beyond a version, and build on that version.
 
         Raises:
             DataLoss: as for `full`, or the version has grown too old meanwhile.
-            TopicRecreated: the topic was.
+            TopicRecreated: the topic was recreated.
         """
         beyond = replace(spec, start=base.end)
         draft = draft_of(self.queue, base.number + 1, spec, log)
@@ -82,7 +85,7 @@ class Builder:
         return spark_delta.held(spark_delta.log_rows(self.spark, beyond, self.config, self.consistency, deletes=True))
 
     def _read(self, base: Version, beyond: SnapshotSpec) -> DriverDelta | None:
-        """A delta, if it is little."""
+        """Read a delta in the driver; return None if it is not small."""
         from lvq_spark.store import driver_delta
 
         if not driver_delta.fits(
@@ -95,12 +98,12 @@ class Builder:
     def built_upon(
         self, base: Version, delta: spark_delta.Delta | DriverDelta, draft: Version, log: LogState
     ) -> Version:
-        """Work a delta into a version, and write that."""
+        """Work a delta into a version, and write the files of the result."""
         draft = replace(
             draft, base=base.number, read_from=base.end, upserts=delta.upserts, deletes=delta.deletes, kind="delta"
         )
         moved = dict(draft.start) != dict(base.start)
-        contested = moved and base.partitions > 1 and base.kept > 0  # who has lost to a record that is gone may win now
+        contested = moved and base.partitions > 1 and base.kept > 0  # a loser to a removed record may win now
         if delta.upserts == 0 and not contested:  # only offsets have moved
             draft = replace(draft, data=base.data, files=base.files, overlaid=base.overlaid)
             return self._counted(draft) if moved else replace(draft, rows=base.rows, kept=base.kept, committed=now())
@@ -111,7 +114,7 @@ class Builder:
         return self._overlaid_here(base, delta, draft)
 
     def _anew(self, base: Version, delta: spark_delta.Delta | DriverDelta, draft: Version, log: LogState) -> Version:
-        """A version of new files throughout."""
+        """Write a version that consists of new files only."""
         with self._spread(delta) as spread:
             rows = spark_delta.merged(self.spark, self.store, base, spread, draft.start, horizon(log))
             return self._written(draft, rows)
@@ -119,11 +122,11 @@ class Builder:
     def _spread(self, delta: spark_delta.Delta | DriverDelta) -> AbstractContextManager[spark_delta.Delta]:
         if isinstance(delta, spark_delta.Delta):
             return nullcontext(delta)
-        rows = delta.rows if delta.upserts else []  # Spark stumbles over an Arrow table without a row
+        rows = delta.rows if delta.upserts else []  # Spark stumbles over an Arrow table without rows
         return spark_delta.held(self.spark.createDataFrame(rows, SCHEMA))
 
     def _overlaid(self, base: Version, delta: spark_delta.Delta, draft: Version, *, moved: bool) -> Version:
-        """A version of the files that are there, and an overlay."""
+        """Write a version that keeps the base files and gets a new overlay."""
         met = spark_delta.meet(self.spark, self.store, base, delta) if delta.distinct else None
         contested = met is None or met.elsewhere > 0
         rows = spark_delta.overlaid(self.spark, self.store, base, delta, draft.start, contested=contested)
@@ -137,7 +140,7 @@ class Builder:
         return replace(draft, rows=rows_now, kept=base.kept - met.others + delta.deletes, committed=now())
 
     def _overlaid_here(self, base: Version, delta: DriverDelta, draft: Version) -> Version:
-        """The same, by the driver alone."""
+        """Do the same as `_overlaid`, in the driver alone."""
         from lvq_spark.store.layout.driver_overlay import overlaid
 
         folder = self.store.new_folder(draft.number)
@@ -153,7 +156,10 @@ class Builder:
         )
 
     def _counted(self, draft: Version) -> Version:
-        """With what is hidden by an overlay, or lies below the log's start, its files hold more than it does."""
+        """Count a version's records.
+
+        Its files hold more than the version does: the overlay hides some records, and some lie below the log start.
+        """
         rows, kept = layers.count(layers.stored(self.spark, self.store, draft))
         return replace(draft, rows=rows, kept=kept, committed=now())
 
@@ -165,7 +171,7 @@ class Builder:
 
 
 def draft_of(queue: LastValueQueue[Any], number: int, spec: SnapshotSpec, log: LogState) -> Version:
-    """A version with all that is known before anything is written."""
+    """Return a version with everything that is known before anything is written."""
     definition = queue.definition
     pinned = pinned_at(queue, log, spec.end)
     return Version(
@@ -195,5 +201,8 @@ def draft_of(queue: LastValueQueue[Any], number: int, spec: SnapshotSpec, log: L
 
 
 def horizon(log: LogState) -> int:
-    """Deletes of before need not be kept: the log may not have them either. Milliseconds since the epoch."""
+    """Return the time before which deletes need not be kept, in milliseconds since the epoch.
+
+    The log may no longer have them either.
+    """
     return int(max(0.0, log.at.timestamp() - log.retention) * 1000)

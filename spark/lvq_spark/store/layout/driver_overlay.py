@@ -1,4 +1,4 @@
-"""Overlays that the driver writes by itself, in Arrow: over the files of a version, with what changes it a little."""
+"""Overlays that the driver writes by itself, in Arrow, for small changes to a version."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from lvq_spark.task_failures import REBUILT
 __all__ = ["Overlaid", "overlaid"]
 
 _KEYS, _RECORDS = 1 << 18, 1 << 12
-"""Rows of a batch: without values, and with them. A set that keys are looked up in is built anew for each batch."""
+"""Rows of a batch, without values and with them. The lookup set is rebuilt for each batch."""
 
 _STORED = arrow_schema().append(pa.field(ROLE, pa.string()))
 
 
 @dataclass(frozen=True, slots=True)
 class Overlaid:
-    """The overlay that was written, how many records it holds, and how many the version holds; see `Version`."""
+    """The overlay that was written, its record count, and the version's counts; see `Version`."""
 
     file: DataFile
     records: int
@@ -42,17 +42,17 @@ class Overlaid:
 
 
 def overlaid(store: Store, base: Version, delta: DriverDelta, folder: str, start: Mapping[int, int]) -> Overlaid:
-    """Write an overlay over the files of a base: the one that there was, and the delta.
+    """Write an overlay on top of a base: the previous overlay with a delta worked in.
 
-    It holds all that is known of each of its keys, deletes of any age included: they hide what lies below.
+    It holds all that is known of each of its keys, including deletes of any age: they hide the rows below.
 
     Args:
-        start: where the log of each partition begins by now. What lies below is not in the version.
+        start: the current log start of each partition. Records below it are not in the version.
 
     Raises:
-        StateError: somebody has deleted what was written.
+        StateError: someone has deleted what was written.
         DataLoss: a file of the base is damaged.
-        FileNotFoundError: a file of the base is gone.
+        FileNotFoundError: a file of the base has been deleted.
     """
     begin = _by_partition(start)
     above = pa.Table.from_batches(_batches(store, [file for file in base.files if file.overlay]), _STORED)
@@ -75,7 +75,10 @@ def overlaid(store: Store, base: Version, delta: DriverDelta, folder: str, start
 
 @dataclass(frozen=True, slots=True)
 class _Below:
-    """What is not hidden, and whether of the keys of the delta there are any records in other partitions."""
+    """Counts of base records that are not hidden.
+
+    ``rivals`` says whether the base has records of the delta's keys in other partitions.
+    """
 
     records: int
     current: int
@@ -85,14 +88,14 @@ class _Below:
 def _look_up(
     store: Store, files: Iterable[DataFile], above: pa.Array, delta: DriverDelta, begin: npt.NDArray[np.int64]
 ) -> _Below:
-    """Look the keys of the old overlay and of the delta up in the files below. Values are not read."""
+    """Look up the keys of the old overlay and of the delta in the files below, without values."""
     hiding = pa.concat_arrays([above, delta.rows["key"].combine_chunks()])
     places = delta.rows["partition"].to_numpy()
     records = current = 0
     rivals = False
     for batch in _batches(store, files, ("key", "partition", "offset", ROLE), _KEYS):
         rows = _reached(pa.Table.from_batches([batch]), begin)
-        # The first place where a key stands: one that lies in the old overlay is not looked for in the delta.
+        # `index_in` finds a key's first place, so keys of the old overlay are not looked up in the delta.
         place = pc.index_in(rows["key"], value_set=hiding)
         seen = rows.filter(pc.is_null(place))
         records += seen.num_rows
@@ -104,7 +107,7 @@ def _look_up(
 
 
 def _of(batch: pa.RecordBatch, keys: pa.Array, *, but: pa.Array) -> pa.Table:
-    """The rows of some keys, but not of others."""
+    """Return the rows of some keys, except those of others."""
     wanted = pc.and_not(pc.is_in(batch["key"], value_set=keys), pc.is_in(batch["key"], value_set=but))
     return pa.Table.from_batches([batch.filter(wanted)])
 
@@ -112,7 +115,7 @@ def _of(batch: pa.RecordBatch, keys: pa.Array, *, but: pa.Array) -> pa.Table:
 def _batches(
     store: Store, files: Iterable[DataFile], columns: Iterable[str] = _STORED.names, rows: int = _RECORDS
 ) -> Iterator[pa.RecordBatch]:
-    """What is in files, in the types of the store."""
+    """Read files, in the column types of the store."""
     schema = pa.schema([_STORED.field(name) for name in columns])
     for file in files:
         # Spark writes timestamps of 96 bits, which would be read as nanoseconds.
@@ -127,7 +130,7 @@ def _batches(
 
 @contextmanager
 def _as_data_loss(file: str) -> Iterator[None]:
-    """What is not as it was written is told as data loss; what cannot be read for other reasons passes as it is."""
+    """Raise damage to a file as data loss; let other read errors pass unchanged."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -137,7 +140,7 @@ def _as_data_loss(file: str) -> Iterator[None]:
 
 
 def _reached(table: pa.Table, begin: npt.NDArray[np.int64]) -> pa.Table:
-    """The rows that the log still reaches back to."""
+    """Return the rows at or above the log start."""
     if not begin.any():
         return table
     return table.filter(pa.array(table["offset"].to_numpy() >= begin[table["partition"].to_numpy()]))
@@ -148,13 +151,13 @@ def _by_partition(offsets: Mapping[int, int]) -> npt.NDArray[np.int64]:
 
 
 def _current(table: pa.Table) -> int:
-    """How many of the records readers see."""
+    """Return the number of records that readers see."""
     return int(pc.sum(pc.equal(table[ROLE], "current")).as_py() or 0)
 
 
 def _write(store: Store, name: str, table: pa.Table) -> DataFile:
     sink = pa.BufferOutputStream()
-    # Keys and values hardly ever come again; a dictionary of them is given up after a megabyte, in vain.
+    # Keys and values rarely repeat: a dictionary of them would be built, then dropped after a megabyte.
     dictionaries = ["topic", "partition", ROLE]
     pq.write_table(table, sink, compression="snappy", use_dictionary=dictionaries, write_page_checksum=True)
     content = sink.getvalue().to_pybytes()

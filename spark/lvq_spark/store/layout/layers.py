@@ -1,7 +1,7 @@
-"""What a version's files hold: a base, and above it an overlay, whose keys hide what the base holds of them.
+"""The layers of a version: a base, and an overlay whose keys hide their base records.
 
-So a version that changes little is written by writing that little. The overlay holds all that is known of each of its
-keys, the deletes too: a key is looked up in one of the two layers, never pieced together from both.
+Writing a small change therefore takes a small write. The overlay holds all that is known of each of its keys, including
+deletes: a key is looked up in one of the two layers, never pieced together from both.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ __all__ = [
 ]
 
 STORED = f"{SCHEMA}, lvq_role string"
-"""The columns of a store's files; see `lvq_spark.store.merge_partitions_arrow.ROLE` for the last."""
+"""The columns of a store's files.
+
+See `lvq_spark.store.merge_partitions_arrow.ROLE` for the last one.
+"""
 
 _BROADCAST = 500_000
-"""Up to so many keys are sent to every executor, so that what they are looked for in is not shuffled."""
+"""Most keys to broadcast to all executors, so that the rows they join are not shuffled."""
 
-# Whatever the session says: a base with a hole in it must not pass for a base, nor a page that was changed for one.
+# These override the session's settings: missing files and changed pages must not go unnoticed.
 _STRICT = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
@@ -48,24 +51,24 @@ _CHECKSUMS = {"parquet.page.write-checksum.enabled": "true"}
 
 
 def visible(spark: SparkSession, store: Store, version: Version) -> DataFrame:
-    """The rows of a version that readers see."""
+    """Return the rows of a version that readers see."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     return stored(spark, store, version).where(F.col("lvq_role") == "current").drop("lvq_role")
 
 
 def stored(spark: SparkSession, store: Store, version: Version) -> DataFrame:
-    """All that a version holds: what readers see, and what is kept for the next contest (R14)."""
+    """Return all rows of a version: those readers see, and those kept for contests (R14)."""
     rows = _read(spark, store, version, overlay=False)
     if version.overlaid:
         above = overlay(spark, store, version)
         rows = beside(rows, above.select("key"), version.overlaid).unionByName(above)
-    # The base may be older than the log's start; a snapshot has nothing from below that.
+    # The base may reach below the log start; a snapshot has nothing from there.
     return reached(rows, version.start) if any(version.start.values()) else rows
 
 
 def overlay(spark: SparkSession, store: Store, version: Version) -> DataFrame:
-    """The upper layer of a version."""
+    """Return the upper layer of a version."""
     return _read(spark, store, version, overlay=True)
 
 
@@ -74,7 +77,7 @@ def _read(spark: SparkSession, store: Store, version: Version, *, overlay: bool)
 
 
 def read(spark: SparkSession, store: Store, files: Iterable[DataFile], schema: str = STORED) -> DataFrame:
-    """What is in files, every one of which has to be there."""
+    """Read files, all of which must exist."""
     paths = store.paths(files)
     if not paths:
         return spark.createDataFrame([], schema)
@@ -82,7 +85,7 @@ def read(spark: SparkSession, store: Store, files: Iterable[DataFile], schema: s
 
 
 def count(rows: DataFrame) -> tuple[int, int]:
-    """How many rows readers see, and how many others there are."""
+    """Return how many rows readers see, and how many others there are."""
     from pyspark.sql import functions as F  # noqa: N812
 
     counted = rows.select(F.count("*"), F.count_if(F.col("lvq_role") == "current")).first()
@@ -91,26 +94,26 @@ def count(rows: DataFrame) -> tuple[int, int]:
 
 
 def beside(rows: DataFrame, keys: DataFrame, number: int) -> DataFrame:
-    """The rows of all other keys than these, which are at most so many."""
+    """Return the rows of all keys but these, of which there are at most ``number``."""
     return rows.join(hinted(keys, number), "key", "left_anti")
 
 
 def hinted(keys: DataFrame, number: int) -> DataFrame:
-    """Keys to look for, at most so many."""
+    """Return keys to join on, at most ``number``, with a broadcast hint if they are few."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.broadcast(keys) if number <= _BROADCAST else keys
 
 
 def reached(rows: DataFrame, start: Mapping[int, int]) -> DataFrame:
-    """The rows at these offsets and beyond."""
+    """Return the rows at or above these offsets."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return rows.where(F.col("offset") >= _by_partition(start))
 
 
 def _by_partition(offsets: Mapping[int, int]) -> Column:
-    """The offset of a row's partition."""
+    """Return the offset of a row's partition."""
     from pyspark.sql import functions as F  # noqa: N812
 
     cells = [F.lit(number) for pair in sorted(offsets.items()) for number in pair]
@@ -119,7 +122,7 @@ def _by_partition(offsets: Mapping[int, int]) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The files that were written, and how many records they hold for readers and beyond that."""
+    """The files that were written, and their numbers of visible and of other records."""
 
     files: tuple[DataFile, ...]
     rows: int
@@ -127,10 +130,10 @@ class Written:
 
 
 def write(spark: SparkSession, store: Store, folder: str, rows: DataFrame, *, overlay: bool = False) -> Written:
-    """Write what a version stores into a folder of its own.
+    """Write the rows of a version to a folder of its own.
 
     Raises:
-        StateError: there is less in the files than was written: somebody has deleted some of them.
+        StateError: the files hold fewer records than were written, as someone has deleted some of them.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812

@@ -1,4 +1,4 @@
-"""The tables of a store: what its versions are written from, and how a delta is worked in."""
+"""A store's rows as Spark DataFrames: read, counted, and with a delta worked in."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ __all__ = [
 ]
 
 FORGET_ALL, FORGET_NONE = sys.maxsize, -sys.maxsize
-"""Horizons: all deletes are left out, or none."""
+"""Horizons that leave out all deletes, and none."""
 
 
 def log_rows(
     spark: SparkSession, spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, *, deletes: bool
 ) -> DataFrame:
-    """The newest record of each key of each partition of a cut, as the executors read them from the log."""
+    """Return the newest record of each key in each partition of a cut, read by the executors."""
     from lvq_spark.scan.tasks import ReadRows
 
     tasks = len(spec.ranges)
@@ -53,21 +53,21 @@ def log_rows(
 
 
 def scan_of(spec: SnapshotSpec, config: ClientConfig, consistency: Consistency, *, deletes: bool) -> Scan:
-    """What reads the newest record of each key of a partition of a cut."""
+    """Return the scan that reads the newest record of each key in one partition of a cut."""
     from lvq_spark.scan.scanning import Scan
 
     return Scan(spec, config, SNAPSHOT_COLUMNS, consistency, deletes=deletes, keyless="fail")
 
 
 def full(rows: DataFrame, spec: SnapshotSpec, horizon: int) -> DataFrame:
-    """What a full version stores of the log's rows."""
+    """Return the rows that a full version stores, from the log's rows."""
     if spec.partitions == 1:
         return _current(rows)
     return _merge_partitions(rows, spec.topic, spec.partitions, horizon)
 
 
 class Counted:
-    """The log's rows, counted as they are read by the one action on what is made of them."""
+    """The log's rows, counted while the one action on the result reads them."""
 
     def __init__(self, rows: DataFrame, spec: SnapshotSpec) -> None:
         from pyspark.sql import Observation
@@ -79,19 +79,22 @@ class Counted:
 
     @property
     def read(self) -> tuple[int, int]:
-        """How many there were, and how many deletes among them; once the action is done."""
-        if not self._any:  # then Spark plans nothing, and its observation stumbles over that
+        """The numbers of records and of deletes among them, once the action is done."""
+        if not self._any:  # Spark then plans nothing, which an observation cannot handle
             return 0, 0
         return self._seen.get["upserts"], self._seen.get["deletes"]
 
 
 def _current(rows: DataFrame) -> DataFrame:
-    """Rows that have nothing to be compared with: one for each key, of one partition."""
+    """Return rows with roles, without deletes: one row for each key, all of one partition.
+
+    They have nothing to compete with.
+    """
     return _with_roles(rows.where("value is not null"))
 
 
 def _with_roles(rows: DataFrame) -> DataFrame:
-    """The same, deletes included."""
+    """Return rows with roles, deletes included."""
     from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation has it
 
     return rows.withColumn("lvq_role", F.when(F.col("value").isNull(), "delete").otherwise("current"))
@@ -107,8 +110,8 @@ def _merge_partitions(rows: DataFrame, topic: str, partitions: int, horizon: int
 class Delta:
     """Records that are held for a merge.
 
-    ``upserts`` is how many they are, ``keys`` of how many keys, ``deletes`` how many of them are deletes, and ``bytes``
-    how much their values take.
+    ``upserts`` counts the records, ``keys`` their keys, and ``deletes`` the deletes among them. ``bytes`` is the total
+    size of their values.
     """
 
     rows: DataFrame
@@ -119,13 +122,13 @@ class Delta:
 
     @property
     def distinct(self) -> bool:
-        """Whether no two are of the same key."""
+        """True if no two records have the same key."""
         return self.upserts == self.keys
 
 
 @contextmanager
 def held(rows: DataFrame) -> Iterator[Delta]:
-    """Compute rows once and hold them, on disk where memory does not take them. This is where a delta is read."""
+    """Compute rows once and hold them, on disk if memory is short. This reads the delta."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.storagelevel import StorageLevel
 
@@ -142,7 +145,10 @@ def held(rows: DataFrame) -> Iterator[Delta]:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """What a version has of a delta's keys: records that readers see, others, and ones in another partition."""
+    """A version's records of a delta's keys: visible ones, others, and ones elsewhere.
+
+    ``elsewhere`` counts those in a partition other than the delta's.
+    """
 
     current: int
     others: int
@@ -150,7 +156,7 @@ class Met:
 
 
 def meet(spark: SparkSession, store: Store, base: Version, delta: Delta) -> Met:
-    """Look up a delta's keys, which are distinct. Values are not read."""
+    """Look up a delta's keys, which are distinct, in a version. Values are not read."""
     from pyspark.sql import functions as F  # noqa: N812
 
     places = delta.rows.select("key", F.col("partition").alias("place"))
@@ -165,10 +171,10 @@ def meet(spark: SparkSession, store: Store, base: Version, delta: Delta) -> Met:
 def merged(
     spark: SparkSession, store: Store, base: Version, delta: Delta, start: Mapping[int, int], horizon: int
 ) -> DataFrame:
-    """All that a version stores that is a base and a delta.
+    """Return all rows of a version that is a base with a delta worked in.
 
-    Only what the base has of the delta's keys is looked at again; all its other rows pass. They leave out what lies
-    below the log's start by now, as a full version would.
+    Only the base's rows of the delta's keys are examined again; all others pass through. Rows below the current log
+    start are left out, as in a full version.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -176,13 +182,13 @@ def merged(
     if dict(start) != dict(base.start):
         known = reached(known, start)
         if base.partitions > 1 and base.kept:
-            # Who has lost a contest to a record that is gone may win it now.
+            # A record that lost a contest to one that was removed may win it now.
             rows = delta.rows.unionByName(known.drop("lvq_role"))
             return _merge_partitions(rows, base.topic, base.partitions, horizon)
     keys = delta.rows.select("key")
     others = beside(known, keys, delta.upserts)
     if base.partitions == 1:
-        # No other partition can bring a record that a delete would count against.
+        # There is no other partition with records that a delete would count against.
         others = others.where(F.col("lvq_role") == "current")
         news = _current(delta.rows) if delta.distinct else _merge_partitions(delta.rows, base.topic, 1, FORGET_ALL)
     else:
@@ -196,13 +202,13 @@ def merged(
 def overlaid(
     spark: SparkSession, store: Store, base: Version, delta: Delta, start: Mapping[int, int], *, contested: bool
 ) -> DataFrame:
-    """What a version stores above the files of its base: the overlay that there was, and the delta.
+    """Return the rows of a new overlay: the previous overlay with a delta worked in.
 
-    Deletes are kept, whatever their age: they hide what lies below.
+    Deletes are kept, whatever their age: they hide the rows below.
 
     Args:
-        start: where the log of each partition begins by now. What lies below counts against nothing any more.
-        contested: whether one key may have several records in the delta, or others in other partitions of the base.
+        start: the current log start of each partition. Records below it no longer count against others.
+        contested: whether a key may have several records in the delta, or rivals in other partitions of the base.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
