@@ -293,8 +293,8 @@ class Producer(Bound, Generic[V]):
             return
         try:
             self.close(_EXIT_FLUSH)
-        except LVQError as besides:
-            error.add_note(f"Besides, the producer of {self.topic!r} reports: {besides}")
+        except LVQError as another:
+            error.add_note(f"Besides, the producer of {self.topic!r} reports: {another}")
 
     async def __aenter__(self) -> Self:
         return self
@@ -409,10 +409,10 @@ class Producer(Bound, Generic[V]):
         """Abort the transaction because of this error. Return False if that failed."""
         try:
             self.writer.abort_transaction()
-        except LVQError as besides:
-            if getattr(besides, "code", "") == "_FENCED":  # the producer that fenced us off has aborted it
+        except LVQError as another:
+            if getattr(another, "code", "") == "_FENCED":  # the producer that fenced us off has aborted it
                 return True
-            error.add_note(f"The transaction could not be aborted either: {besides}")
+            error.add_note(f"The transaction could not be aborted either: {another}")
             return False
         finally:
             self.writer.pop_failures()  # sends withdrawn by the abort are expected failures

@@ -250,9 +250,9 @@ class Transaction(Bound, Generic[V]):
     def _abort_producer(self, error: BaseException) -> bool:
         try:
             self._producer.writer.abort_transaction(self._timeout)
-        except LVQError as besides:
-            if getattr(besides, "code", "") != "_FENCED":  # the producer that fenced it has aborted it
-                error.add_note(f"Besides, the transaction could not be aborted: {besides}")
+        except LVQError as another:
+            if getattr(another, "code", "") != "_FENCED":  # the producer that fenced it has aborted it
+                error.add_note(f"Besides, the transaction could not be aborted: {another}")
             return False
         finally:
             self._producer.writer.pop_failures()  # sends withdrawn by the abort are not failures

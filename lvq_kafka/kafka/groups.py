@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
-from typing import TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
@@ -20,13 +19,10 @@ from lvq_kafka.kafka.offset_fetch import COMMITS, OffsetFetcher, home_of
 
 __all__ = ["KafkaGroups", "commit_of", "offsets_of"]
 
-T = TypeVar("T")
 GroupOffsets = Future[ConsumerGroupTopicPartitions]
 
 _NO_PARTITION = 2**31 - 1  # no topic has that many partitions
 _FOREVER = 300.0  # seconds that an abandoned request may stay open
-_PAUSE = 0.02  # seconds
-_SLICE = 1.0  # seconds; then check whether the broker refuses us, which the call itself does not report
 
 
 class KafkaGroups:

@@ -388,7 +388,7 @@ def _longer_than_a_session(config: ClientConfig) -> int:
     Requests sent after a JoinGroup wait for the session of a dead member to expire.
     """
     session = milliseconds({**_CLASSIC_DEFAULTS, **config.for_consumer()}, "session.timeout.ms", 0)
-    return max(int(str(FETCH_DEFAULTS["socket.timeout.ms"])), session + _BEYOND)
+    return max(milliseconds(FETCH_DEFAULTS, "socket.timeout.ms", 0), session + _BEYOND)
 
 
 def _identity(consumer: Consumer) -> tuple[object, str]:

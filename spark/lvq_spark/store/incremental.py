@@ -31,12 +31,12 @@ class IncrementalUpdate(ABC):
 
     Args:
         queue, on_stale, timeout: as for `lvq_spark.refresh`.
-        anew: the log message when the whole log is read again.
+        rebuild: the log message when the whole log is read again.
     """
 
-    def __init__(self, queue: LastValueQueue[Any], on_stale: OnStale, timeout: float, anew: str) -> None:
+    def __init__(self, queue: LastValueQueue[Any], on_stale: OnStale, timeout: float, rebuild: str) -> None:
         self.queue, self.timeout = queue, timeout
-        self._on_stale, self._anew = on_stale, anew
+        self._on_stale, self._rebuild_notice = on_stale, rebuild
 
     @abstractmethod
     def problem(self, base: Version, log: LogState) -> LVQError | None:
@@ -121,4 +121,4 @@ class IncrementalUpdate(ABC):
         Raises:
             LVQError: the problem, if it is to be raised.
         """
-        return () if problem is None else rebuilding(problem, self._on_stale, self._anew)
+        return () if problem is None else rebuilding(problem, self._on_stale, self._rebuild_notice)
