@@ -72,6 +72,7 @@ lint: $(READY) ## Check style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m tests.typed
 
 format: $(READY) ## Format the code and fix what can be fixed by itself
 	@$(BIN)/ruff check --fix --quiet . || true

@@ -6,8 +6,6 @@ with `LastValueQueue.declare`, then produce, browse, view and consume.
 Everything that its methods take or return can be imported from here; errors are in `lvq_kafka.errors`.
 """
 
-from typing import TYPE_CHECKING
-
 from lvq_kafka._version import __version__
 from lvq_kafka.cluster import Cluster, Receipt
 from lvq_kafka.codecs import BYTES, JSON, TEXT, Codec, serializers
@@ -26,6 +24,7 @@ from lvq_kafka.core.progress import Shortfall
 from lvq_kafka.core.records import Position
 from lvq_kafka.entries import Deleted, EndOfDump, Entry
 from lvq_kafka.errors import LVQError
+from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.managing.backlog import Tally
 from lvq_kafka.managing.damage import Damage
 from lvq_kafka.managing.management import Change, Repair
@@ -37,9 +36,6 @@ from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.snapshot import Snapshot
 from lvq_kafka.reading.view import View
 from lvq_kafka.reading.watch import Watch
-
-if TYPE_CHECKING:
-    from lvq_kafka.kafka import ClientConfig
 
 __all__ = [
     "BYTES",
@@ -86,16 +82,3 @@ __all__ = [
     "queues",
     "serializers",
 ]
-
-if not TYPE_CHECKING:  # otherwise a type checker would accept any attribute name
-
-    def __getattr__(name: str) -> object:
-        """Import the Kafka client only for its configuration: in-memory clusters do without it."""
-        if name != "ClientConfig":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from lvq_kafka.kafka import ClientConfig
-
-        return ClientConfig
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})

@@ -15,16 +15,18 @@ from lvq_kafka.core.records import Position
 from lvq_kafka.core.validation import callables
 from lvq_kafka.errors import ConfigError, DecodeError, EncodeError
 
-__all__ = ["BYTES", "JSON", "TEXT", "Codec", "Undecodable", "V", "check_undecodable", "serializers"]
+__all__ = ["BYTES", "JSON", "TEXT", "Codec", "T", "Undecodable", "V", "check_undecodable", "serializers"]
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     V = TypeVar("V", default=bytes)  # a queue without a codec holds bytes
+    T = TypeVar("T", default=bytes)  # the same, for class methods: there, V is the class's own
 else:
     from typing import TypeVar
 
     V = TypeVar("V")
+    T = TypeVar("T")
 
 Undecodable = Literal["raise", "skip", "raw"]
 """The policy for values that their codec cannot decode.

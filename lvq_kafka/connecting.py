@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.validation import instance, mapping
 from lvq_kafka.errors import ConfigError
-
-if TYPE_CHECKING:
-    from lvq_kafka.kafka import ClientConfig
+from lvq_kafka.kafka import ClientConfig
 
 __all__ = ["connect", "connect_within"]
 
@@ -41,7 +39,7 @@ def connect(
         instance("cluster", cluster, Cluster, "Pass what `connect` returns, or leave it out.")
         return cluster
     # The only import of the client, so that everything else runs on any cluster.
-    from lvq_kafka.kafka import ClientConfig, KafkaCluster
+    from lvq_kafka.kafka import KafkaCluster
 
     if isinstance(config, ClientConfig):
         if bootstrap_servers is not None:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, get_args
+from typing import Any, Generic, ParamSpec, Self, cast, get_args
 
 from lvq_kafka.aio import in_thread
 from lvq_kafka.cluster import Cluster
-from lvq_kafka.codecs import BYTES, Codec, Undecodable, V
+from lvq_kafka.codecs import BYTES, Codec, T, Undecodable, V
 from lvq_kafka.connecting import connect_within
 from lvq_kafka.consuming.consumer import Consumer
 from lvq_kafka.core.definition import KeylessPolicy, QueueDefinition, check_name
@@ -21,6 +21,7 @@ from lvq_kafka.core.policy import TopicSpec
 from lvq_kafka.core.quoting import brief
 from lvq_kafka.core.validation import choice, instance
 from lvq_kafka.errors import ConfigError
+from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.managing.declaring import Declaration, declare
 from lvq_kafka.managing.group_checks import OnForeignCommits, Start
 from lvq_kafka.managing.managed import Managed
@@ -29,9 +30,6 @@ from lvq_kafka.reading.browser import Browser
 from lvq_kafka.reading.view import View
 from lvq_kafka.registry import Registry
 from lvq_kafka.topics import OnMismatch
-
-if TYPE_CHECKING:
-    from lvq_kafka.kafka import ClientConfig
 
 __all__ = ["Declaration", "LastValueQueue", "queues"]
 
@@ -136,8 +134,10 @@ class LastValueQueue(Managed, Generic[V]):
         self._opened = opened.pop_all()  # takes over the duty to close
 
     @classmethod
-    def _of(cls, definition: QueueDefinition, value: Codec[V], cluster: Cluster, opened: ExitStack) -> Self:
-        queue = cls.__new__(cls)
+    def _of(
+        cls, definition: QueueDefinition, value: Codec[T], cluster: Cluster, opened: ExitStack
+    ) -> LastValueQueue[T]:
+        queue = cast("LastValueQueue[T]", cls.__new__(cls))
         queue._set(definition, value, cluster, opened, declared=True)
         return queue
 
@@ -146,11 +146,11 @@ class LastValueQueue(Managed, Generic[V]):
         cls,
         name: str,
         *,
-        value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
+        value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
         cluster: Cluster | None = None,
-    ) -> Self:
+    ) -> LastValueQueue[T]:
         """Open a queue that is already declared, with its declared definition.
 
         Raises:
@@ -177,11 +177,11 @@ class LastValueQueue(Managed, Generic[V]):
         start: Start = "earliest",
         spec: TopicSpec | None = None,
         on_mismatch: OnMismatch = "raise",
-        value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
+        value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
         bootstrap_servers: str | None = None,
         config: ClientConfig | Mapping[str, Any] | None = None,
         cluster: Cluster | None = None,
-    ) -> Self:
+    ) -> LastValueQueue[T]:
         """Create a queue, or verify that it matches. Never silently changes anything that exists.
 
         Creates the topic if it is missing, with settings that keep a last value queue healthy; checks the settings if
@@ -223,9 +223,15 @@ class LastValueQueue(Managed, Generic[V]):
             return queue
 
     @classmethod
-    async def open_async(cls, name: str, *, value: Codec[V] = BYTES, **options: Any) -> Self:  # type: ignore[assignment]
+    async def open_async(
+        cls,
+        name: str,
+        *,
+        value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
+        **options: Any,
+    ) -> LastValueQueue[T]:
         """Like `open`, for asyncio."""
-        return await in_thread(partial(cls.open, name, value=value, **options), undo=cls.close)
+        return await in_thread(partial(cls.open, name, value=value, **options), undo=lambda queue: queue.close())
 
     @classmethod
     async def declare_async(
@@ -233,15 +239,15 @@ class LastValueQueue(Managed, Generic[V]):
         name: str,
         *,
         key_header: str | None,
-        value: Codec[V] = BYTES,  # type: ignore[assignment]  # the default of V
+        value: Codec[T] = BYTES,  # type: ignore[assignment]  # the default of T
         **options: Any,
-    ) -> Self:
+    ) -> LastValueQueue[T]:
         """Like `declare`, for asyncio, with the same options.
 
         A cancelled declaration may still be carried out.
         """
         call = partial(cls.declare, name, key_header=key_header, value=value, **options)
-        return await in_thread(call, undo=cls.close)
+        return await in_thread(call, undo=lambda queue: queue.close())
 
     # ---------------------------------------------------------------- properties
 

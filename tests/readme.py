@@ -1,13 +1,15 @@
-"""The README's examples, as they stand there."""
+"""The examples of the README and of other pages, as they stand there."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["after", "block"]
+__all__ = ["after", "block", "python_examples"]
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
 
 _FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -24,3 +26,17 @@ def after(text: str) -> str:
     match = _FENCED.search(README, README.index(text) + len(text))
     assert match is not None
     return match[2]
+
+
+def python_examples() -> Iterator[tuple[str, str]]:
+    """Every Python example of a Markdown page, with a file name that says where it stands."""
+    pages = [
+        *ROOT.glob("*.md"),
+        *(page for folder in ("docs", "lvq_kafka", "spark") for page in (ROOT / folder).rglob("*.md")),
+    ]
+    for page in sorted(pages):
+        text = page.read_text()
+        for match in _FENCED.finditer(text):
+            if match[1] == "python":
+                where = page.relative_to(ROOT).with_suffix("").as_posix().replace("/", "_").replace("-", "_")
+                yield f"{where}_line_{text.count(chr(10), 0, match.start()) + 1}.py", match[2]

@@ -7,15 +7,13 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from threading import Event
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 from lvq_kafka.codecs import V
+from lvq_kafka.consuming.delivery import Delivery
 from lvq_kafka.consuming.thread_group import ThreadGroup
 from lvq_kafka.core.validation import at_least_one, callables, delays
 from lvq_kafka.errors import AlreadySettled, ConfigError, LockLost, StateError
-
-if TYPE_CHECKING:
-    from lvq_kafka.consuming.delivery import Delivery
 
 __all__ = ["Handler", "Source", "Workers"]
 
@@ -34,13 +32,13 @@ _NOT_OUTCOMES: Sequence[tuple[Callable[[object], bool], str, str]] = (
     (inspect.isgenerator, *_GENERATOR),
 )
 
-Handler = Callable[["Delivery[V]"], object]
+Handler = Callable[[Delivery[V]], object]
 """Handles one message.
 
 It may settle the delivery itself; otherwise returning acks it, and raising releases it.
 """
 
-Source = Callable[[Event], Iterator["Delivery[V]"]]
+Source = Callable[[Event], Iterator[Delivery[V]]]
 """Yields messages one by one, until the consumer is closed or the event is set."""
 
 

@@ -6,13 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import Literal, Protocol, cast, get_args
 
 from lvq_kafka.errors import BrokerStartFailed, ConfigError, StateError
-
-if TYPE_CHECKING:
-    from lvq_kafka.embedded import EmbeddedBroker
-    from lvq_kafka.testing.containers import KafkaContainer
 
 __all__ = ["BrokerKind", "ProvidedBroker", "provide_broker"]
 
@@ -20,6 +16,15 @@ BrokerKind = Literal["given", "docker", "embedded"]
 
 GIVEN = "LVQ_BOOTSTRAP_SERVERS"
 CHOICE = "LVQ_TEST_BROKER"
+
+
+class _Process(Protocol):
+    """A broker that was started here, embedded or in a container."""
+
+    def kill(self) -> None: ...
+    def restart(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class ProvidedBroker:
 
     bootstrap_servers: str
     kind: BrokerKind
-    _process: EmbeddedBroker | KafkaContainer | None = None
+    _process: _Process | None = None
 
     def kill(self) -> None:
         """Kill the broker with SIGKILL."""
@@ -51,7 +56,7 @@ class ProvidedBroker:
         self._own.resume()
 
     @property
-    def _own(self) -> EmbeddedBroker | KafkaContainer:
+    def _own(self) -> _Process:
         if self._process is None:
             raise StateError(
                 f"The broker at {self.bootstrap_servers} was not started here and is left alone.",

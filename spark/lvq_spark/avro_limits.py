@@ -8,12 +8,10 @@ With Avro's limits such a value becomes an error, and so a bad row. Avro reads t
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from lvq_spark.remote import is_connect
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["AVRO_LIMITS", "limit_avro"]
 

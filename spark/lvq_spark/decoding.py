@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import DataType
 
 from lvq_kafka.core.validation import choice
 from lvq_kafka.errors import ConfigError
@@ -12,10 +15,6 @@ from lvq_spark.forms import DecodedValue, Form, ProtobufMessage, read_values
 from lvq_spark.schema import quoted
 from lvq_spark.schema_registry import SubjectSchemas
 from lvq_spark.session import require_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType
 
 __all__ = ["Form", "OnError", "ProtobufMessage", "decode"]
 

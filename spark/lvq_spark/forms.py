@@ -8,17 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import DataType
 
 from lvq_kafka.core.json_text import read_json
 from lvq_kafka.errors import ConfigError
 from lvq_spark.avro_limits import limit_avro
 from lvq_spark.remote import spark_errors
 from lvq_spark.schema_registry import SubjectSchemas
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
 
 __all__ = ["DecodedValue", "Form", "ProtobufMessage", "read_values"]
 

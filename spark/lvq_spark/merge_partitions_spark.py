@@ -6,13 +6,11 @@ Spark sorts, and spills if it has to. No data goes through Python.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
 
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.schema import SNAPSHOT_COLUMNS, ddl
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 __all__ = ["candidate_columns", "candidates_schema", "merge_partitions", "slot"]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
+
+from pyspark.sql import DataFrame, Row
 
 from lvq_kafka.core import quoting
 from lvq_kafka.core.validation import choice, delays
@@ -20,9 +22,6 @@ from lvq_spark.writing.deleting import Delete
 from lvq_spark.writing.rows import missing, newest_rows
 from lvq_spark.writing.sending import Write
 from lvq_spark.writing.sizes import SizeLimits, suspect
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
 
 __all__ = ["Published", "Vanished", "publish"]
 

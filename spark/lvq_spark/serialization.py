@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Column, DataFrame
+
 from lvq_kafka import __version__
 from lvq_kafka.errors import ConfigError
 from lvq_spark.scan.task_metrics import logger
@@ -15,7 +17,6 @@ from lvq_spark.schema import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
 
 __all__ = ["NEEDS", "Step", "carried", "map_in_arrow", "portable"]
 

@@ -9,13 +9,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.errors import ConfigError, JavaNotFound
 from lvq_spark.connector.connector_engine import has_connector
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["local_session", "require_frame", "require_spark"]
 

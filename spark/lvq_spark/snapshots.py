@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
+
+from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.core.keys import Key
 from lvq_kafka.core.validation import choice, chosen_keys, instance
@@ -18,9 +20,6 @@ from lvq_spark.scan.log_range import Consistency
 from lvq_spark.schema import SCHEMA, SNAPSHOT_COLUMNS, check_columns, ddl
 from lvq_spark.serialization import NEEDS, map_in_arrow
 from lvq_spark.session import require_spark
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SCHEMA", "Choice", "Engine", "choose_engine", "client_config", "snapshot"]
 

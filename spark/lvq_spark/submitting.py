@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pyspark.sql import SparkSession
+
 from lvq_kafka import errors
 from lvq_kafka.errors import ConfigError, LVQError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
@@ -22,8 +24,6 @@ from lvq_spark.remote import spark_errors
 from lvq_spark.task_failures import OURS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from lvq_spark.store import Version
 
 __all__ = [

@@ -6,16 +6,14 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from lvq_kafka.errors import ConfigError, TransportError
 from lvq_kafka.kafka import ClientConfig, KafkaCluster
 from lvq_spark.connector.java_errors import java_error
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.remote import is_connect, spark_errors
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["check_plan", "check_rights"]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from lvq_kafka.errors import ConfigError, KeyMismatch
 from lvq_kafka.kafka import ClientConfig
@@ -22,9 +23,6 @@ from lvq_spark.scan.log_range import Consistency
 from lvq_spark.schema import SNAPSHOT_COLUMNS, ddl
 from lvq_spark.serialization import NEEDS, map_in_arrow
 from lvq_spark.task_failures import raised
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["has_connector", "read_with_connector", "require_connector"]
 

@@ -6,15 +6,14 @@ import warnings
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 
 from lvq_kafka.errors import ConfigError
 from lvq_spark.serialization import carried
 from lvq_spark.session import require_spark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSource
 
 __all__ = ["register"]
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from lvq_kafka.core.validation import text
 from lvq_kafka.errors import ConfigError, DataLoss
@@ -15,10 +18,6 @@ from lvq_spark.store.contents import Contents
 from lvq_spark.store.guards import AGAIN, now
 from lvq_spark.store.layout.layers import STORED
 from lvq_spark.store.manifest import Version, decode, encode
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 __all__ = ["How", "MergedTable", "read_merged"]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.core.validation import delays, text
 from lvq_kafka.errors import ConfigError, LVQError, OutcomeUnknown
@@ -34,9 +36,6 @@ from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.merge_partitions_arrow import MergePartitions
 from lvq_spark.store.merged_table import MergedTable
 from lvq_spark.task_failures import task_errors
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Merger"]
 

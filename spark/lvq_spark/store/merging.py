@@ -9,7 +9,9 @@ cannot fail a merge that was overtaken after it was planned.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.core.validation import delays
 from lvq_kafka.errors import ConfigError
@@ -20,9 +22,6 @@ from lvq_spark.scan.log_range import Consistency
 from lvq_spark.store.guards import OnStale, check_policies
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.merger import Merger
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["merge", "merge_each"]
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from lvq_kafka.errors import ConfigError, DataLoss, LVQError, OutcomeUnknown
 from lvq_kafka.queue import LastValueQueue
@@ -19,11 +22,6 @@ from lvq_spark.store.layout.builder import Builder
 from lvq_spark.store.manifest import Version, cut_id
 from lvq_spark.store.storage import open_storage
 from lvq_spark.store.versions import Store
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from pyspark.sql import SparkSession
 
 __all__ = ["Refresher", "refresh"]
 

@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import SparkSession
 
 from lvq_kafka.errors import ConfigError
 from lvq_spark.remote import is_connect
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["LocalStorage", "Storage", "StoredFile", "open_storage"]
 

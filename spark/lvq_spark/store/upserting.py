@@ -6,7 +6,10 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
 
 from lvq_kafka.core.definition import QueueDefinition
 from lvq_kafka.errors import ConfigError, DataLoss, KeyMismatch, OutcomeUnknown
@@ -22,11 +25,6 @@ from lvq_spark.store.layout.layers import reached
 from lvq_spark.store.manifest import Version
 from lvq_spark.store.refreshing import Refresher
 from lvq_spark.task_failures import raised, task_errors
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from pyspark.sql import Column, DataFrame
 
 __all__ = ["upsert"]
 

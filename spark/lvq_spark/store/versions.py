@@ -12,18 +12,15 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from os import PathLike
+
+from pyspark.sql import DataFrame, SparkSession
 
 from lvq_kafka.core.validation import at_least_one, instance
 from lvq_kafka.errors import ConfigError, DataLoss
 from lvq_spark.store.manifest import DataFile, Version, decode, encode
 from lvq_spark.store.storage import Storage, open_storage
 from lvq_spark.task_failures import REBUILT, task_errors
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Store", "read_version", "versions"]
 

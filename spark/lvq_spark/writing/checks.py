@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column, DataFrame
 
 from lvq_kafka.core import quoting
 from lvq_kafka.core.definition import QueueDefinition
@@ -10,9 +10,6 @@ from lvq_kafka.core.headers import RESERVED, reserved_header
 from lvq_kafka.errors import ConfigError, MessageTooLarge, MissingKey
 from lvq_spark.writing.rows import HEADERS_WANTED, unkeyed
 from lvq_spark.writing.sizes import SizeLimits, oversize
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 __all__ = ["check_deletes", "check_rows"]
 

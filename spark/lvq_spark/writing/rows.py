@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
 
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.errors import ConfigError
 from lvq_spark.schema import quoted
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 __all__ = ["HEADERS_WANTED", "missing", "newest_rows", "unkeyed"]
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
 
 from lvq_kafka.cluster import Cluster
 from lvq_kafka.core.headers import UNKEYED_HEADER
 from lvq_kafka.errors import Unauthorized
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.kafka.limits import batch_limit, compresses, message_limit
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 __all__ = ["SizeLimits", "oversize", "suspect"]
 

@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame, SparkSession
+
 from lvq_kafka.kafka import ClientConfig
 from lvq_kafka.queue import LastValueQueue
 from lvq_spark.pinning import SnapshotSpec
@@ -18,8 +20,6 @@ from lvq_spark.store.versions import Store
 from lvq_spark.task_failures import task_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from lvq_spark.store.driver_delta import DriverDelta
 
 __all__ = ["Builder", "draft_of", "horizon"]

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from lvq_kafka.errors import StateError
 from lvq_spark.schema import SCHEMA
 from lvq_spark.store.manifest import DataFile, Version
 from lvq_spark.store.versions import Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = [
     "STORED",

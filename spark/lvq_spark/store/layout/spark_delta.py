@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
+
 from lvq_kafka.kafka import ClientConfig
 from lvq_spark.pinning import SnapshotSpec
 from lvq_spark.scan.log_range import Consistency
@@ -18,8 +20,6 @@ from lvq_spark.store.manifest import Version
 from lvq_spark.store.versions import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from lvq_spark.scan.scanning import Scan
 
 __all__ = [

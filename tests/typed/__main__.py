@@ -1,0 +1,32 @@
+"""Check a user's program, and the examples of all pages, with pyright; mypy checks the program as well."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.readme import ROOT, python_examples
+
+SETTINGS = {
+    "typeCheckingMode": "standard",
+    "extraPaths": [str(ROOT), str(ROOT / "spark")],
+    "reportUndefinedVariable": "none",  # an example goes on where the one before it ended
+}
+
+
+def main() -> int:
+    """Return 0 if pyright finds nothing wrong."""
+    with TemporaryDirectory(prefix="lvq-examples-") as folder:
+        for name, program in python_examples():
+            (Path(folder) / name).write_text(program)
+        settings = Path(folder) / "pyrightconfig.json"
+        settings.write_text(json.dumps(SETTINGS | {"include": [str(Path(__file__).parent), folder]}))
+        pyright = Path(sys.executable).parent / "basedpyright"
+        return subprocess.run([pyright, "--project", settings, "--pythonpath", sys.executable]).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
